@@ -49,7 +49,7 @@ class CompressionState:
     """The state of ``compress_hook`` between steps: settings, levels, residuals, and the thread that exchanges.
 
     model: the DistributedDataParallel module (or what it wraps); it gives the parameters' names.  Building a state is a
-    collective call:  every rank makes it, with the same settings.  settings: those of the method (``bits=3``,
+    collective call: every rank makes it, with the same settings.  settings: those of the method (``bits=3``,
     ``update_every=1000``, ...), and of ``nuq.settings.exchange`` the ``Exchange`` (``collective="auto"``,
     ``second_bits=4``, ``num_aggregate=0``) and ``Hook`` (``min_size``, ``gate``, ...), and
     ``nuq.settings.feedback.HookFeedback`` (``feedback="error"``, ...).  layers: lines of ``nuq.settings.layers`` for

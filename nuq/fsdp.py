@@ -68,7 +68,7 @@ class CompressedReduceScatter:
 
     name: keys the random roundings, one per module; settings: of the method.
 
-    Adaptive methods fit their levels to each gradient as it is sent.  Nothing is remembered of what messages leave out.
+    Adaptive methods fit their levels to each gradient as it is sent.  It remembers nothing of what messages leave out.
     A shard whose mean overflows float32 is infinite, as it is under FSDP alone: an error on the rank that owns it would
     leave the others waiting.
     """

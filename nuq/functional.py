@@ -43,7 +43,7 @@ def all_reduce(
     ``nuq.settings.exchange.Exchange`` (``collective="two_stage"``; auto unless told otherwise).  Adaptive methods fit
     their levels to the tensor at hand: levels travel with the messages, so there is nothing to agree on.
 
-    Nothing is remembered of what messages leave out (``feedback``, of a CompressionState): biased methods stay biased.
+    It remembers nothing of what messages leave out (``feedback``, of a CompressionState): biased methods stay biased.
 
     ValueError for settings that do not exist, and where ranks differ in what they ask for; NonFiniteError, on all
     ranks, where one rank's tensor is not finite; RankLost.

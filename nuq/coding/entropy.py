@@ -112,7 +112,7 @@ def encode(
     codes: uint8[n] or uint16[n], each below num_symbols (1 .. 512).  coder: "huffman" or "rans".  contexts: uint8[n]
     below num_contexts (1 .. 16), with rANS: codes are coded with the frequencies of their context, which
         the decoder must be given too.  Worth it where the receiver knows something that the codes depend on, as the
-        dither;  left out where their tables would cost more than they save.
+        dither; left out where their tables would cost more than they save.
     threads: how many the library may use; 0 is as many as OpenMP takes.  The bytes do not depend on it.
     """
     if codes.ndim != 1 or codes.dtype not in (np.uint8, np.uint16):

@@ -1,6 +1,6 @@
 r"""Coding of k ascending indices among n coordinates in the fewest bytes.
 
-Nothing at all where k is 0 or n.  Else one byte for the form and
+There are no bytes where k is 0 or n.  Else there is one byte for the form, followed by
 
 - 0, int32: 4 bytes a place;
 - 1, bitmap: a bit for each of the n coordinates;
@@ -9,7 +9,7 @@ Nothing at all where k is 0 or n.  Else one byte for the form and
   many zeros, then a one), padded;
 - 3, rANS: the class of ``g + 1``, its exponent e and 3 bits after the leading one, by ``nuq.coding.entropy``; as
   context the number of bits of the block's mean gap less the smallest of them, at most 15, of 4 bits a block.
-  Contexts; bytes of the coded classes uint32; classes;  the ``e - 3`` low bits of every gap, one after another;
+  Contexts; bytes of the coded classes uint32; classes; the ``e - 3`` low bits of every gap, one after another;
 - 4, the others: where more than 15 of 16 coordinates are meant, those that are not, in one of the forms above.
 
 Rice codes (Golomb, 1966; Rice, 1979) take about 1.5 bits and log2(n / k) for indices at random, within .1 bits of the

@@ -1,9 +1,11 @@
-"""One file per method (or family).  What a method provides:
+"""The compression methods, one file per method (or family).  May import ``nuq.coding`` and the rooms below it.
+
+A method provides:
 
 - ``encode(vector, key) -> Message``: float[n] to the bytes that travel; NonFiniteError for a gradient that is not
   finite;
 - ``decode(message, max_coordinates=None) -> Tensor``: float32[n], from the message alone: any instance decodes any
-  instance's messages;  MessageError for one that is damaged or claims more than ``max_coordinates``, before memory is
+  instance's messages; MessageError for one that is damaged or claims more than ``max_coordinates``, before memory is
   asked for (``Message.check_count``);
 - ``message_bytes(num_coordinates) -> int``: the length of its messages, by formula (the tests hold it to the real
   ones); where the length depends on the values, the most it can be;

@@ -1,10 +1,10 @@
 """Casts to two bytes per coordinate (bfloat16, float16) or to one byte (float8 without a scale).
 
-Rounded to the nearest (the default: biased, a contraction) or at random (``nuq.kernels.casts``: unbiased).  Neither
-gives an infinity for a finite gradient: ``bf16`` clamps at 3.39e38; ``fp16`` multiplies the vector by a power of two
-that brings its largest coordinate to 2^14 .. 2^15 (coordinates 2^-39 times smaller vanish), clamping at 3.40e38, or
-with ``scale=none`` clamps at 65504.  A vector of float16 without a coordinate of 3e-8 or more is lost with
-``scale=none``: no contraction then.  So it is with ``fp8 scale=none``: e4m3 clamps at 448 and loses what is below
+Numbers are rounded to the nearest (the default: biased, a contraction) or at random (``nuq.kernels.casts``: unbiased).
+Neither gives an infinity for a finite gradient: ``bf16`` clamps at 3.39e38; ``fp16`` multiplies the vector by a power
+of two that brings its largest coordinate to 2^14 .. 2^15 (coordinates 2^-39 times smaller vanish), clamping at 3.40e38,
+or with ``scale=none`` clamps at 65504.  A vector of float16 without a coordinate of 3e-8 or more is lost with
+``scale=none``: no contraction then.  The same holds for ``fp8 scale=none``: e4m3 clamps at 448 and loses what is below
 .00098, e5m2 clamps at 57344 and loses what is below 7.7e-6.
 
 Body of a message::

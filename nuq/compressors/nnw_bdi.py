@@ -11,7 +11,7 @@ specifies it):
   is one base, and incompressible blocks are words.
 - Their random choice of the base and their downscaling of the network are left out; constant tensors are exact.
 
-To the nearest (a contraction, the same bytes under every key) or at random (unbiased below 2^127).
+Words are rounded to the nearest (a contraction, the same bytes under every key) or at random (unbiased below 2^127).
 
 Body of a message::
 

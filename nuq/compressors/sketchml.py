@@ -20,7 +20,7 @@ Body::
 Source: Jiang, Fu, Yang, Cui: SketchML, SIGMOD 2018, followed in the quantile buckets by sign, the min on insertion and
 the max on query, the groups (Section 3.3) and the defaults (256 buckets of both signs, 8 groups, 2 rows, a fifth of the
 coordinates as columns).  Differences: buckets decode to their exact means instead of the middles of their thresholds,
-so without a sketch the method is contractive;  quantiles come from a sample instead of a quantile sketch of all; groups
+so without a sketch the method is contractive; quantiles come from a sample instead of a quantile sketch of all; groups
 travel as entropy-coded symbols instead of one list of delta-coded keys for each (3 bits a coordinate instead of more
 than 4); keys of the coordinates that are not zero are coded by ``nuq.coding.index_coding`` instead of in whole bytes;
 cells are entropy coded.

@@ -276,7 +276,7 @@ def randomk(settings: RandomK) -> Keyed:
 
     Scaled by n/k it is unbiased, with an error of ``(n/k - 1) |x|^2`` (fp16 values are rounded to the nearest, which is
     not).  Unscaled it leaves ``(1 - k/n) |x|^2`` on average, but not always less than everything: it may meet zeros
-    alone.  Papers scale by 1/ratio;  here by n/k, which is 1/ratio but for the rounding of k.
+    alone.  Papers scale by 1/ratio; here by n/k, which is 1/ratio but for the rounding of k.
     """
     return Keyed(settings)
 
@@ -299,7 +299,7 @@ def thresholdv(settings: ThresholdV) -> Sparse:
 def adaptive_threshold(settings: AdaptiveThreshold) -> Sparse:
     """The adaptive_threshold method: all coordinates with 2 |x| >= the largest magnitude; contractive.
 
-    Of zeros it sends nothing, where the formula asks for all.
+    It sends nothing of a vector of zeros, where the formula asks for all.
     """
     check(type(settings), vars(settings), "")
     size = settings.bucket_size

@@ -58,7 +58,7 @@ def checked(
     present: what ``state_dict`` gives now; sizes: coordinates of every encoded vector.
 
     second: whether the encoders of means must be those of the state.  Where ``auto`` decides, they may have other bits
-    with other ranks:  then those of other levels stay as they are.
+    with other ranks: then those of other levels stay as they are.
     """
     _dict(state["coders"], "coders", ("compressor", "second"))
     _require(

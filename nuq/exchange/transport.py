@@ -1,7 +1,7 @@
 """The transport of bytes from rank to rank, over any torch.distributed backend, counted as they reach the network.
 
 Everything that the collectives of this library send goes through ``Transport.swap``: every rank sends to and receives
-from others directly.  An operation that fails therefore fails with a certain rank.  That one may only have given up on
+from others directly.  An operation that fails therefore fails with a certain rank.  That rank may only have given up on
 another: so each rank writes into the group's store whom it misses, all follow that to the rank that misses nobody, and
 every error names the same one.  Where the store has ended with the others, a rank that was away for longer than they
 wait for it names itself.

@@ -22,7 +22,7 @@ chooses by device.
 3. ``inv = 1 / scale`` once per bucket (0 for a zero bucket); ``r = clamp(x * inv, -t, t)`` with ``t = 1``, under
    quantile ``t = top * inv`` (1 for a zero bucket).
 4. Levels ``l_0 .. l_{L-1}``, under quantile the ends replaced by ``-t`` and ``t`` (interior levels may lie beyond them
-   and are then not used): ``k`` = number of interior levels ``<= r``;  ``q = (r - l_k) * w_k`` with
+   and are then not used): ``k`` = number of interior levels ``<= r``; ``q = (r - l_k) * w_k`` with
    ``w_k = 1 / (l_{k+1} - l_k)``; ``code = k + (u < q)``; without stochastic rounding ``code = k``, the interior levels
    then being thresholds.  Each arithmetic step is one IEEE rounding to float32.
 5. Uniform levels (l2, linf, rms) have integer arithmetic of their own: ``F = min(24, 30 - b)`` for ``b`` bits a code,
@@ -72,7 +72,7 @@ class Key:
     """The key of one vector: all that its random numbers depend on.
 
     piece_of: dimensions of the parameter that a vector is a flat piece of (2 where it is of several); 0: its own are
-    those that count.  For methods that treat vectors and matrices differently; no random number depends on it.
+    those that count.  It is for methods that treat vectors and matrices differently; no random number depends on it.
     """
 
     seed: int

@@ -66,7 +66,7 @@ class Objective:
         if self.symmetric:
             parts[..., 0] = edges[..., 1] ** 2 * m0[..., 0] - m2[..., 0]
         # Rounding, or several levels in one bin of a histogram, can take a part below zero.  The sum of all is what the
-        # levels minimise:  inside a bin the law's second moment only shifts it, by as much for every set of levels.
+        # levels minimise: inside a bin the law's second moment only shifts it, by as much for every set of levels.
         return parts.sum(axis=-1).clip(0.0)
 
     def gradient(self, edges: Array) -> Array:

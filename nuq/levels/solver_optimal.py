@@ -59,7 +59,8 @@ def candidates(law: Distribution, first: float, intervals: int) -> Array:
 
     They are the law's knots, each gap divided evenly until there are enough.
 
-    Of more than 8192 knots those stay at which ``f^(1/3)``, the density of many good levels, rises evenly.
+    Where there are more than 8192 knots, those stay at which ``f^(1/3)``, the density of many good levels, rises
+    evenly.
     """
     wanted = max(MIN_POINTS, POINTS_PER_LEVEL * intervals)
     knots = law.knots(wanted + 1)

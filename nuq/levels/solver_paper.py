@@ -22,8 +22,8 @@ start, -1 -.1306 -.0182 -.0049 .0048 .0180 .1252 1.  With ``symmetric=True`` the
 .1355, 1}.  AMQ p = .233: p = .2316 from the start .5 (AMQ-N: .2317 from .6).
 
 Differences from the original: a level that leaves its interval is put back just inside (the original stops with an
-assertion);  p is kept between -1 and 1 - 1e-6 on its way and ends at 1e-7 (or what float32 levels allow) or above;
-integrals are exact, not quadrature;  the starts run side by side.
+assertion); p is kept between -1 and 1 - 1e-6 on its way and ends at 1e-7 (or what float32 levels allow) or above;
+integrals are exact, not quadrature; the starts run side by side.
 """
 
 from __future__ import annotations

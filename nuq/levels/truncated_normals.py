@@ -28,7 +28,7 @@ class CondTruncNorm(Distribution):
     r"""A mixture of normals truncated to [-1, 1]: ``F = sum_k w_k N(mean_k, sigma_k^2 | -1 <= r <= 1)``.
 
     One component per bucket.  means: float64[K] in [-1, 1]; sigmas: float64[K] >= 0; weights: float64[K] >= 0, of any
-    scale:  norm^2 of the buckets follows from E[norm^2 Psi]; the original code takes the norm.
+    scale: norm^2 of the buckets follows from E[norm^2 Psi]; the original code takes the norm.
 
     Components of weight zero (buckets of norm zero) are dropped; a sigma below 1e-6 (constant buckets) becomes 1e-6.
     ValueError where nothing is left, and for means outside [-1, 1] or anything not finite.  K is vectorised over, in

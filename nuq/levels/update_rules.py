@@ -5,7 +5,7 @@ Faghri et al., NeurIPS 2020, Section 3.
 All minimise Psi (``nuq.levels.objective``), the expected variance of stochastic rounding under the fitted law, the
 interval around zero included.  ``solver="exact"`` runs to a minimum; ``solver="paper"`` runs the original code's
 iterations, which stop before (``nuq.levels.solver_paper`` says what comes of that, and which settings give the
-published levels).  Everything is float64 and deterministic:  workers with the same statistics find the same levels.
+published levels).  Everything is float64 and deterministic: workers with the same statistics find the same levels.
 The exact solvers run in C++ where the kernels are built (``nuq.native.levels``) and in NumPy elsewhere, to the same
 minima up to rounding.
 """
@@ -58,7 +58,7 @@ def alq(distribution: Distribution, bits: int, *, symmetric: bool = True, solver
 
     distribution: a law on [-1, 1].  bits: 1 to 8.  symmetric: levels come in pairs +-l and are fitted to the law of
     |r|; else every level moves by itself.  solver: exact (coordinate descent to convergence, also from companded levels
-    and from the dynamic program's:  the levels of ``optimal``, and exact as far as that is; from the three starts alone
+    and from the dynamic program's: the levels of ``optimal``, and exact as far as that is; from the three starts alone
     it ends in local minima from 5 bits on) or paper (30 sweeps of finite differences; its symmetric levels have the
     original's phantom level at zero).  ValueError for other values.
     """

@@ -3,6 +3,8 @@
 ``library()`` is the loaded library, or None where it was not built, after one warning; callers then use NumPy or
 PyTorch.  ``NUQ_CPU=off`` asks for that without a warning, ``NUQ_CPU=baseline`` (or avx2, avx512) for one instruction
 set.
+
+May import NumPy, SciPy and ``nuq.coding.entropy_tables``; imports no torch.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ class LeafOutputs:
     """The hooks on the layers of ``model``.
 
     gradient: called in the forward pass for an output whose gradient will come, gives the function that this gradient
-    goes through;  output: the function that outputs go through in eval mode where no gradient is wanted; None: neither.
+    goes through; output: the function that outputs go through in eval mode where no gradient is wanted; None: neither.
     Smaller tensors than ``min_size`` are left as they are.
 
     A layer that is computed without being called has no hook: ``nn.MultiheadAttention``'s output projection.

@@ -169,7 +169,7 @@ class SavedTensors:
 
     Nested and recursive calls, passes that raise, ``no_grad`` and ``torch.utils.checkpoint`` (whose own hooks lie above
     these) are fine.  The hooks of a pass that ended in a KeyboardInterrupt pack nothing from then on and close when
-    they are next called, or in ``remove``;  not where others' lay around it (checkpoint, ``save_on_cpu``), which then
+    they are next called, or in ``remove``; not where others' lay around it (checkpoint, ``save_on_cpu``), which then
     take ours off torch's stack in place of their own.
     """
 

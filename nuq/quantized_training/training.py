@@ -151,7 +151,8 @@ class CompressedTraining:
         They are ``compression_ratio`` and, by kind, ``compression_ratio_<tag>``.
 
         Tags: optimizer_weight, optimizer_grad, optimizer_momentum, forward_autograd, backward_autograd.  Only tensors
-        that went through a format count.  Where no step has ended, as without an optimizer: of all passes so far.
+        that went through a format count.  Where no step has ended, as without an optimizer, they are those of all
+        passes so far.
         """
         return ratios(self.counts.latest)
 

@@ -2,11 +2,11 @@
 
 The host side of the Triton kernels.
 
-What a call costs: one launch.  More are needed by buckets above ``tiles.LARGEST`` (their norm takes a pass of its own),
-by packings whose buckets end inside a byte (ternary, 9 bits, bucket sizes that are no multiple of 8: the codes are
-written first, one to an element, and packed by a second kernel), by the last, shorter part of a rotation (one program)
-and by rotations of blocks above ``tiles.LARGEST``.  Encoding waits for the GPU once, to raise NonFiniteError; decoding
-does so where a code could be no level's.  After such an error the outputs hold no meaning.
+A call costs one launch.  More are needed by buckets above ``tiles.LARGEST`` (their norm takes a pass of its own), by
+packings whose buckets end inside a byte (ternary, 9 bits, bucket sizes that are no multiple of 8: the codes are written
+first, one to an element, and packed by a second kernel), by the last, shorter part of a rotation (one program) and by
+rotations of blocks above ``tiles.LARGEST``.  Encoding waits for the GPU once, to raise NonFiniteError; decoding does so
+where a code could be no level's.  After such an error the outputs hold no meaning.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 The host side of the Triton kernels.
 
-What is small goes by PyTorch: the sums over blocks, and where each block begins.  ``measure`` waits for the GPU once
-(for its numbers), ``encode`` once (for the size of the message), ``decode`` once (for whether it was damaged).
+PyTorch does the small parts: the sums over blocks, and the place where each block begins.  ``measure`` waits for the
+GPU once (for its numbers), ``encode`` once (for the size of the message), ``decode`` once (for whether it was damaged).
 """
 
 from __future__ import annotations

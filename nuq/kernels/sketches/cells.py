@@ -2,7 +2,7 @@
 
 A coordinate has a number ``id``, uint8: ``first + j`` in cluster j of the positive values, ``first + K + j`` of the
 negative ones (K clusters of either sign).  With ``first = 1`` a zero has number 0.  Number ``i`` has ``cells[i]``
-cells, one after another in a table;  coordinate c is in cell ``(h * cells[i]) >> 32`` of them, h being its 32-bit hash
+cells, one after another in a table; coordinate c is in cell ``(h * cells[i]) >> 32`` of them, h being its 32-bit hash
 (``nuq.kernels.operators``, step 6): a receiver who knows the words of the key and the numbers knows all cells.
 
 Sums are of integers, so that they do not depend on an order: a value becomes ``rint(value * scale)``, int64, with a

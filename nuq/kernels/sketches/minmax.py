@@ -1,6 +1,6 @@
 """Min-max sketches: small numbers of many coordinates in few cells, which never return too large a number.
 
-Of every group of coordinates the sketch has ``rows`` rows of ``columns`` cells.  In each row a coordinate is hashed to
+The sketch has ``rows`` rows of ``columns`` cells for every group of coordinates.  In each row a coordinate is hashed to
 one cell, which keeps the least number of all that are hashed there; the answer for a coordinate is the largest of its
 cells: at most its own number, and less where it shares all its cells with smaller ones (Jiang et al., SketchML, SIGMOD
 2018, Section 3.3).
