@@ -68,8 +68,9 @@ def quantised(counts: Ints, table_bits: int) -> Ints:
 def huffman_lengths(counts: Ints) -> Ints:
     """Lengths of an optimal prefix code, none above ``HUFFMAN_BITS``; at least two symbols must have a count.
 
-    Package-merge (Larmore and Hirschberg, J. ACM 1990): coins of the symbols' counts at every length, pairs of a length
-    being coins of the length before it; the cheapest 2(n - 1) coins at length 1 say how often each symbol is taken.
+    The method is package-merge (Larmore and Hirschberg, J. ACM 1990): coins of the symbols' counts at every length,
+    pairs of a length being coins of the length before it; the cheapest 2(n - 1) coins at length 1 say how often each
+    symbol is taken.
     """
     present = np.flatnonzero(counts)
     order = present[np.argsort(counts[present], kind="stable")]

@@ -13,8 +13,9 @@ the cluster's variance: cells lower it much only where they are nearly as many a
     means float32 or float16, of all cells; 0 of an empty one
     clusters                 ``nuq.coding.entropy``: 0 for a zero, 1 .. K above zero, K + 1 .. 2 K below
 
-Biased, so that it wants error feedback, and contractive: a mean is the projection of its cell's coordinates, which all
-have one sign, so ``|x - C(x)|^2 = |x|^2 - sum of (coordinates of the cell) * mean^2`` (before rounding).
+The method is biased, so that it wants error feedback, and contractive: a mean is the projection of its cell's
+coordinates, which all have one sign, so ``|x - C(x)|^2 = |x|^2 - sum of (coordinates of the cell) * mean^2`` (before
+rounding).
 
 State: with ``refresh_every = 1`` none.  Above, the clusters found at the last refresh, by worker and parameter; a
 message holds all that decoding needs, so only the sender's copy counts.  A sender without a state (a fresh one between

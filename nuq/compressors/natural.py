@@ -2,8 +2,9 @@
 
 Horvath et al., 2019.
 
-Unbiased; for a coordinate of ``2^e (1 + m)`` the variance is ``4^e m (1 - m) <= x^2 / 8`` (their Theorem 1: the second
-moment is at most 9/8 of the square), whatever the vector: no norm, no buckets.  On N(0, 1) it is .0817 of ``|x|^2``.
+The method is unbiased; for a coordinate of ``2^e (1 + m)`` the variance is ``4^e m (1 - m) <= x^2 / 8`` (their Theorem
+1: the second moment is at most 9/8 of the square), whatever the vector: no norm, no buckets.  On N(0, 1) it is .0817 of
+``|x|^2``.
 
 Difference from the paper, which sends sign and exponent of a float32 in 9 bits and mentions 8 bits for clipped
 exponents: the vector's largest coordinate sets the exponents, and a byte holds the sign with zero or one of 127 powers.

@@ -2,8 +2,8 @@
 
 A coordinate within one standard deviation of the mean takes 6 bits, one of them its class and one its sign, in steps of
 1/15; an outlier takes 8, in steps of 1.5/63 from 1 to 2.5 standard deviations, where it is clamped.  Numbers are
-rounded at random.  On a normal law that is 6.635 bits a coordinate, 4.82 times fewer than float32's, all told.  Biased
-by the clamp, whose error grows with the tails, so neither unbiased nor a contraction.
+rounded at random.  On a normal law that is 6.635 bits a coordinate, 4.82 times fewer than float32's, all told.  The
+clamp, whose error grows with the tails, makes it biased, and no contraction either.
 
 The paper's table says no more; what else a tensor of a training run needs is ours (``nuq.kernels.smaq`` specifies it):
 

@@ -24,7 +24,7 @@ from nuq.levels import schedule
 class LevelUpdater:
     """The level updates of one adaptive method, for all parameters or for the layers that have it.
 
-    Layers: ``nuq.settings.layers``.  encoder: its number among the encoders.
+    The layers are those of ``nuq.settings.layers``.  encoder: its number among the encoders.
     """
 
     def __init__(self, coder: MethodState, encoder: int, workers: Iterable[int]) -> None:
@@ -132,7 +132,7 @@ class RankLevels:
     def begin(self, pieces: Sequence[tuple[Tensor, Segment]], step: int) -> None:
         """Fit the first levels to the gradients of this step, without the ranks where they are not finite.
 
-        Collective, as ``update``.
+        It is a collective call, as ``update``.
         """
         for level_updater in (level_updater for level_updater in self.learners if level_updater.begins):
             level_updater.forget()

@@ -127,7 +127,7 @@ class FirstStage:
         """
         name, settings = second_settings(self.name, self.settings, second_bits)
         mean_compressor = method(name).load()(settings)
-        # as in training, from the workers' gradients
+        # the levels come from the workers' gradients, as in training
         if self.seen is not None and isinstance(mean_compressor, AdaptiveQuantizer):
             mean_compressor.update(self.seen)
         added = _squared(_decoded(mean_compressor, self.mean, Key(0, 0, 0, "mean/probe")) - self.mean)

@@ -16,7 +16,7 @@ from typing import Any, Final
 from numpy.typing import NDArray
 from torch import Tensor
 
-# What passes -> how much of it, and what the processor does there.
+# A table: what passes -> how much of it, and what the processor does there.
 PASSES: Final = {
     "checksum": "every message, when it is packed and when it is read; a CRC-32",
     "codes": "one byte a coordinate (two beyond 256 levels) when they are coded, the coded bytes when they are read; "

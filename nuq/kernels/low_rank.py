@@ -138,7 +138,7 @@ def outer_product(left: Tensor, right: Tensor, total: Tensor, *, accumulate: boo
 def orthonormal(factor: Tensor) -> Tensor:
     """The rows of ``factor`` float32[rank, length], made orthonormal one after another.
 
-    Gram-Schmidt, twice, in float64.
+    The method is Gram-Schmidt, twice, in float64.
 
     A row that lies in the span of those before it, or is zero, becomes zero.  Computed in NumPy's order of sums by one
     thread, on the CPU also for a GPU's factors: the same bits on all ranks of one kind of machine.

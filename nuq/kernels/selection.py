@@ -117,7 +117,7 @@ def half_of_largest(x: Tensor, bucket_size: int) -> Tensor:
 def sampled(x: Tensor, ratio: float) -> Tensor:
     """About the k = max(1, ceil(ratio n)) largest |x|, at most k, by the threshold of a strided sample.
 
-    DGC, Section 3.
+    The threshold is that of DGC, Section 3.
 
     The sample takes one coordinate in 100 or more; the threshold is its own top-k's smallest.  Where fewer than .8 k
     coordinates reach it, it is lowered by .8, at most ten times; where more than k do, the largest k of them are sent.

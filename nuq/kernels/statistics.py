@@ -86,7 +86,7 @@ class Statistics:
     def add(self, vectors: Sequence[Tensor], bucket_size: int, norm: str, *, moments: bool = True) -> None:
         """Add one gradient to the statistics, as the vectors that are cut into buckets.
 
-        Moments: also what normal and mixture need.
+        moments: also what normal and mixture need.
         """
         for vector in vectors:
             if vector.numel():

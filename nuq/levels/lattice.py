@@ -55,7 +55,7 @@ def step_of_rate(bits: float, known_bits: int = 0) -> float:
 def nearest_points(step: float) -> int:
     """The number of multiples of the step, zero in their middle, that reach eight standard deviations.
 
-    At most ``MOST_POINTS``.
+    It is at most ``MOST_POINTS``.
     """
     return min(2 * int(np.ceil(_REACH / step)) + 1, MOST_POINTS)
 

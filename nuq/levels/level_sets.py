@@ -106,7 +106,7 @@ def uniform(bits: int) -> Levels:
 def uniform_magnitude(bits: int) -> Levels:
     """The set of 2^bits - 1 equally spaced levels with zero: sign and magnitude.  bits >= 2.
 
-    QSGD's own paper, Section 3.1.
+    They are the levels of QSGD's own paper, Section 3.1.
 
     >>> uniform_magnitude(2).values.tolist()
     [-1.0, 0.0, 1.0]

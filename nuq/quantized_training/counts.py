@@ -17,7 +17,7 @@ TAGS = {  # the scalars' names are SmaQ's
     "activation_gradients": "backward_autograd",
 }
 KINDS = tuple(TAGS)
-# of histograms: standard deviations to either side; 40 bins to each, finer than any format's steps near zero
+# histograms span so many standard deviations to either side; 40 bins to each, finer than any format's steps near zero
 REACH, BINS = (6.0, 240)
 EDGES: NDArray[np.float64] = np.linspace(-REACH, REACH, BINS + 1)
 

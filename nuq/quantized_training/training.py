@@ -355,7 +355,7 @@ def _is_nested(optimizer: torch.optim.Optimizer) -> bool:
 
     Where a step calls its base class's, torch calls the hooks for both.
 
-    No counter: torch calls no hook after a step that raises, which would leave it too high for good.
+    This uses no counter: torch calls no hook after a step that raises, which would leave it too high for good.
     """
     wrapped = sys._getframe(2)  # torch's function around a step, which calls the hooks
     outer = wrapped.f_back

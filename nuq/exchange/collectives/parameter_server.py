@@ -42,7 +42,7 @@ class Arrivals:
         self._exchange = 0
         self._read: dict[int, int] = {}  # on rank 0: messages of every other rank so far
         self._hosted: dict[int, int] = {}  # workers of every other rank
-        # by exchange: what was sent and may not have been read
+        # the sends of each exchange that may not have been read
         self._pending: deque[list[tuple[int, dist.Work, Tensor]]] = deque()
 
     def _send(self, rank: int, data: Tensor, tag: int) -> tuple[int, dist.Work, Tensor]:

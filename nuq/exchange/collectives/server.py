@@ -43,7 +43,7 @@ class Server:
     account: ExchangeStats = field(default_factory=ExchangeStats)
 
     def __post_init__(self) -> None:
-        # where all are waited for, all are there to read
+        # where every worker is waited for, no message is left behind unread
         behind = MOST_BEHIND if self.num_aggregate < self.placement.num_workers else 0
         self._arrivals = Arrivals(self.transport, most_behind=behind) if self.transport.world > 1 else None
 

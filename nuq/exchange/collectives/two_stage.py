@@ -135,7 +135,7 @@ class _Round:
     def _mean(self, owner: int, shard: list[Segment], device: torch.device) -> Tensor:
         """The mean of one shard, encoded.
 
-        The marker where a worker sent one: the other ranks have yet to hear of it.
+        It is the marker where a worker sent one: the other ranks have yet to hear of it.
         """
         if not shard:
             return joined([], device)

@@ -128,7 +128,7 @@ def _decode(
             bad = bad | (sound == 0)
         if not FULL:
             bad = bad & valid
-        # Of eight coordinates each, so that few stores stand in the program.
+        # each row has eight coordinates, so that few stores stand in the program
         FOLD: tl.constexpr = 8 if ROWS * WIDTH >= 8 else 1
         some = tl.max(tl.reshape(bad.to(tl.int32), (ROWS * WIDTH // FOLD, FOLD)), axis=1)
         tl.store(damaged + tl.zeros(some.shape, tl.int32), some, mask=some > 0)

@@ -302,7 +302,7 @@ def hadamard_(vector: Tensor, block: int, k0: int, k1: int, inverse: bool) -> No
     check_tensor(vector, "a vector", vector.device, torch.float32)
     _check_contiguous(vector=vector)
     check_block(block)
-    # of a block that the vector does not fill, only binary digits count
+    # only the binary digits count of a block that the vector does not fill
     inner = min(block, power_of_two(n + 1), LARGEST)
     whole = n // inner * inner
     outer = block > inner and whole > 0

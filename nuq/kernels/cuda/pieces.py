@@ -52,7 +52,7 @@ def halve(s, ROWS: tl.constexpr, SIZE: tl.constexpr):
 def block_sums(x, R: tl.constexpr, BLOCKS: tl.constexpr, K: tl.constexpr):
     """The sums of squares of x float32[1, R * BLOCKS, K] by the tree: float64[BLOCKS].
 
-    Coordinate r * K + k of each block.
+    x holds coordinate r * K + k of each block.
     """
     wide = x.to(tl.float64)
     s = wide * wide

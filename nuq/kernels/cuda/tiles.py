@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 BLOCK = 1024  # coordinates in one tree of the sum of squares (step 2)
 LARGEST = 16384  # coordinates of a bucket that one program holds in registers
-# of every launch: a fused multiply-add rounds once where the specification rounds twice
+# options of every launch: a fused multiply-add rounds once where the specification rounds twice
 OPTIONS = {"enable_fp_fusion": False}
 
 
