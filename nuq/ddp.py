@@ -122,7 +122,7 @@ class CompressionState:
         assert isinstance(shared, dist.ProcessGroup)
         versions = {"message version": VERSION, "torch": torch.__version__}
         chosen = {"method": self.method, **self._settings}
-        # apart from the buckets' messages
+        # a transport apart from the buckets' messages
         self._told = Transport(group or shared, timeout_s=self.hook.timeout_s, device=device)
         chosen |= {"layers": self.layers, **{f"parameter {name}": list(shape) for name, shape in self._shapes.items()}}
         agreement.check_settings(self._told, versions | chosen)
@@ -326,7 +326,7 @@ class CompressionState:
             self._levels.observe(vector, parts, self.step)
         try:
             self._collective.mean({self.transport.rank: vector}, parts, key, mean)
-            # an all-reduce looks at nothing, others at float32
+            # an all-reduce checks nothing, the other collectives check float32
             if self.collective == "dense" or vector.dtype != torch.float32:
                 check_mean(mean, parts, vector.dtype)
         except NonFiniteError:

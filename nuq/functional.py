@@ -97,7 +97,7 @@ def fit_levels(compressors: CompressorMap, vector: Tensor, parts: list[Segment],
     """
     if not compressors.adaptive or not bool(torch.isfinite(vector).all()):
         return
-    # sampled once, not once a part
+    # the vector is sampled once, not once a part
     if min((part.size for part in parts), default=0) >= _MANY_BUCKETS * compressors.settings.bucket_size:
         parts = [Segment("all", 0, vector.numel())]
     statistics = Statistics.empty(compressors.settings.num_components)

@@ -130,7 +130,7 @@ class Atomo(Decoder):
         beyond = float(signs.side_sums(x, _SUMMED)[0].sum()) - float(largest.sum())
         level = torch.tensor(atoms.water_level(largest, max(beyond, 0.0), share.total), dtype=torch.float64)
         narrow = level.to(torch.float32)
-        # within the budget
+        # the level is rounded up, to stay within the budget
         narrow = torch.where(narrow.double() < level, torch.nextafter(narrow, torch.tensor(torch.inf)), narrow)
         if not math.isfinite(float(narrow)):
             raise NonFiniteError("the estimate of coordinates so large would overflow float32")

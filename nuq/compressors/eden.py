@@ -211,7 +211,7 @@ class Eden(Decoder):
         self.rotations = settings.rotations
         self.uniform = getattr(settings, "levels", "lloyd_max") == "uniform"
         self.mse = settings.scale == "mse"
-        # coordinates of an owner, ``nuq.exchange.mean_error``
+        # the coordinates of an owner: see ``nuq.exchange.mean_error``
         self.least_part = 0 if self.mse else self.LEAST_BUCKETS * size
 
     def layout(self, num_coordinates: int, words: Words = (0, 0)) -> Layout:
@@ -309,7 +309,7 @@ def _dominated(x: Tensor, size: int) -> Tensor:
     """The buckets that few coordinates dominate: bool[x.numel() / size]."""
     norms = operators.bucket_scales(x, size, "l2")
     shares = (x.view(-1, size) / norms[:, None]).nan_to_num(0.0).square().reshape(-1)
-    # d normal coordinates have 3 / d
+    # for comparison, d normal coordinates have 3 / d
     return (operators.bucket_dots(shares, shares, size) > max(1 / 16, 6 / size)).to(x.device)
 
 

@@ -169,7 +169,7 @@ class Swap:
 
     def __init__(self, transport: Transport, received: dict[int, Tensor], operations: list[Any]) -> None:
         self.works: list[tuple[int, Any]] = []
-        # the last keeps what is sent alive
+        # the operations keep what is sent alive
         self._links, self._received, self._operations = (transport, received, operations)
 
     def wait(self) -> dict[int, Tensor]:
@@ -361,7 +361,7 @@ class Transport:
         why = re.sub(r"^\[[^]]*\] *", "", text).split(". ")[0]  # without the place in gloo's sources
         how = _LATE if "imed out" in why else _GONE
         if dist.get_world_size() > 2:
-            # shorter than others wait for this one
+            # the grace is shorter than others wait for this rank
             grace_s = max(grace_s, min(_GRACE_S, self.timeout.total_seconds() / 4))
         if first := _first_told(None if name is None else f"{name} {how}", grace_s):
             number, _, how = first.partition(" ")

@@ -83,7 +83,7 @@ def decode(data: Tensor, codes: Tensor, outliers: Tensor, table: Tensor, total: 
     with on(total):
         checked = {name: kind[name] for name in ("MASKED", "CONSTANT")}
         device.smaq.check_kernel[grid](data, starts, codes, outliers, damaged, n, **checked, num_warps=4, **OPTIONS)
-        # Waits for no answer: where there is damage, the kernel leaves the total as it was.
+        # The kernel waits for no answer: where there is damage, the kernel leaves the total as it was.
         # Triton 3.9 spills registers with 8, Triton 3.7 those of the others with 16
         warps = 16 if kind["CONSTANT"] else 8
         device.smaq.decode_kernel[grid](
