@@ -1,4 +1,4 @@
-"""From a named sweep to job scripts, a SLURM array, local runs and their states.
+"""The command line of the grid: from a named sweep to job scripts, a SLURM array, local runs and their states.
 
 The original command writes job scripts and an sbatch file; the subcommands look at sweeps, submit them and run them
 here.
@@ -60,7 +60,7 @@ def epilog() -> str:
 
 
 def _sentence(error: Exception) -> str:
-    """What is wrong, in one line; of a system error the file and the system's word for it."""
+    """A description of the error, in one line; for a system error the file and the system's word for it."""
     if not isinstance(error, OSError) or error.filename is None:
         return str(error)
     if isinstance(error, NotADirectoryError | FileExistsError):
@@ -74,8 +74,9 @@ def _sentence(error: Exception) -> str:
 
 
 def _denied(path: Path) -> str:
-    """What cannot be read or written, and whose it is: its own, or that of the nearest folder where one looks in vain
-    for it.
+    """A sentence on what cannot be read or written, and who owns it.
+
+    Where there is no such file, the owner is that of the nearest folder above it.
     """
     nearest = next(place for place in (path, *path.parents) if os.path.lexists(place))
     try:
@@ -87,8 +88,11 @@ def _denied(path: Path) -> str:
 
 
 def main(argv: Sequence[str] | None = None, root: Path = ROOT) -> int:
-    """Exit code: 0 fine, 1 some runs failed, 2 bad input, 75 something waits for room in the queue,
-    130 stopped by Ctrl-C; dry-run passes on that of the run."""
+    """Run the command line and return its exit code.
+
+    Exit code: 0 fine, 1 some runs failed, 2 bad input, 75 something waits for room in the queue, 130 stopped by Ctrl-C;
+    dry-run passes on that of the run.
+    """
     # logs and messages are others' words
     with redirect_stdout(Escaping(sys.stdout)), redirect_stderr(Escaping(sys.stderr)):
         return _main(argv, root)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def run(config: dict[str, Any], stop: StopSignal | None = None) -> int:
-    """One experiment from its full configuration; the exit code (see ``python main.py --help``)."""
+    """Run one experiment from its full configuration; returns the exit code (see ``python main.py --help``)."""
     os.environ.setdefault("OMP_NUM_THREADS", str(config["threads"]))  # before torch is imported
     from train.launch import launch
 
@@ -28,7 +28,7 @@ def run(config: dict[str, Any], stop: StopSignal | None = None) -> int:
 
 
 def evaluate(settings: command_line.Evaluation) -> int:
-    """A run's checkpoints, by a process of its own; the exit code."""
+    """Evaluate a run's checkpoints in a process of its own; returns the exit code."""
     if settings.threads:
         os.environ.setdefault("OMP_NUM_THREADS", str(settings.threads))  # before torch is imported
     from train import evaluator
@@ -37,7 +37,7 @@ def evaluate(settings: command_line.Evaluation) -> int:
 
 
 def main() -> None:
-    """The command line: check the overrides, let Hydra compose them, run."""
+    """Run the command line: check the overrides, let Hydra compose them, run."""
     open_streams()
     stop = StopSignal()  # a signal may come while modules are imported, which takes seconds
     import hydra
@@ -93,7 +93,7 @@ def main() -> None:
 
 
 def _of_hydra(error: Exception) -> str:
-    """What Hydra, or below it OmegaConf, says of its own settings."""
+    """A sentence on what Hydra, or below it OmegaConf, says of its own settings."""
     lines = [
         str(found).splitlines()[0].rstrip(".") for found in (error, error.__cause__) if found is not None and str(found)
     ]
@@ -103,7 +103,7 @@ def _of_hydra(error: Exception) -> str:
 
 
 def _refuse(error: Exception, *, tell: bool = True) -> int:
-    """tell: other ranks, if there are any, which wait for this one."""
+    """Print the error and return exit code 2; ``tell``: also tell the other ranks, which wait for this one."""
     complain(str(error))
     if tell and os.environ.get("WORLD_SIZE", "1") != "1":
         from train.process import rendezvous
@@ -113,7 +113,7 @@ def _refuse(error: Exception, *, tell: bool = True) -> int:
 
 
 def _end(code: int) -> NoReturn:
-    """The first rank also leaves its code where run.sh asks for it: torchrun would swallow it."""
+    """End the process; the first rank also leaves the code where run.sh asks for it: torchrun would swallow it."""
     if (path := os.environ.get("NUQ_EXIT_CODE")) and os.environ.get("RANK", "0") == "0":
         with contextlib.suppress(OSError):
             Path(path).write_text(str(code))

@@ -1,4 +1,4 @@
-"""What goes out of the queue: cancel."""
+"""The subcommand that takes runs out of the queue: cancel."""
 
 from __future__ import annotations
 

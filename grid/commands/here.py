@@ -1,4 +1,4 @@
-"""Running a sweep on this machine."""
+"""The subcommand that runs a sweep on this machine: run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def run(argv: Sequence[str], root: Path) -> int:
-    """Run what is missing of a sweep on this machine."""
+    """Run the missing experiments of a sweep on this machine."""
     parser = command_parser(
         "run", "Run what is missing of a sweep on this machine. Done runs are skipped, stopped ones go on.", one="all"
     )
@@ -39,7 +39,7 @@ def run(argv: Sequence[str], root: Path) -> int:
 
 
 def check(runs: Sequence[Run], busy: Collection[str], root: Path) -> None:
-    """ValueError where runs would end before their first step, or where earlier ones were made on other data."""
+    """Raise ValueError where runs would end before their first step, or where earlier runs were made on other data."""
     from grid.engine.submission.rehearsal import rehearse
 
     states = {run.run_dir: run.state() for run in runs}
@@ -52,7 +52,7 @@ def check(runs: Sequence[Run], busy: Collection[str], root: Path) -> None:
 
 
 def _diverged(runs: Sequence[Run], options: argparse.Namespace) -> dict[str, str]:
-    """Run folder -> why it is not started again, of what diverges each time: as ``retry`` leaves it alone."""
+    """The reasons why runs that diverge each time are not started again, by run folder; ``retry`` skips them, too."""
     retry = f"{again('retry', options.grid, options.run_name)} --here --kind non_finite"
     return {
         run.run_dir: f"it diverged, and would again ({retry} starts it all the same)"
@@ -62,7 +62,7 @@ def _diverged(runs: Sequence[Run], options: argparse.Namespace) -> dict[str, str
 
 
 def in_the_queue(runs: Sequence[Run], root: Path) -> dict[str, str]:
-    """Run folder -> why it is not to be started here: SLURM is to run it, or may be."""
+    """The reasons why runs are not to be started here, by run folder: SLURM is to run them, or may be running them."""
     from grid.engine.states import evidence, ledger
 
     if not ledger.folder_of(root, runs[0].experiment.folder).is_dir():

@@ -197,7 +197,7 @@ def _write_sbatch(options: argparse.Namespace, root: Path, scripts: int, resourc
 
 
 def _check_queue(runs: Sequence[Run], root: Path) -> None:
-    """ValueError where one of the runs is in the queue or alive: nothing is submitted twice."""
+    """Raise ValueError where one of the runs is in the queue or alive: nothing is submitted twice."""
     from grid.engine.states import evidence, ledger
 
     folder = runs[0].experiment.folder
@@ -217,7 +217,7 @@ def _check_queue(runs: Sequence[Run], root: Path) -> None:
 
 
 def _check_prefix(prefix: str, root: Path) -> None:
-    """ValueError where scripts of this prefix are in the queue: they must not change under it."""
+    """Raise ValueError where scripts of this prefix are in the queue: they must not change under it."""
     from grid.engine.states import evidence, ledger
 
     for path in sorted((root / "jobs" / "sweeps").glob(f"*/*/{ledger.RECORD}")):

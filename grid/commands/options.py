@@ -1,4 +1,4 @@
-"""What the subcommands share: naming a sweep, its experiments, and printing tables."""
+"""Functions that the subcommands share: naming a sweep, selecting its experiments, and printing tables."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ GRID_HELP = "family of sweeps: nuq is grid/nuq.py; or the path of a file of your
 
 
 def add_sweep_options(parser: argparse.ArgumentParser) -> None:
-    """--seeds and --set."""
+    """Add the options --seeds and --set to a parser."""
     parser.add_argument(
         "--seeds", metavar="N|A,B,..", help="a count (3 is 1,2,3) or a list of seeds (default: the sweep's own)"
     )
@@ -33,7 +33,7 @@ def add_sweep_options(parser: argparse.ArgumentParser) -> None:
 
 
 class Parser(argparse.ArgumentParser):
-    """Takes options before, between and after the names: ``cancel GRID RUN_NAME --yes NAME`` too."""
+    """An argument parser that takes options between the names, too: ``cancel GRID RUN_NAME --yes NAME``."""
 
     def parse_args(self, args=None, namespace=None):  # type: ignore[override]
         return self.parse_intermixed_args(args, namespace)
@@ -42,8 +42,9 @@ class Parser(argparse.ArgumentParser):
 def command_parser(
     name: str, what: str, *, one: str | None = None, sweep_options: bool = True
 ) -> argparse.ArgumentParser:
-    """A parser for ``grid_run.py <name> GRID RUN_NAME``, with NAME for one experiment where ``one`` says what its
-    absence means.
+    """A parser for ``grid_run.py <name> GRID RUN_NAME``.
+
+    It also takes NAME for one experiment where ``one`` says what the absence of NAME means.
     """
     parser = Parser(prog=f"grid_run.py {name}", description=what)
     parser.add_argument("grid", metavar="GRID", help=GRID_HELP)
@@ -64,8 +65,7 @@ def experiments_of(options: argparse.Namespace) -> tuple[Sweep, list[Experiment]
 
 
 def as_planned(options: argparse.Namespace, root: Path, *, needs_plan: bool = False) -> None:
-    """Where the command line names neither seeds nor settings, those of the sweep's last plan count: it is what was
-    submitted.
+    """Use the seeds and settings of the sweep's last plan, which was submitted, where the command line names neither.
 
     A plan that is damaged is only told of, unless it is needed: then a ValueError.
     """
@@ -113,7 +113,7 @@ def runs_named(options: argparse.Namespace, root: Path) -> list[Run]:
 
 
 def add_consent(parser: argparse.ArgumentParser) -> None:
-    """--yes."""
+    """Add the option --yes to a parser."""
     parser.add_argument("--yes", action="store_true", help="do not ask before something is cancelled or started again")
 
 
@@ -135,7 +135,7 @@ def count(number: int, thing: str) -> str:
 
 
 def aliases(sweep: Sweep, experiments: Sequence[Experiment]) -> str:
-    """What to say of points that are one run; empty where there are none."""
+    """A note on points that are one run; empty where there are none."""
     return (
         ""
         if sweep.num_points == len(experiments)
@@ -148,7 +148,10 @@ NAME_CHARACTERS = 60
 
 
 def clipped(text: str, most: int) -> str:
-    """One line of at most so many characters: what is not printable escaped, the middle of what is longer left out."""
+    """One line of at most so many characters.
+
+    Characters that are not printable are escaped; the middle of a longer line is left out.
+    """
     line = "".join(character if character.isprintable() else repr(character)[1:-1] for character in text)
     return line if len(line) <= most else f"{line[: most - most // 3 - 3]}...{line[len(line) - most // 3 :]}"
 

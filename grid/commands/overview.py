@@ -1,5 +1,6 @@
-"""Thousands of runs on one screen, for ``status --watch``: counts, rate, time left by resource shape, failures, the
-slowest running.
+"""An overview of thousands of runs on one screen, for ``status --watch``.
+
+It shows counts, the rate, the time left by resource shape, failures, and the slowest running runs.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ SMALLEST = 16  # lines: below that a screen cannot hold a line of everything
 
 @dataclass(frozen=True)
 class _Part:
-    """A heading and lines of which as many are shown as there is room for, the first ones first."""
+    """A heading and its lines; the first lines are shown, as many as there is room for."""
 
     head: str
     lines: Sequence[str]
@@ -42,8 +43,9 @@ class _Part:
 def screen(
     title: str, runs: Sequence[Run], view: View, root: Path, more: Sequence[str], rows: int, columns: int
 ) -> list[str]:
-    """At most ``rows`` lines (no fewer than SMALLEST) of at most ``columns`` characters; ``more`` stand among the first
-    ones.
+    """The text of the screen: at most ``rows`` lines (no fewer than SMALLEST) of at most ``columns`` characters.
+
+    The lines of ``more`` stand among the first ones.
     """
     words = Counter(state.word for state in view.states.values())
     fixed = [
@@ -72,7 +74,7 @@ def screen(
 
 
 def rate(states: Iterable[State]) -> list[str]:
-    """How fast the running ones get on together, as they did so far."""
+    """A line on the speed of all running runs together, as it has been so far."""
     running = [state for state in states if state.word == "running" and state.step and state.seconds and state.steps]
     if not running:
         return []
@@ -82,13 +84,14 @@ def rate(states: Iterable[State]) -> list[str]:
 
 
 def left_s(state: State) -> float:
-    """Seconds that a run still needs at the speed that it had; 0 where that is not known."""
+    """Seconds that a run still needs at the speed that it had; 0 where that speed is not known."""
     return state.seconds / state.step * max(state.steps - state.step, 0) if state.step and state.seconds else 0.0
 
 
 def eta_s(states: Sequence[State]) -> float | None:
-    """Seconds until all will have ended, if as many as now keep running, each as long as the average one; None where
-    nothing tells.
+    """Seconds until all runs will have ended; None where nothing allows an estimate.
+
+    The estimate assumes that as many runs as now keep running, each for as long as the average one.
     """
     running = [state for state in states if state.word == "running"]
     waiting = sum(state.word in WAITING for state in states)
@@ -104,7 +107,7 @@ def eta_s(states: Sequence[State]) -> float | None:
 
 
 def _shapes(runs: Sequence[Run], view: View) -> _Part:
-    """For each resource shape what is done, runs and waits, and how long it will take."""
+    """One line per resource shape: how many runs are done, running and waiting, and how long the shape will take."""
     found: dict[str, tuple[Mapping[str, Any], list[State]]] = {}
     submitted = {
         run: chunk.resources
@@ -129,7 +132,7 @@ def _shapes(runs: Sequence[Run], view: View) -> _Part:
 
 
 def _failures(runs: Sequence[Run], view: View, root: Path) -> _Part:
-    """Groups of failures, that of the newest first."""
+    """Groups of failures; the group of the newest failure comes first."""
     from grid.engine.states.triage import groups
     from grid.engine.submission.retry import failures_of
 
@@ -148,7 +151,7 @@ def _failures(runs: Sequence[Run], view: View, root: Path) -> _Part:
 
 
 def _written(run: Run) -> Iterator[float]:
-    """When the run's own files were last written."""
+    """The time at which the run's own files were last written."""
     for path in (run.folder.status, run.folder.log):
         try:
             yield os.stat(path).st_mtime
@@ -157,7 +160,7 @@ def _written(run: Run) -> Iterator[float]:
 
 
 def _slowest(runs: Sequence[Run], view: View) -> _Part:
-    """The running ones that need longest still; those that tell no step come last."""
+    """The running runs that need longest still; those that report no step come last."""
     running = [(run, view.states[run.run_dir]) for run in runs if view.states[run.run_dir].word == "running"]
     lines = []
     for run, state in sorted(running, key=lambda item: -left_s(item[1])):

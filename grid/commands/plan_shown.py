@@ -1,4 +1,4 @@
-"""A plan as a person reads it: which code, which runs, what SLURM would make of them."""
+"""A plan in readable form: its code, its runs, and what SLURM would make of them."""
 
 from __future__ import annotations
 

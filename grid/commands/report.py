@@ -31,7 +31,7 @@ def counted(view: View, word: str) -> str:
 
 
 def changes(made: Made, root: Path) -> Iterator[str]:
-    """What became of earlier runs: defaults that moved, experiments that left the sweep."""
+    """Sentences on what became of earlier runs: defaults that moved, experiments that left the sweep."""
     from grid.engine.states.runs import left_over, read_config, shared
     from grid.engine.submission.plan import moved_defaults
 
@@ -64,7 +64,7 @@ def _some(names: Sequence[str]) -> str:
 
 
 def drifted(made: Made, root: Path) -> Iterator[str]:
-    """Runs in the queue whose snapshot is not the tree as it is."""
+    """Runs in the queue whose snapshot differs from the tree as it is."""
     from grid.engine.scripts import snapshot
 
     waiting: Counter[tuple[str, str]] = Counter()
@@ -84,7 +84,7 @@ def drifted(made: Made, root: Path) -> Iterator[str]:
 
 
 def hours(made: Made) -> Iterator[str]:
-    """What the runs that have not ended will still take, learned from their finished siblings."""
+    """A sentence on the time that the unfinished runs will still take, learned from their finished siblings."""
     from grid.engine.submission.plan import remaining
 
     left = remaining(made.runs, made.view.states, made.resources)
@@ -101,7 +101,7 @@ def hours(made: Made) -> Iterator[str]:
 
 
 def doubts(view: View) -> Iterator[str]:
-    """What cannot be told of the runs now, and when it can."""
+    """A sentence on what cannot be known of the runs now, and when it can be."""
     if view.answer is not None and not view.answer.reachable:
         yield (
             f"the queue could not be looked at ({view.answer.error}): what may be in it is left alone; status --now "
@@ -114,7 +114,7 @@ def doubts(view: View) -> Iterator[str]:
 
 
 def handed_over(view: View) -> Iterator[str]:
-    """How much of the latest submission waits for room in the queue."""
+    """A sentence on how much of the latest submission waits for room in the queue."""
     from grid.engine.submission.waves import scripts
 
     if view.submissions and (left := view.submissions[-1].left):
@@ -125,7 +125,7 @@ def handed_over(view: View) -> Iterator[str]:
 
 
 def unsettled(view: View) -> Iterator[str]:
-    """The runs whose job has ended so short a time ago that they may still be heard of."""
+    """The runs whose job ended so short a time ago that they may still report something."""
     if waiting := [state.wait_s for state in view.states.values() if state.wait_s > 0]:
         ended = f"{count(len(waiting), 'run')} ended moments ago"
         yield (

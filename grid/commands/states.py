@@ -1,4 +1,4 @@
-"""What became of a sweep: status, logs, failures, collect."""
+"""The subcommands that tell what became of a sweep: status, logs, failures, collect."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def _show(runs: Sequence[Run], view: View, root: Path, *, every: bool) -> None:
 
 
 def _data_here(runs: Sequence[Run], view: View, root: Path) -> None:
-    """What is wrong with runs that were made on other data than lie here, or where the last plan's site has them."""
+    """A sentence on runs that were made on other data than lie here, or where the last plan's site keeps them."""
     from grid.engine.slurm.site_yaml import load_site
     from grid.engine.submission.planning import reviewed
     from grid.engine.submission.rehearsal import rehearse
@@ -126,7 +126,7 @@ def _data_here(runs: Sequence[Run], view: View, root: Path) -> None:
 
 
 def _beside(view: View) -> Iterator[str]:
-    """Runs in the queue that are not among those asked for."""
+    """Runs in the queue that are not among the runs asked for."""
     kept = {run: state for run, state in view.others.items() if run not in view.claims or not view.claims[run].recalled}
     if also := [state for state in kept.values() if state.word in ("pending", "running", "unknown")]:
         jobs = ", ".join(sorted({state.element.partition("_")[0] for state in also if state.element}))
@@ -166,7 +166,10 @@ def _one_by_one(runs: Sequence[Run], view: View) -> None:
 
 
 def _running(runs: Sequence[Run], view: View) -> None:
-    """The running ones, the slowest first: how far, how well, how long still, and when they were last heard of."""
+    """A table of the running runs, slowest first.
+
+    It says how far each is, how well it does, how long it still needs, and when it was last heard of.
+    """
     from grid.commands.overview import left_s
     from grid.commands.report import duration
 
@@ -196,7 +199,7 @@ def _metrics(metrics: Mapping[str, float]) -> str:
 
 
 def _eta(runs: Sequence[Run], view: View) -> Iterator[str]:
-    """When everything will have ended."""
+    """A sentence on when every run will have ended."""
     from grid.commands.overview import eta_s
     from grid.commands.report import duration
 
@@ -208,7 +211,7 @@ def _eta(runs: Sequence[Run], view: View) -> Iterator[str]:
 
 
 def _cells(runs: Sequence[Run], view: View) -> Iterator[str]:
-    """Settings of which some seeds are done and others are not."""
+    """Settings for which some seeds are done and others are not."""
     cells: dict[str, list[tuple[int, bool]]] = {}
     for run in runs:
         cells.setdefault(run.experiment.label, []).append(
@@ -261,12 +264,12 @@ def logs(argv: Sequence[str], root: Path) -> int:
 
 
 def _last_word(run: Run) -> float:
-    """When its log was last written to."""
+    """The time at which the run's log was last written to."""
     return run.folder.log.stat().st_mtime if run.folder.log.exists() else 0.0
 
 
 def _was_submitted(run: Run, root: Path) -> bool:
-    """Whether a job was to run it: where it said nothing, its job may have."""
+    """Whether a job was submitted to run it: where the run wrote nothing, its job may have."""
     from grid.engine.states import job_logs, ledger
 
     found = job_logs.log_of(ledger.read_all(root, run.experiment.folder), run.run_dir, root)
@@ -297,7 +300,7 @@ def _follow(path: Path) -> None:
 
 
 def failures(argv: Sequence[str], root: Path) -> int:
-    """What went wrong, grouped by signature."""
+    """Print the failures of a sweep, grouped by signature."""
     parser = command_parser("failures", "Failed runs grouped by what went wrong, with an example each.")
     parsed = parser.parse_args(argv)
     from grid.commands.report import doubts
@@ -325,7 +328,7 @@ def failures(argv: Sequence[str], root: Path) -> int:
 
 
 def collect(argv: Sequence[str], root: Path) -> int:
-    """One row per run: its settings, its state, what it measured last."""
+    """Write a table with one row per run: its settings, its state, and its last measurements."""
     parser = command_parser("collect", "One CSV row per run: settings, state, latest measurements, time, where it ran.")
     parser.add_argument("--out", metavar="FILE", help="the file (default: runs/<sweep>/runs.csv; -: standard output)")
     parsed = parser.parse_args(argv)

@@ -1,4 +1,4 @@
-"""What goes into the queue: plan, submit, retry."""
+"""The subcommands that put runs into the queue: plan, submit, retry."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def plan(argv: Sequence[str], root: Path) -> int:
 
 
 def _checked(made: Made, root: Path) -> list[str]:
-    """What forbids to submit the plan; what else the checks have to say is printed."""
+    """The reasons that forbid submitting the plan; the other results of the checks are printed."""
     from grid.engine.submission import planning
 
     found = planning.check(made, root)
@@ -225,7 +225,7 @@ def submit(argv: Sequence[str], root: Path) -> int:
 
 
 def _cancel_unwanted(made: Made, yes: bool, root: Path) -> bool:
-    """Cancel what the sweep no longer has, if the user agrees; whether the plan may go on."""
+    """Cancel the runs that the sweep no longer has, if the user agrees; returns whether the plan may go on."""
     from grid.engine.slurm import scheduler
     from grid.engine.states import ledger
 
@@ -249,7 +249,7 @@ def _cancel_unwanted(made: Made, yes: bool, root: Path) -> bool:
 
 
 def _go_on(item: Submission, options: Options, root: Path) -> int:
-    """The reviewed plan was begun before: finish it, or say that it is finished."""
+    """Finish the reviewed plan, which was begun before, or say that it is finished."""
     from grid.engine.slurm.site_yaml import load_site
     from grid.engine.states import evidence
     from grid.engine.submission import planning
@@ -280,7 +280,7 @@ def _note(chunk: Chunk) -> None:
 
 
 def _report(item: Submission, why: str, options: Options) -> int:
-    """Say what was handed over, and what waits for room and why; the exit code."""
+    """Print what was handed over, and what waits for room and why; returns the exit code."""
     from grid.engine.submission.waves import scripts
 
     print(
@@ -299,7 +299,7 @@ def _report(item: Submission, why: str, options: Options) -> int:
 
 
 def retry(argv: Sequence[str], root: Path) -> int:
-    """Submit failed runs again, each kind of failure with what it needs."""
+    """Submit failed runs again; each kind of failure gets the resources that it needs."""
     parser = command_parser(
         "retry", "Submit failed runs again: with more time or memory, or on other nodes, as their failure asks for."
     )
@@ -369,7 +369,7 @@ def retry(argv: Sequence[str], root: Path) -> int:
 
 
 def _inherited(options: Options, before: Reviewed | None) -> Options:
-    """Where the command line says nothing: the site, the cap and the packing of the sweep's last plan."""
+    """The site, cap and packing of the sweep's last plan, where the command line says nothing of them."""
     if before is None:
         return options
     names = ("site", "per_script", "parallel", "max_running", "ignore")

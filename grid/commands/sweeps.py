@@ -1,4 +1,4 @@
-"""Looking at sweeps: list, show, dry-run, and the paper's tasks as bash files."""
+"""The subcommands that look at sweeps: list, show, dry-run, and pjobs, which writes the paper's tasks as bash files."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TASKS = {
 
 
 def list_sweeps(argv: Sequence[str], root: Path) -> int:
-    """Every sweep of grid/, with its number of experiments."""
+    """List every sweep of grid/, with its number of experiments."""
     del root
     parser = argparse.ArgumentParser(
         prog="grid_run.py list", description="Every sweep, with its number of experiments."
@@ -56,7 +56,7 @@ def list_sweeps(argv: Sequence[str], root: Path) -> int:
 
 
 def show(argv: Sequence[str], root: Path) -> int:
-    """The experiments of a sweep, or everything about one of them."""
+    """Show the experiments of a sweep, or everything about one of them."""
     options = command_parser(
         "show", "The experiments of a sweep; with NAME, one's settings and script.", one="all, as a table"
     ).parse_args(argv)
@@ -93,7 +93,7 @@ def show(argv: Sequence[str], root: Path) -> int:
 
 
 def dry_run(argv: Sequence[str], root: Path) -> int:
-    """A handful of steps of one experiment."""
+    """Run a handful of steps of one experiment."""
     what = (
         "A handful of steps of one experiment through the real code, and an estimate of time, memory and bytes for "
         "the whole run."
@@ -132,7 +132,7 @@ def task_texts() -> dict[str, str]:
 
 
 def pjobs(argv: Sequence[str], root: Path) -> int:
-    """The paper's tasks as bash files."""
+    """Write the paper's tasks as bash files."""
     argparse.ArgumentParser(
         prog="grid_run.py pjobs", description="Write the paper's tasks to pjobs/ as ready bash files."
     ).parse_args(argv)

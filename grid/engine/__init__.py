@@ -1,1 +1,1 @@
-"""Sweeps -> experiments -> job scripts -> states."""
+"""The engine of the grid: from sweeps to experiments, to job scripts, to states of runs."""

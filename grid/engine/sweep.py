@@ -1,5 +1,6 @@
-"""What a file of sweeps is written with: points, how they combine, and the ``Sweep`` that they make; files of users
-import from here.
+"""The functions for writing a file of sweeps: points, how they combine, and ``Sweep``.
+
+Files of users import from here.
 """
 
 from __future__ import annotations

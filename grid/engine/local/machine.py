@@ -1,4 +1,4 @@
-"""The cores and GPUs of this machine, and which run holds them."""
+"""The cores and GPUs of this machine, and the runs that hold them."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def visible_gpus(environ: Mapping[str, str] = os.environ) -> list[str]:
 
 
 def check_slots(slots: int | None) -> None:
-    """ValueError for a number of slots in which nothing could ever run; None leaves it to the machine."""
+    """Raise ValueError for a number of slots in which nothing could ever run; None leaves the number to the machine."""
     if slots is not None and slots < 1:
         raise ValueError(f"--slots {slots}: must be at least 1")
 
 
 @dataclass(frozen=True)
 class Share:
-    """What one run holds while it runs."""
+    """The cores and GPUs that one run holds while it runs."""
 
     slot: int
     cores: int
@@ -37,7 +37,7 @@ class Share:
 
 
 class Machine:
-    """The cores and GPUs of this machine, and who holds them.
+    """The cores and GPUs of this machine, with the run that holds each.
 
     A run takes a core for each thread of each of its ranks, and the GPUs that its sweep asks for (one per rank where it
     says nothing), but never more than there are: what is too large for the machine has it to itself.  With ``slots``
@@ -52,7 +52,7 @@ class Machine:
         self._held: dict[int, Share] = {}
 
     def take(self, run: Run) -> Share | None:
-        """A share for this run; None while there is no room for it."""
+        """A share of the machine for this run; None while there is no room for it."""
         slot = next(number for number in range(len(self._held) + 1) if number not in self._held)
         if self._slots is not None:
             if slot >= self._slots:
@@ -83,5 +83,5 @@ class Machine:
 
 
 def ranks_of(run: Run) -> int:
-    """The torch.distributed processes of a run; on one machine, whatever number of nodes it asks for."""
+    """The number of torch.distributed processes of a run, all on one machine, whatever number of nodes it asks for."""
     return run.experiment.resources.get("ranks", 1)

@@ -1,4 +1,4 @@
-"""What a person sees of runs on this machine: bars on a terminal, plain lines elsewhere."""
+"""Progress of runs on this machine, as a person sees it: bars on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Display(Protocol):
-    """Where progress goes: bars on a terminal, lines elsewhere."""
+    """The interface of a progress display: bars on a terminal, lines elsewhere."""
 
     def note(self, text: str) -> None: ...
     def started(self, slot: int, run: Run) -> None: ...
@@ -24,12 +24,12 @@ class Display(Protocol):
 
 
 def title(run: Run) -> str:
-    """A run as people name it."""
+    """The name by which people know a run."""
     return f"{run.experiment.label} (seed {run.experiment.seed})"
 
 
 class Lines:
-    """One plain line per event: for logs and pipes."""
+    """A display that prints one plain line per event: for logs and pipes."""
 
     def __init__(self, total: int) -> None:
         self._total, self._ended = total, 0
@@ -54,7 +54,7 @@ class Lines:
 
 
 class Bars:
-    """A bar for the sweep and one per slot, from each run's status.json."""
+    """A display with one bar for the sweep and one bar per slot, fed from each run's status.json."""
 
     def __init__(self, total: int) -> None:
         from rich.console import Console

@@ -1,4 +1,4 @@
-"""The same scripts on this machine, in slots: one run.sh per core, or per GPU where there are any."""
+"""Execution of the same job scripts on this machine, in slots: one run.sh per core, or per GPU where there are any."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ENOUGH_REFUSALS = 2
 
 @dataclass
 class Outcome:
-    """What became of a sweep's runs."""
+    """The result of executing a sweep's runs."""
 
     done: list[Run] = field(default_factory=list)
     skipped: list[Run] = field(default_factory=list)  # done before, or meanwhile by another runner
@@ -53,7 +53,7 @@ class _Child:
 
 
 def run_all(runs: Sequence[Run], slots: int | None, display: Display, busy: Mapping[str, str] | None = None) -> Outcome:
-    """Run what is missing, as many at a time as the machine has room for.
+    """Run the missing runs, as many at a time as the machine has room for.
 
     SIGINT and SIGTERM stop every child before this returns.
 
@@ -117,7 +117,7 @@ def run_all(runs: Sequence[Run], slots: int | None, display: Display, busy: Mapp
 
 
 def _passed(run: Run, outcome: Outcome, busy: Mapping[str, str]) -> str:
-    """The word for why this run is not to be started, noted in the outcome; empty when it is."""
+    """The word for why this run is not to be started, which is also noted in the outcome; empty when it is."""
     state = run.state()
     if run.run_dir in busy and state.word != "done":
         outcome.left.append((run, busy[run.run_dir]))
@@ -133,7 +133,7 @@ def _passed(run: Run, outcome: Outcome, busy: Mapping[str, str]) -> str:
 
 @contextlib.contextmanager
 def _stop_signals() -> Iterator[Callable[[], int]]:
-    """How often we were asked to stop; the old handlers come back afterwards."""
+    """The number of times that a signal asked this process to stop; the old handlers come back afterwards."""
     asked: list[int] = []
 
     def handle(number: int, frame: FrameType | None) -> None:
@@ -154,7 +154,7 @@ def _stop_signals() -> Iterator[Callable[[], int]]:
 
 
 def _start(run: Run, share: Share) -> subprocess.Popen[bytes]:
-    """run.sh in a process group of its own, so that the terminal's Ctrl-C reaches it only through us."""
+    """Start run.sh in a process group of its own, so that the terminal's Ctrl-C reaches it only through us."""
     environ = {**os.environ, "NPROC": str(ranks_of(run)), "PYTHON": os.environ.get("PYTHON", sys.executable)}
     environ["OMP_NUM_THREADS"] = str(run.experiment.config["threads"])
     if share.gpus:
@@ -171,7 +171,7 @@ def _start(run: Run, share: Share) -> subprocess.Popen[bytes]:
 
 
 def _failure(child: _Child, code: int) -> str:
-    """Why this run counts as failed; empty when it is done, by its exit code and by its own record."""
+    """The reason why this run counts as failed, by its exit code and its own record; empty when it is done."""
     state = child.run.state()
     if code == 0 and state.word == "done":
         return ""
@@ -186,7 +186,7 @@ def _failure(child: _Child, code: int) -> str:
 
 
 def _stop(children: Sequence[_Child], stopping: Callable[[], int]) -> None:
-    """SIGTERM to every process group, GRACE_S to checkpoint, then SIGKILL to what is left of the groups."""
+    """Stop every process group: SIGTERM, GRACE_S to checkpoint, then SIGKILL to what is left of the groups."""
     asked = stopping()
     for child in children:
         _signal_group(child, signal.SIGTERM)
@@ -207,7 +207,7 @@ def _signal_group(child: _Child, number: int) -> None:
 
 
 def run_with_progress(runs: Sequence[Run], slots: int | None = None, busy: Mapping[str, str] | None = None) -> Outcome:
-    """``run_all`` with bars on a terminal and lines elsewhere, then a summary."""
+    """Call ``run_all`` with bars on a terminal and lines elsewhere, then print a summary."""
     total = sum(run.state().may_start for run in runs)
     if sys.stdout.isatty():
         with Bars(total) as bars:
@@ -219,7 +219,7 @@ def run_with_progress(runs: Sequence[Run], slots: int | None = None, busy: Mappi
 
 
 def summary(outcome: Outcome) -> str:
-    """What became of the sweep; for each failure the last lines of its log."""
+    """A summary of what became of the sweep, with the last lines of the log of each failure."""
     lines = []
     for run, reason in outcome.left:
         lines.append(f"not started: {title(run)}, {run.run_dir}: {reason}")

@@ -1,5 +1,6 @@
-"""What a job does before its first run, as lines of bash: scratch, modules, environment, activation, data to node-local
-disk.
+"""The lines of bash that a job executes before its first run.
+
+They set up scratch, modules, environment and activation, and copy data to node-local disk.
 
 Everything that goes wrong here ends the script with exit code 2 and one sentence: no run of it could have done better.
 """
@@ -24,8 +25,9 @@ _MODULE = re.compile(r"[\w.+@=:-][\w./+@=:-]*")
 
 @dataclass(frozen=True)
 class Stage:
-    """A file or folder that is copied to node-local disk; a relative ``to`` lies in scratch, a relative ``source`` in
-    the checkout.
+    """A file or folder that is copied to node-local disk.
+
+    A relative ``to`` lies in scratch, a relative ``source`` in the checkout.
     """
 
     source: str
@@ -33,7 +35,7 @@ class Stage:
 
 
 def quoted(value: str, where: str) -> tuple[str, dict[str, str]]:
-    """The value between double quotes, in which bash expands variables and nothing else, and what must be set for it.
+    """The value between double quotes, in which bash expands only variables, and the variables that must be set.
 
     The second is name -> bash text that is empty where neither the variable nor another in its place is set.
     ValueError for what would run a command, or is no plain ``$NAME``, ``${NAME}`` or ``${NAME:-text}``.
@@ -69,7 +71,7 @@ def lines(
     scratch: str | None = None,
     stage: Sequence[Stage] = (),
 ) -> list[str]:
-    """The lines, in this order: scratch, modules, environment, activation, staging; none where nothing is asked for.
+    """The lines of the preamble: scratch, modules, environment, activation, staging; none where nothing is asked for.
 
     ValueError for a value that would run a command, and for staging without a place.
     """
@@ -113,7 +115,7 @@ def _scratch(scratch: str) -> list[str]:
 
 
 def _loose(inner: Sequence[str]) -> list[str]:
-    """Lines that others wrote, which may read variables that are not set."""
+    """The lines that others wrote, which may read variables that are not set."""
     return ['case "$-" in *u*) site_u=-u ;; *) site_u=+u ;; esac', "set +u", *inner, 'set "$site_u"']
 
 

@@ -1,4 +1,4 @@
-"""An experiment, and a share of a sweep, as the text of bash scripts: pure functions of values."""
+"""The text of the bash scripts of an experiment and of a share of a sweep: pure functions of values."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PORTS = (20000, 32000)  # of rendezvous: below those that systems hand out by th
 
 
 def run_script(experiment: Experiment, run_dir: str, checkout: str) -> str:
-    """``run.sh``: one experiment from any folder, with the exit codes of main.py.
+    """The text of ``run.sh``: it runs one experiment from any folder, with the exit codes of main.py.
 
     ``checkout`` is the bash expression that names the checkout (see ``from_script``); ``run_dir`` is seen from there,
     and from the snapshot that NUQ_CODE may name in its place.  NPROC ranks are spread over NUQ_NODES nodes of a SLURM
@@ -56,8 +56,9 @@ def job_script(
     parallel: int = 1,
     preamble: Sequence[str] = (),
 ) -> str:
-    """A share of a sweep, one run after another or ``parallel`` at a time: 0 all done, 75 please requeue, 1 some
-    failed.
+    """The text of a script that runs a share of a sweep, one run after another or ``parallel`` at a time.
+
+    Its exit codes: 0 all done, 75 please requeue, 1 some failed.
 
     ``resources`` are those of one experiment (a number: so many ranks).  ``preamble`` are lines of bash to begin with.
     ValueError for several runs at a time on several nodes.
@@ -110,7 +111,7 @@ def _work(resources: Resources, slots: int) -> str:
 
 
 def task_script(title: str, summary: str, experiments: Sequence[Experiment], command: str) -> str:
-    """A task of ``pjobs/``: one plain command per experiment, to run as a whole or to copy from."""
+    """The text of a task of ``pjobs/``: one plain command per experiment, to run as a whole or to copy from."""
     head = filled(
         "head",
         what=f"{title}: {summary}",

@@ -39,7 +39,7 @@ TRIES = 3
 
 @dataclass(frozen=True)
 class Code:
-    """Which code: the digest of the files, and the commit they were edited from ("" outside git)."""
+    """The identity of the code: the digest of the files, and the commit they were edited from ("" outside git)."""
 
     digest: str  # 64 hexadecimal digits
     commit: str
@@ -55,13 +55,13 @@ def current(root: Path) -> Code:
 
 
 def marked(root: Path) -> tuple[Code, dict[str, str]]:
-    """``current``, and a mark for each of its files, which changes with it."""
+    """The code of the tree (see ``current``), and a mark for each of its files, which changes with the file."""
     marks = _marks(root)
     return _code(root, marks), marks
 
 
 def snapshot(root: Path) -> tuple[Code, str]:
-    """Make the snapshot of the tree, whole or not at all, or use the one that is there; its path as seen from ``root``.
+    """Make the snapshot of the tree, whole or not at all, or use the one that is there; returns its path from ``root``.
 
     A snapshot that was damaged meanwhile is repaired file by file.  ValueError as in ``current``.
     """
@@ -82,7 +82,7 @@ def snapshot(root: Path) -> tuple[Code, str]:
 
 
 def drift(root: Path, digest: str) -> list[str]:
-    """Files that differ between the tree and the snapshot of this digest: added, removed or changed since, sorted.
+    """The files that differ between the tree and the snapshot of this digest: added, removed or changed since, sorted.
 
     ValueError where there is no such snapshot.
     """
@@ -95,12 +95,12 @@ def drift(root: Path, digest: str) -> list[str]:
 
 
 def changed(then: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
-    """Files whose marks differ, sorted; also of records that hold files which count no longer."""
+    """The files whose marks differ, sorted; also for records that hold files which count no longer."""
     return sorted(name for name in {*then, *now} if then.get(name) != now.get(name) and not _is_generated(name))
 
 
 class _Changed(Exception):
-    """A file is not what its mark says: somebody edits the tree right now."""
+    """The error that a file is not what its mark says: somebody is editing the tree right now."""
 
 
 # --- what is in the tree ------------------------------------------------------------------------------------------
@@ -158,7 +158,7 @@ def _is_generated(name: str) -> bool:
 
 
 def _walk(root: Path, below: str = "") -> Iterator[str]:
-    """Every file outside git, less caches, virtual environments and what Python and compilers write."""
+    """Every file outside git, except caches, virtual environments and the files that Python and compilers write."""
     for entry in os.scandir(root / below):
         name = below + entry.name
         if entry.is_dir(follow_symlinks=False):
@@ -169,7 +169,7 @@ def _walk(root: Path, below: str = "") -> Iterator[str]:
 
 
 def _git_files(folder: Path) -> dict[str, bool] | None:
-    """Files that git tracks (True) or would add (False), as seen from ``folder``; those of repositories inside, too."""
+    """The files that git tracks (True) or would add (False), relative to ``folder``; includes nested repositories."""
     words = _git(folder, "ls-files", "-t", "-z", "--cached", "--others", "--exclude-standard")
     if words is None:
         return None
@@ -186,7 +186,7 @@ def _git_files(folder: Path) -> dict[str, bool] | None:
 
 
 def _git(folder: Path, *words: str) -> str | None:
-    """What git says; None outside git and where git is not installed.
+    """The output of a git command; None outside git and where git is not installed.
 
     ValueError with git's words for another failure.
     """
@@ -214,7 +214,7 @@ def _git(folder: Path, *words: str) -> str | None:
 
 
 def _build(root: Path, folder: Path, code: Code, marks: Mapping[str, str]) -> None:
-    """Copy aside, then rename.  Who finds a snapshot in place meanwhile is content with it."""
+    """Build the copy aside, then rename it. A process that finds a snapshot in place meanwhile uses that one."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     for left in folder.parent.glob(".*.building.*"):
         with contextlib.suppress(FileNotFoundError):  # another one's, which is ready now
@@ -236,7 +236,7 @@ def _build(root: Path, folder: Path, code: Code, marks: Mapping[str, str]) -> No
 
 
 def _complete(root: Path, folder: Path, code: Code, marks: Mapping[str, str]) -> None:
-    """Every file whole, every link in place, the library of today: changes nothing where all is well."""
+    """Make every file whole, put every link in place, and build today's library; nothing changes where all is well."""
     for name, mark in marks.items():
         if not _is_whole(root, folder, name, mark):
             _copy(root, name, mark, folder)
@@ -293,7 +293,10 @@ def _write_manifest(folder: Path, code: Code, marks: Mapping[str, str]) -> None:
 
 
 def _target(root: Path, name: str, folder: Path) -> str:
-    """Where a link of the tree leads from the snapshot: as written, unless that is relative and outside of the tree."""
+    """The target of a link of the tree, as the snapshot needs it.
+
+    It stays as written, unless it is relative and leads outside of the tree.
+    """
     target = os.readlink(root / name)
     place = os.path.dirname(name)
     if os.path.isabs(target) or not os.path.normpath(os.path.join(place, target)).startswith(".."):
@@ -302,7 +305,7 @@ def _target(root: Path, name: str, folder: Path) -> str:
 
 
 def _links(root: Path, marks: Mapping[str, str]) -> list[str]:
-    """Names of the top level that are no code: generated folders, and whatever else the checkout keeps out of git."""
+    """Names of the top level that are no code: generated folders, and all else that the checkout keeps out of git."""
     own = {PurePosixPath(name).parts[0] for name in marks}
     there = {
         entry.name for entry in os.scandir(root) if not entry.name.endswith((".egg-info", ".pyc", ".tmp", *UNREAD))

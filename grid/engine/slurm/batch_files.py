@@ -1,6 +1,4 @@
-"""The text of an sbatch file, through submitit, and its submission; with ``scheduler.py`` the only file that knows
-SLURM.
-"""
+"""The text of an sbatch file, made with submitit; only this package knows SLURM."""
 
 from __future__ import annotations
 
@@ -22,7 +20,7 @@ CHECKPOINT_S = 20  # of the warning before the time limit that torchrun leaves f
 
 
 def array_spec(first: int, count: int, max_running: int | None) -> str:
-    """``0-37``, or ``0-37%8`` with at most 8 running at once."""
+    """The array specification: ``0-37``, or ``0-37%8`` with at most 8 elements running at once."""
     return f"{first}-{first + count - 1}" + (f"%{max_running}" if max_running else "")
 
 
@@ -36,7 +34,7 @@ def sbatch_text(
     *,
     code: str = "",
 ) -> str:
-    """The array job that runs ``jobs/<prefix>_<first>.sh`` and so on, one script an element: the original command's.
+    """The original command's array job: it runs ``jobs/<prefix>_<first>.sh`` and so on, one script an element.
 
     ``code`` is the snapshot that they execute, as seen from ``root``; empty: the checkout as it is then.
     """
@@ -75,8 +73,7 @@ def chunk_text(
     cap: int | None = None,
     dependency: str | None = None,
 ) -> str:
-    """The array job of a chunk: element i runs ``<folder>/<prefix>_<i>.sh``, i from 0 to count - 1, ``cap`` of them at
-    once.
+    """The array job of a chunk: element i runs ``<folder>/<prefix>_<i>.sh``, i from 0 to count - 1, ``cap`` at a time.
 
     ``resources`` are those of one experiment, of which a script runs ``parallel`` at a time.  ``code`` is the snapshot
     that they execute (as seen from ``root``, as ``folder`` may be; empty: the checkout itself), ``dependency`` what
@@ -121,12 +118,12 @@ def chunk_text(
 
 
 def _output(folder: Path, prefix: str) -> str:
-    """The log of an element; what looks like sbatch's own marks in the path is no such mark."""
+    """The log file of an element; sbatch's own marks in the path are escaped."""
     return f"{str(folder).replace('%', '%%')}/{prefix}_%A_%a.log"
 
 
 def _options(texts: Sequence[str]) -> dict[str, str | bool]:
-    """``--licenses=a`` and ``--exclusive`` as names with values."""
+    """Options such as ``--licenses=a`` and ``--exclusive`` as names with values."""
     options: dict[str, str | bool] = {}
     for text in texts:
         name, equals, value = text.removeprefix("--").partition("=")

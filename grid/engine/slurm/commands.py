@@ -1,4 +1,4 @@
-"""SLURM's commands: called with a limit on their time, their tables read line by line."""
+"""Calls of SLURM's commands with a limit on their time, and readers of the tables that they print."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from grid.engine.slurm.scheduler_cache import Unreachable
 
 
 def _rows(text: str, count: int) -> Iterator[tuple[str, list[str]]]:
-    """(name, the ``count`` fields after it) of every line.
+    """The name and the ``count`` fields after it of every line.
 
     Unreachable where one cannot be read: then absence would mean nothing.
     """
@@ -32,7 +32,7 @@ def _rows(text: str, count: int) -> Iterator[tuple[str, list[str]]]:
 
 
 def _time(text: str) -> float | None:
-    """Seconds since 1970, also of a SLURM that ignores SLURM_TIME_FORMAT; None for N/A, Unknown, None."""
+    """Seconds since 1970, also from a SLURM that ignores SLURM_TIME_FORMAT; None for N/A, Unknown, None."""
     try:
         return float(text) if text.isdecimal() else datetime.fromisoformat(text).timestamp()
     except (ValueError, OverflowError, OSError):
@@ -40,7 +40,7 @@ def _time(text: str) -> float | None:
 
 
 def _whole(text: str | None, default: int) -> int:
-    """The number that the text begins with: ``300 sec``."""
+    """The whole number that the text begins with, as in ``300 sec``."""
     found = re.match(r"\d+", text or "")
     return int(found[0]) if found else default
 
@@ -50,8 +50,9 @@ def _day(since: float) -> str:
 
 
 def _environment() -> dict[str, str]:
-    """Plain texts, times as seconds, ranges whole, and none of the filters that a user's shell may set for the
-    commands.
+    """The environment of SLURM's commands.
+
+    Texts are plain, times are seconds, ranges are whole, and the filters that a user's shell may set are removed.
     """
     own = {"LC_ALL": "C", "SLURM_TIME_FORMAT": "%s", "SLURM_BITSTR_LEN": "0"}
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("SQUEUE_", "SACCT_", "SCANCEL_"))}
@@ -59,7 +60,7 @@ def _environment() -> dict[str, str]:
 
 
 def _call(command: Sequence[str]) -> str:
-    """Standard output.  Unreachable with the first line of complaint; the command's whole answer or none."""
+    """The whole standard output of a command; raises Unreachable, with the first line of complaint, where it fails."""
     try:
         done = subprocess.run(
             command,

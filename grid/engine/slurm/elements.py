@@ -1,4 +1,4 @@
-"""Names of array elements, as SLURM's commands print and take them."""
+"""The names of array elements, as SLURM's commands print and take them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _RANGE = re.compile(r"(\d+)(?:-(\d+)(?::(\d+))?)?\Z")
 
 
 def expand(name: str) -> list[str]:
-    """``123_4`` as it is, ``123_[5-9:2,12%4]`` element by element.
+    """The elements of a name: ``123_4`` stays as it is, ``123_[5-9:2,12%4]`` becomes one name per element.
 
     Unreachable where it is cut short or something else.
     """
@@ -33,7 +33,7 @@ def expand(name: str) -> list[str]:
 
 
 def compact(elements: Collection[str]) -> list[str]:
-    """``123_[1-3,7]`` of 123_1, 123_2, 123_3 and 123_7: one word per array, as the commands take it."""
+    """One word per array, as the commands take it: ``123_[1-3,7]`` stands for 123_1, 123_2, 123_3 and 123_7."""
     arrays: dict[str, set[int]] = {}
     whole = []
     for element in elements:

@@ -1,4 +1,4 @@
-"""Handing an sbatch file to SLURM, and asking SLURM what it thinks of one."""
+"""Submission of an sbatch file to SLURM, and questions to SLURM about one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from grid.engine.sweeps.resources import Resources, megabytes, seconds, time_tex
 
 
 def check_sbatch() -> None:
-    """FileNotFoundError where nothing can be submitted."""
+    """Raise FileNotFoundError where nothing can be submitted."""
     if shutil.which("sbatch") is None:
         raise FileNotFoundError(
             "there is no sbatch on this machine: submit on a login node of the cluster (the original command without "
@@ -25,7 +25,7 @@ def check_sbatch() -> None:
 
 
 def submit(path: Path, job_name: str | None = None) -> str:
-    """Submit an sbatch file, under another name where one is given; the job's id.
+    """Submit an sbatch file, under another name where one is given; returns the job's id.
 
     ValueError, with SLURM's words, where it refuses (``TooMany``, ``TooLarge``).  ``Full`` where it has no room for any
     job now.  ``Unreachable`` where nobody knows whether the job was accepted.
@@ -39,7 +39,7 @@ def submit(path: Path, job_name: str | None = None) -> str:
 
 
 def test_only(path: Path) -> None:
-    """Nothing where SLURM would accept the file; ValueError, with SLURM's words, where it would not.
+    """Raise ValueError, with SLURM's words, where SLURM would not accept the file.
 
     ``Unreachable``.
     """
@@ -48,8 +48,9 @@ def test_only(path: Path) -> None:
 
 
 def too_long(partition: str | None, time_s: int) -> str:
-    """What is wrong with a time limit on a partition (None: the cluster's own), in words; empty where nothing is known
-    to be.
+    """A sentence on what is wrong with a time limit on a partition (None: the cluster's own).
+
+    It is empty where nothing is known to be wrong.
 
     sbatch takes such a job, and it waits for ever (EnforcePartLimits=NO, SLURM's default).
     """
@@ -83,8 +84,9 @@ def too_long(partition: str | None, time_s: int) -> str:
 
 
 def nodes_off(asked: Resources, parallel: int) -> str:
-    """The nodes that could run such scripts and are down or drained, in words; empty where there are none, or too few
-    with them.
+    """A sentence on the nodes that could run such scripts and are down or drained.
+
+    It is empty where there are none, or where even with them there are too few.
 
     ``sbatch --test-only`` knows only nodes on which jobs may start now.
     """
@@ -126,7 +128,7 @@ def _limit_s(text: str) -> float:
 
 
 def _environment(path: Path) -> dict[str, str]:
-    """Ours, without variables that would overrule what the sbatch file says."""
+    """The environment of this process, without variables that would overrule what the sbatch file says."""
     said = set(re.findall(r"^#SBATCH --([\w-]+)", path.read_text() if path.exists() else "", re.MULTILINE))
     kept = {name for name, option in _LEFT_OPEN.items() if option not in said}
     return {name: value for name, value in os.environ.items() if not name.startswith("SBATCH_") or name in kept}
@@ -165,8 +167,9 @@ def _ask_sbatch(words: Sequence[str], path: Path) -> str:
 
 
 def _heard(process: subprocess.Popen[str], path: Path) -> tuple[str, str]:
-    """What sbatch wrote by its end; ``Full`` as soon as it says that it waits for room, ``Unreachable`` after
-    ``ANSWER_S``.
+    """The output of sbatch when it ended.
+
+    Raises ``Full`` as soon as sbatch says that it waits for room, and ``Unreachable`` after ``ANSWER_S``.
     """
     end = time.monotonic() + ANSWER_S
     while True:
@@ -198,11 +201,11 @@ OFF = re.compile("down|drain|fail|maint|unk|inval|power", re.IGNORECASE)  # stat
 
 
 class TooMany(ValueError):
-    """SLURM refuses the job because of how many this user, account or quality of service has."""
+    """The error that SLURM refuses the job because of how many this user, account or quality of service has."""
 
 
 class TooLarge(ValueError):
-    """SLURM refuses the indices of an array: they are above its MaxArraySize."""
+    """The error that SLURM refuses the indices of an array because they are above its MaxArraySize."""
 
 
 # Variables that say what a file may leave open; every other SBATCH_* would overrule the file: its array, its signal,

@@ -1,4 +1,4 @@
-"""What SLURM says of submitted jobs, in as few commands as can be; with ``slurm.py`` the only file that knows SLURM.
+"""SLURM's reports on submitted jobs, obtained with as few commands as possible; only this package knows SLURM.
 
 One look is one ``squeue``: it is fresh, it lists everything that can be alive (and why what waits waits), and it needs
 no accounting.  It forgets a job MinJobAge (300 s by default) after its end; so what it said of an end is remembered in
@@ -90,13 +90,14 @@ def ask(
 
 
 def wait_s(failures: int) -> float:
-    """The pause after so many failures in a row."""
+    """The pause in seconds after so many failures in a row."""
     return min(MAX_WAIT_S, MAX_AGE_S * 2.0 ** (min(failures, 10) - 1)) if failures else 0.0
 
 
 def history(elements: Collection[str], since: float, *, cache: Path | None = None, marks: Marks = NO_MARKS) -> Answer:
-    """How elements ended that are no longer in the queue, from accounting; ``since``: when the first was submitted.
-    marks: see ``ask``.
+    """The ends of elements that are no longer in the queue, from accounting.
+
+    ``since`` is when the first of them was submitted. For marks see ``ask``.
 
     At most one ``sacct``, for ids with an element whose end is not known yet and that was not asked for in the last 300
     s.  Ends are remembered: later answers of ``ask`` hold them.  Not ``reachable`` where there is no accounting.
@@ -127,7 +128,7 @@ def history(elements: Collection[str], since: float, *, cache: Path | None = Non
 
 
 def facts(cache: Path | None = None, max_age_s: float = FACTS_AGE_S) -> Facts:
-    """The cluster's limits, at most so old; older ones where SLURM does not answer.  Unreachable where it never did."""
+    """The cluster's limits, at most so old; older ones where SLURM does not answer. Unreachable where it never did."""
     now, cluster = time.time(), cluster_name()
     known = scheduler_cache.read(cache, cluster)
     if known.facts and 0 <= now - known.facts[0] < max_age_s:
@@ -155,7 +156,7 @@ def facts(cache: Path | None = None, max_age_s: float = FACTS_AGE_S) -> Facts:
 
 
 def _max_submit() -> int | None:
-    """The least MaxSubmitJobs of this user's associations; None where there is none, or nobody tells."""
+    """The least MaxSubmitJobs of this user's associations; None where there is none, or where nobody tells."""
     try:
         user = getpass.getuser()
         told = _call(["sacctmgr", "-n", "-P", "show", "assoc", f"user={user}", "format=MaxSubmitJobs"]).split()
@@ -165,7 +166,9 @@ def _max_submit() -> int | None:
 
 
 def queue_size() -> tuple[int, int]:
-    """(jobs that the controller keeps, each element counted and ended ones too; this user's that have not ended).
+    """The number of jobs that the controller keeps, and the number of this user's jobs that have not ended.
+
+    The first number counts each element, and also jobs that have ended.
 
     Unreachable.
     """
@@ -183,7 +186,7 @@ def queue_size() -> tuple[int, int]:
 
 
 def find(name: str, since: float) -> str | None:
-    """The id of the job submitted under this unique name, from the queue, else from accounting; None: SLURM knows none.
+    """The id of the job of this unique name, from the queue, else from accounting; None where SLURM knows none.
 
     Settles a submission whose reply was lost.  Unreachable where the queue cannot be asked.
     """
@@ -198,7 +201,7 @@ def find(name: str, since: float) -> str | None:
 
 
 def cluster_name() -> str:
-    """The cluster that commands here speak to, without asking it: one folder may be seen from several.
+    """The cluster that commands here speak to, found without asking it: one folder may be seen from several clusters.
 
     Empty where nothing tells.
     """
@@ -221,7 +224,7 @@ def cluster_name() -> str:
 
 
 def cancel(elements: Collection[str]) -> None:
-    """``scancel`` these elements; those that have ended are passed over.
+    """Cancel these elements with ``scancel``; elements that have ended are passed over.
 
     ValueError with SLURM's words, or Unreachable.
     """
@@ -256,7 +259,7 @@ def _queue(ids: Sequence[str], marks: Marks) -> dict[str, Job]:
 
 
 def _is_ours(name: str, which: str, marks: Marks) -> bool:
-    """which: a job's name and its script, with a \\x1f between them."""
+    """Whether a job is ours; ``which`` is its name and its script, with a \\x1f between them."""
     named = marks.get(array_id(name))
     job_name, _, script = which.partition("\x1f")
     return not named or not which or job_name in named or script.endswith(tuple(f"/{mark}" for mark in named))
@@ -311,7 +314,7 @@ _NOT_BEGUN = re.compile("there is no |cannot be started")
 
 
 def _act(command: Sequence[str]) -> None:
-    """ValueError where SLURM refuses, Unreachable where it does not answer; an element that has ended is no refusal."""
+    """Raise ValueError where SLURM refuses, Unreachable where it does not answer; an ended element is no refusal."""
     try:
         _call(command)
     except Unreachable as error:

@@ -1,4 +1,4 @@
-"""The scheduler's answers as they are kept between commands: jobs/scheduler.json, one section per cluster.
+"""The cache of the scheduler's answers between commands: jobs/scheduler.json, one section per cluster.
 
 The file only saves questions, so nothing depends on it: what is damaged, foreign or cannot be written counts as not
 there.
@@ -47,23 +47,24 @@ ENDS = FAILURES | {"COMPLETED", "CANCELLED", "PREEMPTED", "REVOKED"}
 
 
 class Unreachable(ConnectionError):
-    """The scheduler gave no answer: what was asked of it may or may not have happened."""
+    """The error that the scheduler gave no answer: what was asked of it may or may not have happened."""
 
 
 class Full(Unreachable):
-    """The controller has no room for another job now (MaxJobCount) and lets sbatch wait; it is ended before it asks
-    again.
+    """The error that the controller has no room for another job now (MaxJobCount).
+
+    It lets sbatch wait then; sbatch is ended before it asks again.
     """
 
 
 def array_id(element: str) -> str:
-    """``123`` of ``123_4``."""
+    """The array id in the name of an element: ``123`` for ``123_4``."""
     return element.partition("_")[0]
 
 
 @dataclass(frozen=True)
 class Job:
-    """One array element (or job) as SLURM tells it.  Times are seconds since 1970."""
+    """One array element (or job) as SLURM reports it. Times are seconds since 1970."""
 
     word: str  # PENDING RUNNING COMPLETING COMPLETED FAILED CANCELLED TIMEOUT OUT_OF_MEMORY NODE_FAIL PREEMPTED ...
     reason: str = ""  # why it waits, or how it failed, in SLURM's words
@@ -81,7 +82,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Answer:
-    """What the scheduler said.  An element whose id was asked for and that is not in ``jobs`` is not in the queue."""
+    """An answer of the scheduler. An element whose id was asked for and that is not in ``jobs`` is not in the queue."""
 
     asked: float  # when, in seconds since 1970; of several ids the earliest
     jobs: Mapping[str, Job]  # "123_4" (or "123") -> Job; ranges are expanded
@@ -109,7 +110,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Facts:
-    """What ``scontrol show config`` says."""
+    """The limits in the output of ``scontrol show config``."""
 
     cluster: str = ""
     version: str = ""
@@ -132,7 +133,7 @@ class Known:
     facts: tuple[float, Facts] | None = None
 
     def put(self, now: float, ids: Iterable[str], jobs: Mapping[str, Job]) -> None:
-        """A new answer for these ids.  Ends that were known stay: the queue forgets them."""
+        """Store a new answer for these ids. Ends that were known stay, because the queue forgets them."""
         found: dict[str, dict[str, Job]] = {name: {} for name in ids}
         for element, job in jobs.items():
             if array_id(element) in found:
@@ -146,7 +147,7 @@ class Known:
                 missed.setdefault(element, now)
 
     def answer(self, ids: Collection[str], source: str, cluster: str) -> Answer:
-        """All that is known of these ids, which must have been asked for."""
+        """An answer with all that is known of these ids, which must have been asked for."""
         jobs = {element: job for name in ids for element, job in self.ids[name][1].items()}
         missed = {element: at for name in ids for element, at in self.missed.get(name, {}).items()}
         return Answer(
@@ -165,12 +166,12 @@ class Known:
 
 
 def read(path: Path | None, cluster: str) -> Known:
-    """What is known of a cluster; nothing where the file is missing, damaged or unreadable."""
+    """The section of a cluster in the file; an empty one where the file is missing, damaged or unreadable."""
     return _known(_sections(path).get(cluster))
 
 
 def write(path: Path | None, cluster: str, known: Known, now: float) -> None:
-    """Keep it for the next command.  A file that cannot be written costs that command a question."""
+    """Store the section for the next command. A file that cannot be written only costs that command a question."""
     if path is None:
         return
     kept = {name: entry for name, entry in known.ids.items() if now - entry[0] < KEEP_S}
@@ -200,7 +201,7 @@ def _sections(path: Path | None) -> dict[str, Any]:
 
 
 def _brief(job: Job) -> dict[str, Any]:
-    """Only what differs from the defaults: an array of a thousand elements is told in 80 kB."""
+    """The values that differ from the defaults: thus an array of a thousand elements takes 80 kB."""
     return {part.name: value for part in fields(job) if (value := getattr(job, part.name)) != part.default}
 
 

@@ -32,7 +32,7 @@ class Partition:
 
 @dataclass(frozen=True)
 class Mail:
-    """Who is written to, and when."""
+    """The address that is written to, and the events on which mail is sent."""
 
     user: str = ""
     on: tuple[str, ...] = ("FAIL",)
@@ -40,7 +40,7 @@ class Mail:
 
 @dataclass(frozen=True)
 class Site:
-    """Everything that differs between clusters; the empty one asks for nothing and checks nothing."""
+    """All settings that differ between clusters; the empty site asks for nothing and checks nothing."""
 
     name: str = ""
     account: str | None = None
@@ -63,7 +63,7 @@ class Site:
     sbatch: tuple[str, ...] = ()  # further options
 
     def resources(self, partition: str | None = None) -> Mapping[str, Any]:
-        """What an experiment asks for where it says nothing itself, on ``partition`` (None: the profile's own)."""
+        """The resources of an experiment that says nothing itself, on ``partition`` (None: the profile's own)."""
         chosen = partition or self.partition
         limits = self.partitions.get(chosen or "", Partition())
         asked = {
@@ -76,7 +76,7 @@ class Site:
         return {**self.defaults, **{name: value for name, value in asked.items() if value is not None}}
 
     def check(self, resources: Resources, scripts_parallel: int = 1) -> None:
-        """ValueError where the asked partition cannot give what scripts of ``scripts_parallel`` runs at a time need."""
+        """Raise ValueError where the partition cannot give what scripts of ``scripts_parallel`` runs at a time need."""
         asked = resources.partition or self.partition
         if not self.partitions or asked is None:
             return
@@ -92,8 +92,9 @@ class Site:
         raise ValueError(f"partition {names[0]!r} of site {self.name} cannot give {problems[0]} ({others})")
 
     def preamble(self) -> list[str]:
-        """Lines of bash for the start of a job script: scratch, modules, environment, activation, staging; none for the
-        empty site.
+        """Lines of bash for the start of a job script; the empty site has none.
+
+        They are scratch, modules, environment, activation and staging.
         """
         return preamble.lines(
             self.name,
@@ -106,7 +107,7 @@ class Site:
 
 
 def _shortage(limits: Partition, resources: Resources, parallel: int) -> str:
-    """What of it ``limits`` cannot give, with the limit; empty where nothing is known to be too much."""
+    """A sentence on what ``limits`` cannot give, with the limit; empty where nothing is known to be too much."""
     many = f" for {parallel} runs at a time" if parallel > 1 else ""
     asked_gpus, asked_cpus, asked_mem = (
         resources.gpus_for(parallel),

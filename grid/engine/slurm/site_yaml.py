@@ -1,4 +1,4 @@
-"""Reading a site profile: YAML without surprises, every key and value checked, each mistake in one sentence."""
+"""Reader of a site profile: YAML without surprises, every key and value checked, each mistake in one sentence."""
 
 from __future__ import annotations
 
@@ -92,8 +92,9 @@ def _at(where: str, error: ValueError) -> ValueError:
 
 
 def _parse(text: str, where: str) -> Any:
-    """YAML without its surprises: 12:00:00 and on are texts, only true and false are truth values,
-    no key comes twice.
+    """YAML without its surprises.
+
+    12:00:00 and the word on are texts, only true and false are truth values, and no key comes twice.
     """
     import yaml
 
@@ -129,7 +130,7 @@ def _parse(text: str, where: str) -> Any:
 
 
 def _mapping(value: Any, where: str, legal: tuple[str, ...] | None = None) -> dict[str, Any]:
-    """A mapping with text keys, of the ``legal`` ones where they are given."""
+    """A mapping with text keys, which are among the ``legal`` ones where these are given."""
     if value is None:
         return {}
     if not isinstance(value, dict):
@@ -296,8 +297,9 @@ EXAMPLES = ROOT / "grid" / "sites"
 
 
 def load_site(path: str | Path | None = None) -> Site:
-    """The profile in the file ``path``, or the example of that name; None: that of NUQ_SITE, else site.yaml, else the
-    empty one.
+    """The profile in the file ``path``, or the example of that name.
+
+    Where ``path`` is None, it is the profile of NUQ_SITE, else site.yaml, else the empty one.
     """
     if path is None:
         path = os.environ.get("NUQ_SITE") or (ROOT / "site.yaml" if (ROOT / "site.yaml").is_file() else None)

@@ -1,5 +1,6 @@
-"""Who ran out of memory: of the runs that shared a job, the one that had outgrown its share; the others were killed
-with it.
+"""The search for the run that used up the memory of a job that several runs shared.
+
+The runs that had outgrown their share are the reason; the others were killed with them.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ NEARLY = 0.9  # of its share: what a run told last is a moment older than its en
 
 @dataclass(frozen=True)
 class Memory:
-    """What a run had taken at most, by its own word, and what it asked for; 0 where that is not known."""
+    """The most memory that a run had taken, by its own word, and the memory it asked for; 0 where that is not known."""
 
     peak_bytes: float = 0.0
     share_bytes: float = 0.0
@@ -23,11 +24,11 @@ class Memory:
 
     @property
     def is_full(self) -> bool:
-        """It had taken what it asked for, or nearly."""
+        """Whether the run had taken the memory that it asked for, or nearly."""
         return 0 < NEARLY * self.share_bytes <= self.peak_bytes
 
     def beside(self, words: str) -> str:
-        """``1843 of 1024 MB, ...``: the words after what it had taken, where that is known."""
+        """The words, after the memory that the run had taken, where that is known: ``1843 of 1024 MB, ...``."""
         if not self.peak_bytes:
             return words
         asked = f" of {self.share_bytes / MEGABYTE:.0f}" if self.share_bytes else ""
@@ -38,7 +39,7 @@ ALONE = Memory()
 
 
 def culprits(killed: Mapping[str, Memory]) -> set[str]:
-    """Of runs that were killed as their job ran out of memory, those that were the reason.
+    """The runs to blame, among runs that were killed as their job ran out of memory.
 
     Those that had outgrown their share; else the one that came nearest to it, for what a run tells of itself lags a
     little.  Where none tells anything, it may have been any.

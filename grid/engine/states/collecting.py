@@ -15,7 +15,7 @@ from settings.dotted import as_set
 
 
 def rows_of(runs: Sequence[Run], view: View) -> list[dict[str, Any]]:
-    """A row for each run, all with the same columns; what a run does not have is empty.
+    """The rows of the table, one for each run, all with the same columns; a value that a run does not have is empty.
 
     Columns: run, label, state, reason, step, steps, seconds, attempts, job, code; then one ``metric.<name>`` for each
     of its latest measurements, and one ``setting.<name>`` for every setting in its dotted form.

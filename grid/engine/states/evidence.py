@@ -1,5 +1,6 @@
-"""Everything that is known of the runs of a sweep: their own files, what was submitted,
-and one query of the scheduler.
+"""Everything that is known of the runs of a sweep.
+
+It comes from their own files, from the records of what was submitted, and from one query of the scheduler.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ EXPLAINED = {"done", "failed", "diverged"}  # by the run's own word
 
 @dataclass(frozen=True)
 class View:
-    """The states of some runs at one moment, and what they rest on."""
+    """The states of some runs at one moment, and the evidence for them."""
 
     states: Mapping[str, State]  # run folder, as seen from the checkout -> state
     claims: Mapping[str, Claim] = field(default_factory=dict)
@@ -36,7 +37,7 @@ class View:
 def look(
     run_dirs: Collection[str], folders: Iterable[str], root: Path, *, max_age_s: float = scheduler.MAX_AGE_S
 ) -> View:
-    """The states of these runs of ``runs/<folders>``, and of all others that were submitted there.
+    """The states of these runs of ``runs/<folders>``, and of all other runs that were submitted there.
 
     The scheduler is asked once, where something hangs on it; accounting is asked once more, where a job has left the
     queue and neither the run nor an earlier look tells how.  ``max_age_s`` is the oldest answer that will do.
@@ -74,7 +75,7 @@ def look(
 
 
 def _by_hand(records: Iterable[Mapping[str, Any]]) -> dict[str, set[str]]:
-    """Array id -> the job's name, as runs tell them that nobody wrote down."""
+    """The names of jobs that nobody wrote down, by array id, as their runs tell them."""
     found: dict[str, set[str]] = {}
     for record in records:
         ids = record.get("slurm")
@@ -87,8 +88,9 @@ def _by_hand(records: Iterable[Mapping[str, Any]]) -> dict[str, set[str]]:
 def _explained(
     view: View, records: Mapping[str, Record], recalled: Collection[str], marks: scheduler.Marks, root: Path, now: float
 ) -> View:
-    """With our own word (``recalled``: cancelled elements) and accounting's on jobs that left the queue, where their
-    runs did not tell.
+    """The view, with explanations of jobs that left the queue where their runs gave none.
+
+    They come from our own record (``recalled``: cancelled elements) and from accounting.
     """
     answer = view.answer
     if answer is None or not answer.reachable:
@@ -120,7 +122,7 @@ def _explained(
 
 
 def _keeps_s(root: Path) -> float:
-    """How long the queue lists what has ended; 0 where nobody tells."""
+    """The seconds for which the queue still lists an ended job; 0 where nobody tells."""
     try:
         return scheduler.facts(root / CACHE).min_job_age_s
     except scheduler.Unreachable:
@@ -128,14 +130,14 @@ def _keeps_s(root: Path) -> float:
 
 
 def _never_spoke(run: str, records: Mapping[str, Record], view: View) -> bool:
-    """Whether neither the run nor its script told anything of this job."""
+    """Whether neither the run nor its script wrote anything about this job."""
     claim, record = view.claims.get(run), records[run]
     mine = isinstance(record, Mapping) and own_element(record) == view.states[run].element
     return claim is not None and claim.ended_code is None and not mine
 
 
 def _accounts(elements: Sequence[str], since: float, marks: scheduler.Marks, root: Path) -> dict[str, Job]:
-    """How accounting says that these elements ended; nothing where there is no accounting."""
+    """The ends of these elements according to accounting; nothing where there is no accounting."""
     try:
         if not scheduler.facts(root / CACHE).accounting:
             return {}

@@ -1,4 +1,4 @@
-"""Where the jobs of a submission write what they print."""
+"""The log files of the jobs of a submission."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def log_of(submissions: Sequence[Submission], run: str, root: Path) -> Path | No
 
 
 def logs_of(submissions: Sequence[Submission], wanted: Collection[str], root: Path) -> dict[str, Path]:
-    """Run folder -> the log of the job that was last to run it; those that were never handed over have none."""
+    """The log of the job that was last to run a run, by run folder; runs that were never handed over have none."""
     latest: dict[str, tuple[float, Path]] = {}
     for item in submissions:
         for chunk in item.chunks:
@@ -26,7 +26,7 @@ def logs_of(submissions: Sequence[Submission], wanted: Collection[str], root: Pa
 
 
 def without_log(submissions: Sequence[Submission], wanted: Collection[str], root: Path) -> list[str]:
-    """Those of these runs whose last job left no log: SLURM opens it as the job begins."""
+    """The runs whose last job left no log: SLURM opens the log as the job begins."""
     return [run for run, path in logs_of(submissions, wanted, root).items() if not path.exists()] if wanted else []
 
 

@@ -1,4 +1,4 @@
-"""The state of a run from all that it, its job script and the scheduler leave behind: a pure function.
+"""The state of a run, judged from all that it, its job script and the scheduler leave behind: a pure function.
 
 A state never claims more than the evidence: what cannot be told is ``unknown``, with the reason; what may be alive is
 not to be started.
@@ -109,7 +109,10 @@ class _Seen:
 
     @property
     def beats(self) -> bool:
-        """Says that it runs, and did so a short while ago; a process of this machine that is gone does not."""
+        """Whether the run says that it runs, and did so a short while ago.
+
+        A process of this machine that is gone does not beat.
+        """
         return self.word == "running" and self.age_s <= STALE_S and self.process is not False
 
     @property
@@ -122,7 +125,7 @@ class _Seen:
 
     @property
     def in_array(self) -> bool:
-        """By an element of an array, as every job of ours is: it may be queued again.
+        """Whether the run is an element of an array, as every job of ours is: it may be queued again.
 
         A plain job may be somebody's open shell.
         """
@@ -180,7 +183,7 @@ def _verdict(seen: _Seen | None, claim: Claim | None, job: Job | None, answer: A
 
 
 def _standing(claim: Claim, job: Job | None, answer: Answer | None) -> tuple[str, str]:
-    """(waiting, live, over, absent or silent; why) of the claim's element."""
+    """The standing of the claim's element (waiting, live, over, absent or silent), and the reason for it."""
     element = claim.element or ""
     if answer is not None and claim.cluster and answer.cluster and claim.cluster != answer.cluster:
         return "silent", f"job {element} was submitted on the cluster {claim.cluster}, and this is {answer.cluster}"
@@ -202,7 +205,7 @@ def _standing(claim: Claim, job: Job | None, answer: Answer | None) -> tuple[str
 
 
 def _by_files(seen: _Seen) -> State:
-    """Nobody else was asked."""
+    """The state from the run's files alone, where nobody else was asked."""
     if seen.word != "running":
         return State(seen.word, seen.message, held=seen.word == "preempted" and seen.in_array)
     if seen.process is False and not seen.in_array:
@@ -217,7 +220,9 @@ def _by_files(seen: _Seen) -> State:
 
 
 def _by_ledger(seen: _Seen | None, claim: Claim, standing: str, now: float) -> State:
-    """Its script noted an end that it will not start again; where it was that of run.sh alone, the run beats on.
+    """The state of a run whose script noted an end after which it will not start the run again.
+
+    Where it was the end of run.sh alone, the run beats on.
 
     seen: the record, where the claim's element wrote it.
     """
@@ -246,7 +251,10 @@ def _by_ledger(seen: _Seen | None, claim: Claim, standing: str, now: float) -> S
 
 
 def _while_live(seen: _Seen | None, claim: Claim, job: Job | None) -> State:
-    """Its job runs.  seen: the record, where that job wrote it; it may be of the job's life before a requeue."""
+    """The state of a run whose job runs.
+
+    seen: the record, where that job wrote it; it may be of the job's life before a requeue.
+    """
     node = f" on {job.node}" if job and job.node else ""
     if job and job.word in STOPPED and (seen is None or seen.word == "running"):
         return State("pending" if seen is None or _is_before(seen, job) else "running", f"{SUSPENDED}{node}")
@@ -266,7 +274,7 @@ def _while_live(seen: _Seen | None, claim: Claim, job: Job | None) -> State:
 
 
 def _has_failed(seen: _Seen, job: Job | None) -> bool:
-    """By its own word, in the life that its job is in."""
+    """Whether the run failed by its own word, in the life that its job is in."""
     return seen.word in ("failed", "diverged") and not _is_before(seen, job)
 
 
@@ -276,7 +284,7 @@ def _is_before(seen: _Seen, job: Job | None) -> bool:
 
 
 def _outlived(seen: _Seen, job: Job | None) -> bool:
-    """Whether it beats, and did so long after its job was queued again: SLURM did not reach its processes."""
+    """Whether the run beats, and did so long after its job was queued again: SLURM did not reach its processes."""
     if job is None or job.word == "COMPLETING":  # they are being ended now
         return False
     since = job.queued if job.queued is not None or job.word in WAITING else job.start
@@ -298,7 +306,7 @@ def _may_outlive(seen: _Seen, job: Job | None) -> bool:
 
 
 def _without_answer(seen: _Seen | None, why: str) -> State:
-    """The scheduler is silent.  seen: the record, where it is no older than the claim."""
+    """The state while the scheduler is silent; ``seen`` is the record, where it is no older than the claim."""
     if seen is None:
         return State("unknown", why)
     if seen.word == "running":
@@ -309,8 +317,9 @@ def _without_answer(seen: _Seen | None, why: str) -> State:
 def _when_over(
     seen: _Seen | None, mine: bool, later: bool, claim: Claim, job: Job | None, gone: float | None, now: float
 ) -> State:
-    """Its job has ended (job), or is no longer in the queue (None).  gone: when it had ended at the latest, where
-    nobody says when.
+    """The state of a run whose job has ended (job), or is no longer in the queue (None).
+
+    gone: the latest time at which the job can have ended, where nobody says when it did.
     """
     word = job.word if job else ""
     told = (
@@ -351,5 +360,5 @@ def _when_over(
 
 
 def _settling_s(job: Job | None) -> float:
-    """How long after a job's end its runs may still be heard of."""
+    """The seconds after a job's end in which its runs may still be heard of."""
     return STALE_S if job is not None and job.word in NODE_FAILURES else LAG_S

@@ -1,4 +1,4 @@
-"""What was handed to SLURM: one record per submission, so that nothing is submitted twice and nothing is forgotten.
+"""The record of each submission to SLURM, so that nothing is submitted twice and nothing is forgotten.
 
 ``jobs/sweeps/<folder>/<id>/submission.json`` names every array (*chunk*) with the runs of each of its elements, and how
 far handing it over came: ``written`` (not yet handed over), ``asked`` (sbatch was called and its answer is not known),
@@ -64,7 +64,7 @@ class Chunk:
 
 @dataclass(frozen=True)
 class Submission:
-    """Everything that one ``submit`` or ``retry`` hands over."""
+    """All that one ``submit`` or ``retry`` hands over."""
 
     folder: str  # of the runs, below runs/
     id: str
@@ -88,7 +88,7 @@ class Submission:
         return f"{chunk.name}_{index}.sh"
 
     def base(self, root: Path, chunk: Chunk) -> Path:
-        """What the names of the elements' scripts and ledgers begin with."""
+        """The beginning of the names of the elements' scripts and ledgers."""
         return root / chunk.scripts if chunk.scripts else self.place(root) / chunk.name
 
     def sbatch(self, root: Path, chunk: Chunk) -> Path:
@@ -102,8 +102,9 @@ class Submission:
         return next(chunk for chunk in self.chunks if chunk.name == name)
 
     def split(self, name: str, count: int) -> Submission:
-        """The submission with the first ``count`` elements of a chunk as an array of their own before it, both not
-        handed over.
+        """The submission with the first ``count`` elements of a chunk as an array of their own before it.
+
+        Neither of the two is handed over.
 
         Where a cap holds, the rest waits for the end of the first: together they run no more than it says.
         """
@@ -121,7 +122,7 @@ class Submission:
 
     @property
     def left(self) -> Sequence[Chunk]:
-        """What is still to be handed over."""
+        """The chunks that are still to be handed over."""
         return [chunk for chunk in self.chunks if not chunk.is_settled]
 
     @property
@@ -140,19 +141,20 @@ class Submission:
 
 
 def new_id(now: float) -> str:
-    """A name that no other submission has, in the order of time: jobs are found by it,
-    beside those of other checkouts.
+    """A new name that no other submission has; names sort in the order of time.
+
+    Jobs are found by it beside those of other checkouts.
     """
     return f"{time.strftime('%Y%m%d-%H%M%S', time.localtime(now))}-{int(now % 1 * 1000):03}{secrets.token_hex(3)}"
 
 
 def folder_of(root: Path, folder: str) -> Path:
-    """Where the submissions of ``runs/<folder>`` are kept."""
+    """The folder in which the submissions of ``runs/<folder>`` are kept."""
     return root / "jobs" / "sweeps" / folder
 
 
 def read(path: Path) -> Submission:
-    """A record; ValueError where it is damaged."""
+    """The record in a file; ValueError where it is damaged."""
     try:
         return _submission(json.loads(plain.read_bytes(path, None)))
     except (ValueError, RecursionError) as error:
@@ -163,7 +165,7 @@ def read(path: Path) -> Submission:
 
 
 def _submission(values: Any) -> Submission:
-    """The record of these values; ValueError where one of them is none that we write."""
+    """The submission with these values; ValueError where one of them is none that we write."""
     values = records.table({"record": values}, "record")
     records.only(values, ["version", *(part.name for part in dataclasses.fields(Submission))])
     code = records.table(values, "code")
@@ -222,7 +224,7 @@ def read_all(root: Path, folder: str) -> list[Submission]:
 
 
 def claims(submissions: Sequence[Submission], root: Path) -> dict[str, Claim]:
-    """Run folder -> the latest array element that is to run it.  What was not handed over makes no claim."""
+    """The latest array element that is to run each run, by run folder; a chunk not handed over makes no claim."""
     found: dict[str, Claim] = {}
     for submission in submissions:
         for chunk in submission.chunks:
@@ -242,8 +244,9 @@ def claims(submissions: Sequence[Submission], root: Path) -> dict[str, Claim]:
 
 
 def marks(submissions: Sequence[Submission]) -> dict[str, set[str]]:
-    """Array id -> what its job is known by: its name, and the end of the path of its sbatch file (somebody may rename a
-    job).
+    """The marks by which the job of each array id is known: its name, and the end of the path of its sbatch file.
+
+    Somebody may rename a job.
     """
     found: dict[str, set[str]] = {}
     for item in submissions:
@@ -255,13 +258,16 @@ def marks(submissions: Sequence[Submission]) -> dict[str, set[str]]:
 
 
 def note_cancelled(root: Path, folder: str, elements: Sequence[str]) -> None:
-    """Remember what was cancelled from here: SLURM forgets elements that had not begun at once, accounting included."""
+    """Remember which elements were cancelled from here.
+
+    SLURM, accounting included, forgets at once the elements that had not begun.
+    """
     with (folder_of(root, folder) / CANCELLED).open("a") as file:
         file.write("".join(f"{element}\n" for element in elements))
 
 
 def cancelled(root: Path, folder: str) -> set[str]:
-    """The elements that ``note_cancelled`` remembers."""
+    """The elements that ``note_cancelled`` remembered."""
     try:
         return set(plain.read_bytes(folder_of(root, folder) / CANCELLED, None).decode(errors="replace").split())
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Values from a run's record, which may hold anything: each checked for its kind, and what is told of some of them."""
+"""Values from a run's record, which may hold anything: each is checked for its kind, and some are put into words."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Any
 
 
 def number(value: Any) -> float:
-    """A finite number as it is, anything else as 0."""
+    """The value where it is a finite number, otherwise 0."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return 0.0
     return float(value) if -1e15 < value < 1e15 else 0.0
 
 
 def text(value: Any) -> str:
-    """A text as it is, anything else as the empty one."""
+    """The value where it is a text, otherwise the empty text."""
     return value if isinstance(value, str) else ""
 
 
@@ -29,8 +29,9 @@ def number_text(value: Any) -> str:
 
 
 def data_told(values: Any) -> str:
-    """``45d9852abc54d5 (1442 training and 355 test examples)``, from what a run notes of its data; empty where it notes
-    none.
+    """The data of a run in words, such as ``45d9852abc54d5 (1442 training and 355 test examples)``.
+
+    They come from what the run notes of its data, and are empty where it notes nothing.
     """
     if not isinstance(values, Mapping) or not (fingerprint := text(values.get("fingerprint"))):
         return ""

@@ -1,4 +1,4 @@
-"""What our own files hold when they are read again, held against what we write: they lie where anybody may edit them.
+"""Checks of our own files when they are read again: they lie where anybody may edit them.
 
 Each function gives the value back, or raises ValueError with its name, what it is and what it must be.
 """
@@ -19,7 +19,7 @@ NAME = re.compile(r"\w[\w.-]*")  # of submissions, arrays and folders: a part of
 def text(
     values: Mapping[str, Any], name: str, pattern: re.Pattern[str] | None = None, default: str | None = None
 ) -> str:
-    """A text, that matches the pattern as a whole where there is one."""
+    """The value as a text, which matches the pattern as a whole where there is one."""
     value = values.get(name, default)
     if not isinstance(value, str) or (pattern is not None and not pattern.fullmatch(value)):
         raise _wrong(name, value, f"text like {pattern.pattern}" if pattern else "text")
@@ -27,7 +27,7 @@ def text(
 
 
 def whole(values: Mapping[str, Any], name: str, low: int, default: int | None = None) -> int:
-    """A whole number of at least ``low``."""
+    """The value as a whole number of at least ``low``."""
     value = values.get(name, default)
     if isinstance(value, bool) or not isinstance(value, int) or value < low:
         raise _wrong(name, value, f"a whole number of at least {low}")
@@ -35,7 +35,7 @@ def whole(values: Mapping[str, Any], name: str, low: int, default: int | None = 
 
 
 def flag(values: Mapping[str, Any], name: str, default: bool = False) -> bool:
-    """True or false."""
+    """The value as true or false."""
     value = values.get(name, default)
     if not isinstance(value, bool):
         raise _wrong(name, value, "true or false")
@@ -43,7 +43,7 @@ def flag(values: Mapping[str, Any], name: str, default: bool = False) -> bool:
 
 
 def moment(values: Mapping[str, Any], name: str) -> float:
-    """Seconds since 1970."""
+    """The value as a time in seconds since 1970."""
     value = values.get(name, 0.0)
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
         raise _wrong(name, value, "seconds since 1970")
@@ -51,7 +51,7 @@ def moment(values: Mapping[str, Any], name: str) -> float:
 
 
 def texts(values: Mapping[str, Any], name: str) -> list[str]:
-    """A list of texts."""
+    """The value as a list of texts."""
     value = values.get(name, [])
     if not isinstance(value, list) or not all(isinstance(part, str) for part in value):
         raise _wrong(name, value, "a list of texts")
@@ -59,7 +59,7 @@ def texts(values: Mapping[str, Any], name: str) -> list[str]:
 
 
 def table(values: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """Names and values."""
+    """The value as a mapping of names to values."""
     value = values.get(name)
     if not isinstance(value, dict):
         raise _wrong(name, value, "a table of names and values")
@@ -67,14 +67,14 @@ def table(values: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 
 def resources(values: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """Resources of one experiment, or some of them."""
+    """The value as the resources of one experiment, or some of them."""
     value = table(values, name)
     Resources().merged(value)
     return value
 
 
 def path(name: str, value: object, below: str) -> str:
-    """A path below a folder of the checkout, as seen from there."""
+    """The value as a path below a folder of the checkout, relative to that folder."""
     if isinstance(value, str) and "\0" not in value:
         parts = PurePosixPath(value).parts
         if len(parts) > 1 and parts[0] == below and ".." not in parts:
@@ -83,7 +83,7 @@ def path(name: str, value: object, below: str) -> str:
 
 
 def only(values: Mapping[str, Any], names: Collection[str]) -> None:
-    """No other values than these."""
+    """Raise ValueError where there are other values than these."""
     for name in values:
         if name not in names:
             raise ValueError(f"{name}: there is no such value (there are {', '.join(names)})")

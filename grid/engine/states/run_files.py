@@ -1,4 +1,4 @@
-"""The run folder: its file names, atomic writes, and what is read from it; ``judge`` makes a state of it."""
+"""The run folder: its file names, atomic writes, and the values read from it; ``judge`` makes a state of them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _NOTED = re.compile(r"([0-9]{1,9})(?:@([0-9]{1,9}))? (.+)")
 
 @dataclass(frozen=True)
 class RunFolder:
-    """All file names of one run."""
+    """The file names of one run."""
 
     path: Path
 
@@ -59,7 +59,7 @@ class RunFolder:
         return self.path / "stdout.log"
 
     def record(self) -> Record:
-        """What the run says of itself.
+        """The record that the run wrote of itself.
 
         None where it never spoke; NotADirectoryError where a file stands in the folder's place.
         """
@@ -103,8 +103,9 @@ def tail(path: Path, count: int = TAIL_BYTES) -> str:
 
 
 class Ended(NamedTuple):
-    """A line of a ledger: an exit code, the restart count of the life of the job that saw it, and when the file was
-    last written.
+    """A line of a ledger.
+
+    It has an exit code, the restart count of the life of the job that saw it, and when the file was last written.
     """
 
     code: int
@@ -113,8 +114,9 @@ class Ended(NamedTuple):
 
 
 def read_ledger(path: Path) -> dict[str, Ended]:
-    """Run folder -> the last end that its job script noted (lines ``<code>[@<life>] <run_dir>``); empty where it cannot
-    be read.
+    """The last end that its job script noted for each run, by run folder; empty where the ledger cannot be read.
+
+    Its lines are ``<code>[@<life>] <run_dir>``.
     """
     try:
         with opened(path) as file:
@@ -129,7 +131,7 @@ def read_ledger(path: Path) -> dict[str, Ended]:
 
 
 def ids_to_ask(cases: Iterable[tuple[Record, Claim | None]]) -> set[str]:
-    """The array ids that the scheduler has to be asked for: of runs that do not say that they are done."""
+    """The array ids that the scheduler has to be asked for: those of runs that do not say that they are done."""
     ids = set()
     for record, claim in cases:
         values = record if isinstance(record, Mapping) else {}

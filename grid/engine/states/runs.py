@@ -1,4 +1,4 @@
-"""The run of each experiment: its folder, and what is written into it before it starts."""
+"""The run of each experiment: its folder, and the files that are written into it before it starts."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Run:
 def named(
     family: str, run_name: str, seeds: str | None = None, overrides: Sequence[str] = ()
 ) -> tuple[Sweep, list[Experiment]]:
-    """The sweep of these names with these seeds and settings (as main.py takes them), and its experiments."""
+    """The sweep of these names with these seeds and settings (in main.py's grammar), and its experiments."""
     sweep = load(family, run_name, parse_seeds(seeds) if seeds else None)
     if overrides:
         settings = command_line.parse_overrides(list(overrides))
@@ -57,7 +57,7 @@ def runs_of(experiments: Sequence[Experiment], root: Path) -> list[Run]:
 
 
 def prepare(runs: Iterable[Run]) -> None:
-    """Create the run folders with their configurations and scripts.  What a run already wrote about itself stays."""
+    """Create the run folders with their configurations and scripts. The files that a run wrote about itself stay."""
     texts: dict[str, str] = {}
     for run in runs:
         run.folder.path.mkdir(parents=True, exist_ok=True)
@@ -67,7 +67,7 @@ def prepare(runs: Iterable[Run]) -> None:
 
 
 def _yaml(config: Mapping[str, Any], texts: dict[str, str]) -> str:
-    """The configuration as YAML; ``texts`` keeps what was written of other runs, for most of thousands is equal."""
+    """The configuration as YAML; ``texts`` keeps the text of parts that are equal in most of thousands of runs."""
     import yaml
 
     parts = []
@@ -83,7 +83,7 @@ def _yaml(config: Mapping[str, Any], texts: dict[str, str]) -> str:
 
 
 def sign(sweep: Sweep, root: Path) -> None:
-    """Note in the folder of runs that this sweep's are in it."""
+    """Note in the folder of runs that the runs of this sweep are in it."""
     path = _signed(sweep, root)
     lines = _lines(path)
     if (own := _signature(sweep)) not in lines:
@@ -92,8 +92,9 @@ def sign(sweep: Sweep, root: Path) -> None:
 
 
 def others(sweep: Sweep, root: Path) -> list[str]:
-    """The sweeps of other files, as far as these still exist, whose runs are in this sweep's folder:
-    ``/a/file.py: name``.
+    """The sweeps of other files whose runs are in this sweep's folder: ``/a/file.py: name``.
+
+    Sweeps that no longer exist are left out.
     """
     found = [line for line in _lines(_signed(sweep, root)) if line != _signature(sweep)]
     return [
@@ -134,8 +135,9 @@ def _write_if_changed(path: Path, text: str, *, executable: bool = False) -> Non
 
 
 def left_over(experiments: Sequence[Experiment], root: Path) -> list[Path]:
-    """Run folders of this sweep that belong to none of its experiments: settings have changed since, or others wrote
-    them.
+    """Run folders of this sweep that belong to none of its experiments.
+
+    Settings have changed since, or others wrote them.
     """
     names = {item.name for item in experiments}
     folders = {item.folder for item in experiments}

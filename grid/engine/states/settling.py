@@ -1,4 +1,4 @@
-"""Handing over the chunks of a submission, and what became of one whose answer was lost; one process at a time."""
+"""The submission of chunks, and the search for the result of one whose answer was lost; one process at a time."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def only_one(root: Path, folder: str) -> Iterator[None]:
 
 
 def settle(submission: Submission, root: Path, find: Callable[[str, float], str | None]) -> Submission:
-    """Find out what became of the sbatch calls without an answer.
+    """Find out the result of the sbatch calls without an answer.
 
     The first element of an array leaves the array's id in ``<chunk>.job``; before that, SLURM knows it by name:
     ``find(job name, since)`` is its id, or None where there is no such job.  A controller that is too busy to answer
@@ -84,7 +84,7 @@ def settle(submission: Submission, root: Path, find: Callable[[str, float], str 
 
 
 def _job_left(path: Path) -> str:
-    """The id that an array's first element left; empty where it is none."""
+    """The job id that an array's first element wrote down; empty where it is none."""
     try:
         found = plain.read_bytes(path).strip()
     except FileNotFoundError:
@@ -99,8 +99,9 @@ def hand_over(
     submit: Callable[[Path], str],
     note: Callable[[Chunk], None] = lambda chunk: None,
 ) -> Submission:
-    """Submit every chunk that is not yet submitted, in order; ``write`` makes a chunk's sbatch file when its turn has
-    come.
+    """Submit every chunk that is not yet submitted, in order.
+
+    ``write`` makes a chunk's sbatch file when its turn has come.
 
     Every step is on disk before the next: whatever interrupts this, the same call goes on where it was.  What
     ``submit`` raises ends it: ValueError (SLURM refused), ``Unreachable`` or anything else, after which the chunk stays
@@ -119,7 +120,7 @@ def hand_over_one(
     submit: Callable[[Path], str],
     note: Callable[[Chunk], None],
 ) -> Submission:
-    """``hand_over`` for one of its chunks."""
+    """Submit one chunk of a submission (see ``hand_over``)."""
     assert chunk.state != ASKED, "settle first"
     path = write(submission, chunk)
     chunk = dataclasses.replace(chunk, state=ASKED, at=time.time(), cluster=scheduler.cluster_name(), error="")

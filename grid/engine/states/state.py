@@ -1,4 +1,4 @@
-"""The words that a run's state is told in, and what is claimed of a run."""
+"""The words for a run's state, and the claim of a submission on a run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CODES = {3: "diverged", 75: "preempted", 130: "preempted"}  # exit codes of run.
 
 @dataclass(frozen=True)
 class State:
-    """What is known of a run: one word, the reason for it in doubtful cases, and its own words."""
+    """The state of a run: one word, the reason for it in doubtful cases, and the run's own words."""
 
     word: str  # one of WORDS
     reason: str = ""
@@ -35,28 +35,28 @@ class State:
 
     @property
     def may_start(self) -> bool:
-        """Nothing of this run can be alive or queued."""
+        """Whether nothing of this run can be alive or queued."""
         return self.word in STARTABLE and not self.held
 
     @property
     def stale(self) -> bool:
-        """Running as far as can be told, yet silent for long."""
+        """Whether the run is running as far as can be told, yet silent for long."""
         return self.word == "running" and self.age_s is not None and self.age_s > STALE_S and not self.suspended
 
     @property
     def suspended(self) -> bool:
-        """Its job is stopped where it was, by somebody with ``scontrol suspend`` or by the scheduler."""
+        """Whether the run's job is stopped where it was, by somebody with ``scontrol suspend`` or by the scheduler."""
         return self.reason.startswith(SUSPENDED)
 
     @property
     def lives_on(self) -> bool:
-        """It beats, although its script noted its end or its job has begun anew."""
+        """Whether the run beats, although its script noted its end or its job has begun anew."""
         return self.word == "running" and self.reason.startswith(LIVES_ON)
 
 
 @dataclass(frozen=True)
 class Damaged:
-    """A status file that cannot be read, and why."""
+    """The reason why a status file cannot be read."""
 
     reason: str
 

@@ -1,4 +1,6 @@
-"""What went wrong: every failed run gets one kind and a signature, so that two thousand of the same bug make one line.
+"""The reasons of failures: every failed run gets one kind and a signature.
+
+Thus two thousand failures of the same bug make one line.
 
 Evidence, strongest first: what the run itself wrote of its end, the tracebacks and notices at the end of its log, the
 scheduler's word.  The cause goes before its consequences: a peer that closed its connection because another rank ran
@@ -82,7 +84,7 @@ _FOREIGN = re.compile(r"site-packages|dist-packages|/lib/python3|^<")
 
 @dataclass(frozen=True)
 class Failure:
-    """Why one run failed.
+    """The reason why one run failed.
 
     ``signature`` is the same for the same cause; ``example`` is the run, ``line`` its own words.
     """
@@ -118,7 +120,7 @@ class _Raised:
 
     @property
     def words(self) -> str:
-        """The text, and where it was raised."""
+        """The text of the exception, and the place where it was raised."""
         where = f" ({self.place.partition(' ')[0]})" if self.place else ""
         return f"{self.text.strip()[: LINE_CHARACTERS - 40]}{where}"
 
@@ -208,7 +210,7 @@ def says_out_of_memory(log: Path) -> bool:
 
 
 def groups(failures: Iterable[Failure]) -> list[Group]:
-    """One row per kind and signature, the largest first; the example is the first of each."""
+    """The groups of failures, one per kind and signature, the largest first; the example is the first of each."""
     rows: dict[tuple[str, str], list[Failure]] = {}
     for failure in failures:
         rows.setdefault((failure.kind, failure.signature), []).append(failure)
@@ -233,8 +235,9 @@ _VARYING: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ..
 
 
 def normal(text: str) -> str:
-    """The text with what differs from run to run taken out: paths, addresses, hashes, free-standing numbers other than
-    exit codes.
+    """The text without what differs from run to run.
+
+    These are paths, addresses, hashes, and free-standing numbers other than exit codes.
     """
     for pattern, name in _VARYING:
         text = pattern.sub(name, text)
@@ -245,14 +248,15 @@ def normal(text: str) -> str:
 
 
 def _attempt(text: str) -> str:
-    """The part of a log that the last attempt wrote: attempts share one log."""
+    """The part of a log that the last attempt wrote, because attempts share one log."""
     begun = [found.end() for found in _BEGUN.finditer(text)]
     return text[begun[-1] :] if begun else text
 
 
 def _by_site(logs: Sequence[str], run: str) -> tuple[str, str] | None:
-    """(signature, line) where the last thing that the log of its job tells is that the site's profile failed, before
-    the run began.
+    """The signature and line of a failure of the site's profile before the run began.
+
+    It counts where it is the last thing that the log of its job tells.
     """
     for log in logs:
         said, begun = list(_SITE.finditer(log)), list(_STARTED.finditer(log))
@@ -270,7 +274,7 @@ def _by_site(logs: Sequence[str], run: str) -> tuple[str, str] | None:
 
 
 def _by_shell(texts: Iterable[str], code: int | None, has_raised: bool) -> tuple[str, str] | None:
-    """(signature, line) where a shell did not find or could not start a program, which its exit code says."""
+    """The signature and line where a shell did not find or could not start a program, as the exit code says."""
     if code not in (126, 127):
         return None
     lines = (line for text in texts for line in reversed([line for line in text.splitlines() if line.strip()][-3:]))
@@ -281,7 +285,7 @@ def _by_shell(texts: Iterable[str], code: int | None, has_raised: bool) -> tuple
 
 
 def _exit_code(state: State, job: Job | None) -> int | None:
-    """Of the run, in its script's word, else of its job."""
+    """The exit code of the run, by its script's word, else that of its job."""
     if said := re.fullmatch(r"exit code (\d+)", state.reason):
         return int(said[1])
     return job.exit_code if job else None
@@ -297,7 +301,7 @@ def _recorded(values: Mapping[str, object]) -> list[_Raised]:
 
 
 def _tracebacks(text: str) -> Iterator[_Raised]:
-    """Every exception whose traceback the text holds, in its order."""
+    """Every exception whose traceback the text holds, in order."""
     for block in text.split("Traceback (most recent call last):\n")[1:]:
         own, last = "", ""
         for line in block.splitlines():
@@ -314,7 +318,7 @@ def _kind_of(text: str) -> str:
 
 
 def _by_log(text: str) -> tuple[str, str] | None:
-    """(kind, line) of the strongest thing that a log without a traceback says."""
+    """The kind and line of the strongest thing that a log without a traceback says."""
     for kind, pattern in _PATTERNS.items():
         if line := _line(text, pattern):
             return kind, line
@@ -332,7 +336,7 @@ def _last_line(text: str) -> str:
 
 
 def _ending(word: str, notices: str) -> str:
-    """time_limit, preempted or cancelled, where the job was ended from outside."""
+    """The kind time_limit, preempted or cancelled, where the job was ended from outside."""
     words: Mapping[str, Collection[str]] = {
         "time_limit": ("TIMEOUT", "DEADLINE"),
         "preempted": ("PREEMPTED",),

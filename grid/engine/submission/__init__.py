@@ -1,4 +1,4 @@
-"""What goes into the queue: plans, checks before it, rehearsal, waves and retries.
+"""Submission of a sweep to the queue: plans, checks before it, rehearsal, waves and retries.
 
 May import ``grid.engine.states`` and the rooms below it.
 """

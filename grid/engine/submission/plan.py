@@ -1,4 +1,4 @@
-"""What to do with a sweep: its runs, what each needs, and what a submission would do with them.
+"""The plan of a submission: the runs of a sweep, what each needs, and what would be done with them.
 
 A plan is made of values alone, so that it can be shown, kept, and compared with the one that is made when it is
 applied.
@@ -50,7 +50,7 @@ class Cancelled:
 
 @dataclass(frozen=True)
 class Plan:
-    """What one submission would do; ``options`` are those of the command line that made it."""
+    """The actions of one submission; ``options`` are those of the command line that made it."""
 
     id: str
     title: str
@@ -64,7 +64,7 @@ class Plan:
     files: Mapping[str, str] = dataclasses.field(default_factory=dict)  # of the code, with their marks
 
     def essence(self) -> dict[str, Any]:
-        """What has to be the same when the plan is applied, as plain values."""
+        """The essence of the plan as plain values: it has to be the same when the plan is applied."""
         return {
             "runs": {item.run_dir: item.resources for item in self.submit},
             "cancel": sorted(item.run_dir for item in self.cancel),
@@ -75,7 +75,7 @@ class Plan:
 
 
 def differences(reviewed: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """How the essence of a plan differs from the reviewed one, in words; empty where it does not."""
+    """The differences of a plan's essence from the reviewed one, in words; empty where there are none."""
     found = []
     if reviewed["code"] != now["code"]:
         names = snapshot.changed(reviewed["files"], now["files"]) if reviewed.get("files") else []
@@ -161,14 +161,17 @@ def arrays(
 
 
 def _cut(items: Sequence[Item], most: int) -> list[Sequence[Item]]:
-    """As few parts as possible of nearly equal size, in order."""
+    """The items in as few parts as possible, of nearly equal size, in order."""
     parts = math.ceil(len(items) / most)
     bounds = [round(len(items) * part / parts) for part in range(parts + 1)] if parts else []
     return [items[low:high] for low, high in itertools.pairwise(bounds)]
 
 
 def _caps(sizes: Sequence[int], cap: int) -> list[tuple[int, int, int | None]]:
-    """(position, its share of the cap, the position that has to end first or None) of chunks of these sizes."""
+    """The division of the cap among chunks of these sizes.
+
+    For each: position, its share of the cap, and the position that has to end first or None.
+    """
     if len(sizes) > cap:
         return [(position, 1, position - cap if position >= cap else None) for position in range(len(sizes))]
     shares = [1] * len(sizes)
@@ -183,7 +186,7 @@ def _caps(sizes: Sequence[int], cap: int) -> list[tuple[int, int, int | None]]:
 
 @dataclass(frozen=True)
 class Moved:
-    """Runs of earlier defaults: the sweep means the same, ``name`` was ``old`` and is ``new``."""
+    """Runs made under earlier defaults: the sweep means the same, ``name`` was ``old`` and is ``new``."""
 
     name: str
     old: Any
@@ -192,8 +195,7 @@ class Moved:
 
 
 def moved_defaults(runs: Sequence[Run], left: Mapping[str, Settings]) -> tuple[list[Moved], list[str]]:
-    """What became of the folders that belong to no experiment: those under other defaults, and those that left the
-    sweep.
+    """The folders that belong to no experiment: those under other defaults, and those that left the sweep.
 
     ``left`` maps their names to their full configurations.  A folder counts as moved where all that the sweep itself
     sets for one of its experiments is as it was.
@@ -249,7 +251,7 @@ def _differing(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[tuple[str
 
 @dataclass(frozen=True)
 class Remaining:
-    """What the runs that have not ended will still take."""
+    """The resources that the runs that have not ended will still take."""
 
     seconds: float  # of all runs, one after another
     gpu_hours: float
@@ -257,8 +259,9 @@ class Remaining:
 
 
 def remaining(runs: Sequence[Run], states: Mapping[str, State], resources: Mapping[str, Resources]) -> Remaining:
-    """Learned from finished siblings: the median seconds a step of those of the same model, data set, workers and
-    method.
+    """The remaining time of the runs, learned from finished siblings.
+
+    It is the median seconds a step of those of the same model, data set, workers and method.
 
     Where no sibling of the method is done, those of any method count; a run without any is left out and counted.
     """
@@ -290,12 +293,12 @@ def _gpus(resources: Resources) -> float:
 
 
 def _kinds(run: Run) -> list[tuple[Any, ...]]:
-    """What it has in common with its siblings, nearest first."""
+    """The settings that a run shares with its siblings, as keys, nearest first."""
     config = run.experiment.config
     task = (config["model"]["name"], config["data"]["name"], config["workers"], config["batch_size"])
     return [(*task, config["method"]["name"]), task]
 
 
 def digest(values: Any) -> str:
-    """Eight hexadecimal digits of plain values."""
+    """Eight hexadecimal digits that identify plain values."""
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:8]

@@ -1,4 +1,4 @@
-"""From a command line to a plan, and from a reviewed plan to jobs in the queue."""
+"""The way from a command line to a plan, and from a reviewed plan to jobs in the queue."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ PLAN = "plan.json"
 
 @dataclass(frozen=True)
 class Options:
-    """What the command line says of a plan: enough to make it again.
+    """The options of a plan on the command line: enough to make it again.
 
     ``file``: the absolute path of a user's own family.
     """
@@ -64,7 +64,7 @@ class Options:
 
 @dataclass(frozen=True)
 class Made:
-    """A plan with what it was made from."""
+    """A plan together with the values it was made from."""
 
     plan: Plan
     options: Options
@@ -76,7 +76,7 @@ class Made:
 
 
 def make(options: Options, root: Path, *, max_age_s: float = scheduler.MAX_AGE_S) -> Made:
-    """The plan for a sweep as things stand.  ValueError where a run asks for what its partition cannot give."""
+    """The plan for a sweep as things stand. ValueError where a run asks for what its partition cannot give."""
     sweep, experiments = named(options.file or options.grid, options.run_name, options.seeds, options.overrides)
     site = load_site(options.site)
     runs = runs_of(experiments, root)
@@ -114,7 +114,7 @@ def make(options: Options, root: Path, *, max_age_s: float = scheduler.MAX_AGE_S
 
 @dataclass
 class _Shape:
-    """Resources that many runs ask for, once for all of them."""
+    """Resources that many runs ask for, stored once for all of them."""
 
     resources: Resources
     values: Mapping[str, Any]
@@ -122,8 +122,9 @@ class _Shape:
 
 
 class _Shapes:
-    """What experiments ask for: the command line's word, then their own and their sweep's, then the site's, then the
-    built-in.
+    """The resources that experiments ask for.
+
+    The command line's word comes first, then their own and their sweep's, then the site's, then the built-in.
     """
 
     def __init__(self, options: Options, site: Site) -> None:
@@ -139,7 +140,7 @@ class _Shapes:
         return self._known[key]
 
     def checked(self, experiment: Experiment, changes: Mapping[str, Any]) -> Mapping[str, Any]:
-        """As plain values; ValueError where the site cannot give them."""
+        """The resources as plain values; ValueError where the site cannot give them."""
         shape = self.of(experiment, changes)
         if not shape.is_checked:
             self._site.check(shape.resources, self._options.parallel)
@@ -148,8 +149,9 @@ class _Shapes:
 
 
 def _unwanted(view: View, wanted: set[str], title: str) -> list[Cancelled]:
-    """Runs in the queue that the sweep no longer has; those of other seeds or settings, or of another sweep, it never
-    had.
+    """Runs in the queue that the sweep no longer has.
+
+    The sweep never had those of other seeds or settings, or of another sweep.
     """
     foreign = [item for item in view.submissions if item.is_part or item.title != title]
     parts = {run for item in foreign for chunk in item.chunks for runs in chunk.elements for run in runs}
@@ -176,7 +178,7 @@ def with_id(made: Made, plan_id: str) -> Made:
 
 
 def keep(made: Made, root: Path) -> Path:
-    """Write the plan down as the reviewed one."""
+    """Write the plan to disk as the reviewed one."""
     path = ledger.folder_of(root, made.plan.folder) / PLAN
     path.parent.mkdir(parents=True, exist_ok=True)
     values = {
@@ -191,14 +193,14 @@ def keep(made: Made, root: Path) -> Path:
 
 @dataclass(frozen=True)
 class Reviewed:
-    """The plan that ``keep`` wrote."""
+    """The reviewed plan that ``keep`` wrote."""
 
     id: str
     options: Options
     essence: Mapping[str, Any]
 
     def is_of(self, family: str, run_name: str) -> bool:
-        """Whether it is the plan of this sweep, however the path of its file is written."""
+        """Whether this is the plan of the sweep, however the path of its file is written."""
         same = self.options.file == file_of(family) if family.endswith(".py") else self.options.grid == family
         return same and self.options.run_name == run_name
 
@@ -223,7 +225,7 @@ def reviewed(root: Path, folder: str) -> Reviewed | None:
 
 
 def _options(values: Mapping[str, Any]) -> Options:
-    """The command line of a plan; ValueError where it is none that we write."""
+    """The options of a plan, read from its file; ValueError where they are none that we write."""
     records.only(values, [part.name for part in dataclasses.fields(Options)])
     per_script, parallel = records.whole(values, "per_script", 1, 1), records.whole(values, "parallel", 1, 1)
     if parallel > per_script:
@@ -262,14 +264,14 @@ def _essence(values: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def submission_of(made: Made, snapshot_path: str) -> Submission:
-    """The record of what the plan hands over; nothing of it is submitted yet."""
+    """The record of the submission that the plan describes; nothing of it is submitted yet."""
     plan = made.plan
     code = {**plan.code, "path": snapshot_path}
     return Submission(plan.folder, plan.id, plan.title, code, made.options.parallel, plan.chunks, made.options.is_part)
 
 
 def sbatch_text(item: Submission, chunk: Chunk, root: Path, site: Site) -> str:
-    """The sbatch file of a chunk, as its dependencies stand; those that are not submitted yet are named instead."""
+    """The sbatch file of a chunk with its present dependencies; those that are not submitted yet are named instead."""
     ids = [(how, item.chunk(name).job_id or f"<{name}>") for how, name in chunk.after]
     return batch_files.chunk_text(
         item.job_name(chunk),
@@ -287,7 +289,7 @@ def sbatch_text(item: Submission, chunk: Chunk, root: Path, site: Site) -> str:
 
 
 def element_scripts(item: Submission, chunk: Chunk) -> list[tuple[str, str]]:
-    """(file name, text) of the job script of each element."""
+    """The file name and the text of the job script of each element."""
     levels = 4  # jobs/sweeps/<folder>/<id>
     resources = Resources(**chunk.resources)
     return [
@@ -300,7 +302,7 @@ def element_scripts(item: Submission, chunk: Chunk) -> list[tuple[str, str]]:
 
 
 def write_chunk(item: Submission, chunk: Chunk, root: Path, site: Site) -> Path:
-    """Write an array's job scripts and its sbatch file; the latter's path."""
+    """Write an array's job scripts and its sbatch file; returns the path of the sbatch file."""
     place = item.place(root)
     (place / "logs").mkdir(parents=True, exist_ok=True)
     for name, text in element_scripts(item, chunk):
@@ -313,8 +315,9 @@ def write_chunk(item: Submission, chunk: Chunk, root: Path, site: Site) -> Path:
 
 
 def check(made: Made, root: Path) -> list[Finding]:
-    """What would make the plan's runs fail, and what else is to be said of it; where it submits nothing, of the data of
-    earlier runs.
+    """The findings on what would make the plan's runs fail, and on all else that is to be said of it.
+
+    Where the plan submits nothing, they are on the data of earlier runs.
     """
     plan = made.plan
     found = [] if "build" in made.options.ignore else rehearsed(plan, made.runs, made.view.states, root, made.site)
@@ -348,19 +351,20 @@ def apply(made: Made, root: Path, note: Callable[[Chunk], None]) -> tuple[Submis
 
 
 def go_on(item: Submission, site: Site, root: Path, note: Callable[[Chunk], None]) -> tuple[Submission, str]:
-    """Submit what is not yet submitted of a submission, as ``apply`` does."""
+    """Submit the remaining part of a submission, as ``apply`` does."""
     return waves.hand_over(item, site, root, lambda now, chunk: write_chunk(now, chunk, root, site), note)
 
 
 def not_startable(item: Submission, view: View) -> list[str]:
-    """Runs of the chunks that are still to be handed over and must not be, for they may be alive or are done."""
+    """Runs of the chunks still to be handed over that must not be, because they may be alive or are done."""
     states: Mapping[str, State] = view.states
     return [run for run in _runs(item.left) if run not in states or not states[run].may_start]
 
 
 def released(item: Submission, view: View) -> Submission:
-    """The submission without the conditions that are met already: SLURM forgets jobs, and takes one that it forgot for
-    a success.
+    """The submission without the conditions that are met already.
+
+    SLURM forgets jobs, and takes one that it forgot for a success.
 
     ValueError where a canary that has to succeed first has ended otherwise.
     """
@@ -390,5 +394,5 @@ def _runs(chunks: Sequence[Chunk]) -> list[str]:
 
 
 def moved(before: Reviewed, made: Made) -> list[str]:
-    """How the plan made now differs from the reviewed one."""
+    """The differences between the plan made now and the reviewed one."""
     return differences(before.essence, made.plan.essence())

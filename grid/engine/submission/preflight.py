@@ -1,4 +1,4 @@
-"""What can be known to go wrong before anything is submitted: data, disk, permissions, and SLURM's own opinion."""
+"""Checks of what can be known to go wrong before a submission: data, disk, permissions, and SLURM's own opinion."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ MEASURED = "dry_run.json"  # what `dry-run` measured, beside the submissions of 
 
 
 class Finding(NamedTuple):
-    """A sentence of one of the checks; ``forbids``: with it nothing is to be submitted."""
+    """A sentence of one of the checks; where ``forbids`` is true, nothing is to be submitted."""
 
     check: str
     text: str
@@ -54,7 +54,10 @@ def known(names: Sequence[str]) -> Sequence[str]:
 
 
 def rehearsed(plan: Plan, runs: Sequence[Run], states: Mapping[str, State], root: Path, site: Site) -> list[Finding]:
-    """What building the plan's runs once, and looking at the data of all earlier ones, tells: the check ``build``."""
+    """The findings of the check ``build``.
+
+    It builds the plan's runs once, and looks at the data of all earlier ones.
+    """
     wanted = {item.run_dir for item in plan.submit}
     found = rehearse([run for run in runs if run.run_dir in wanted], runs, states, root, site)
     return [
@@ -72,7 +75,7 @@ def findings(
     text: Callable[[str], str],
     ignored: Collection[str] = (),
 ) -> list[Finding]:
-    """What is known to make the plan's runs fail, and what could not be looked at; empty where nothing is.
+    """Findings on what will make the plan's runs fail, and on what could not be looked at; empty where there are none.
 
     ``text(name of a chunk)`` is its sbatch text and ``test_only`` shows it to SLURM (None: there is no SLURM here).
     """
@@ -92,7 +95,10 @@ def findings(
 
 
 def _too_short(plan: Plan, site: Site) -> list[str]:
-    """Time limits within the warning: such a job is warned as it starts, requeued, warned again, and gets nowhere."""
+    """Time limits that are within the warning.
+
+    Such a job is warned as it starts, requeued, warned again, and gets nowhere.
+    """
     asked = dict.fromkeys(time for chunk in plan.chunks if (time := chunk.resources.get("time")))
     return [
         f"time={time} is {seconds(time)} s, and jobs are warned signal_s={site.signal_s} s before their time limit: "
@@ -125,8 +131,9 @@ def _data(runs: Iterable[Run], root: Path, site: Site) -> list[str]:
 
 
 def _belongs(entry: str, name: str) -> bool:
-    """Whether a file or folder of this name can be of the data set: cifar10, cifar-10-batches-py, CIFAR10.tar.gz,
-    aclImdb.
+    """Whether a file or folder of this name can be of the data set.
+
+    Names of CIFAR-10 and IMDB: cifar10, cifar-10-batches-py, CIFAR10.tar.gz, aclImdb.
     """
     return re.sub(r"[^a-z0-9]", "", entry.lower()).removeprefix("acl").startswith(name)
 
@@ -155,8 +162,9 @@ def _owner(path: Path) -> str:
 
 
 def _disk(plan: Plan, chosen: Sequence[Run], runs: Sequence[Run], root: Path) -> list[Finding]:
-    """Too little space for what the runs will write, as finished siblings did, of the same model where there are any,
-    or the dry run.
+    """A finding where there is too little space for what the runs will write.
+
+    The estimate is what finished siblings wrote, of the same model where there are any, or the dry run.
     """
     place = next(path for path in (root / "runs", root) if path.exists())
     free = shutil.disk_usage(place).free
@@ -192,7 +200,7 @@ def _gb(size: int) -> str:
 
 
 def _size(folder: Path) -> int:
-    """Bytes of all files below; what comes and goes meanwhile counts as nothing."""
+    """The bytes of all files below a folder; files that come and go meanwhile count as nothing."""
     total = 0
     for path, _, names in os.walk(folder):
         for name in names:
@@ -202,7 +210,7 @@ def _size(folder: Path) -> int:
 
 
 def read_measured(root: Path, folder: str) -> dict[str, int]:
-    """Model -> bytes of a run, as ``dry-run`` measured; nothing where it did not, or its file is no such thing."""
+    """The bytes of a run of each model, as ``dry-run`` measured; empty where it did not, or its file is damaged."""
     try:
         values = json.loads(plain.read_bytes(folder_of(root, folder) / MEASURED))
     except (OSError, ValueError, RecursionError):
@@ -219,7 +227,7 @@ def keep_measured(run: Run, size: int, root: Path) -> None:
 
 
 def _opinions(plan: Plan, test_only: Callable[[Path], None], text: Callable[[str], str]) -> list[Finding]:
-    """What SLURM says to one script of each resource shape, without running it.
+    """SLURM's opinion on one script of each resource shape, asked without running it.
 
     Of nodes that are down or drained it says that there are none such; a job that waits for them is accepted all the
     same.

@@ -1,5 +1,6 @@
-"""Before anything is queued or started: each combination of model, data and method is built once, and data are those of
-earlier runs.
+"""Checks before anything is queued or started.
+
+Each combination of model, data and method is built once, and the data have to be those of earlier runs.
 
 How things are built and data read knows ``train.rehearsal``, which a process of its own runs, for nothing here imports
 torch.  A checkout without it rehearses nothing.
@@ -31,9 +32,7 @@ Config = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Rehearsal:
-    """Why runs would not start, or would not mean what the others mean, a sentence each; and what could not be looked
-    at.
-    """
+    """The reasons why runs would not start, or would not mean what the others mean, and what could not be looked at."""
 
     problems: Sequence[str] = ()
     notes: Sequence[str] = ()
@@ -83,7 +82,7 @@ def rehearse(
 
 
 def data_place(run: Run, site: Site) -> str:
-    """The folder in which its data sets lie, as the run will see it; empty where only the job knows."""
+    """The folder in which the data sets of a run lie, as the run will see it; empty where only the job knows."""
     given, config = dict(site.environment).get("NUQ_DATA"), run.experiment.config
     place = config["data_dir"] if "data_dir" in run.experiment.settings or given is None else os.path.expandvars(given)
     return "" if "$" in place else place
@@ -105,7 +104,7 @@ def mixed(runs: Iterable[Run], states: Mapping[str, State]) -> list[str]:
 
 
 def _of_other_data(here: str, runs: Sequence[Run], states: Mapping[str, State], places: Mapping[str, str]) -> list[str]:
-    """What is wrong with runs that were made on other data than lie here; nothing where none lie here."""
+    """Sentences on runs that were made on other data than lie here; none where no data lie here."""
     others: dict[str, list[Run]] = {}
     for run in runs:
         if here and states[run.run_dir].data != here:
@@ -131,13 +130,14 @@ def _is_on_disk(config: Config) -> bool:
 
 
 def _data(config: Config, place: str) -> str:
-    """What decides which data set a run sees: of runs that differ in it nothing can be compared."""
+    """A key of what decides which data set a run sees: runs that differ in it cannot be compared."""
     return json.dumps([config["data"], config["stand_in"], place], sort_keys=True)
 
 
 def _combination(settings: Config) -> str:
-    """Of what the sweep sets: all of data and model, of everything else the words; rates, bits and seeds decide about
-    no shape.
+    """A key of the settings that can decide about shapes, among those that the sweep sets.
+
+    It has all settings of data and model, and of the others the words; rates, bits and seeds decide about no shape.
     """
     return repr(
         [
@@ -156,7 +156,7 @@ def _is_number(value: Any) -> bool:
 
 
 class _Silent(Exception):
-    """It gave no answer, in words."""
+    """The error that the other process gave no answer, in words."""
 
 
 def _ask(build: Sequence[Run], look_at: Sequence[Run], places: Mapping[str, str], root: Path) -> dict[str, list[Any]]:

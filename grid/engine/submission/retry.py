@@ -1,4 +1,4 @@
-"""Which failed runs to start again, and with what: each kind of failure has its own remedy."""
+"""The choice of failed runs to start again, and of their resources: each kind of failure has its own remedy."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ SPACE = {"disk"}  # somebody has to make room first
 
 @dataclass(frozen=True)
 class Remedy:
-    """What a run gets that is started again after one kind of failure."""
+    """The changed resources of a run that is started again after one kind of failure."""
 
     changes: Mapping[str, Any]
     words: str
 
 
 def failures_of(runs: Sequence[Run], view: View, root: Path) -> dict[str, Failure]:
-    """Run folder -> what went wrong, of the runs that failed."""
+    """The failures of the runs that failed, by run folder."""
     found = {}
     failed = [run for run in runs if view.states[run.run_dir].word in FAILED]
     memories = _memories([run.run_dir for run in failed], view, root)
@@ -53,9 +53,7 @@ def failures_of(runs: Sequence[Run], view: View, root: Path) -> dict[str, Failur
 
 
 def _memories(failed: Sequence[str], view: View, root: Path) -> dict[str, Memory]:
-    """What is known of the memory of these runs, and of those that shared their jobs, which may have taken it from
-    them.
-    """
+    """The known memory use of these runs, and of those that shared their jobs, which may have taken it from them."""
     states = {**view.others, **view.states}
     elements = {states[run].element for run in failed}
     found = {}
@@ -86,8 +84,9 @@ def _memories(failed: Sequence[str], view: View, root: Path) -> dict[str, Memory
 
 
 def _was_killed(run: str, state: State, root: Path) -> bool:
-    """Whether it had begun in its job, and was ended there without a word of its own, or with no more than that a rank
-    of it is gone.
+    """Whether the run had begun in its job, and was ended there without a word of its own.
+
+    A word that only says that a rank of it is gone does not count.
     """
     record = RunFolder(root / run).record()
     if state.word not in FAILED or not isinstance(record, Mapping) or own_element(record) != state.element:
@@ -98,7 +97,7 @@ def _was_killed(run: str, state: State, root: Path) -> bool:
 def choose(
     made: Made, root: Path, *, kinds: Sequence[str] = (), with_code: bool = False, factor: float = 2.0
 ) -> tuple[dict[str, Mapping[str, Any]], list[str]]:
-    """(run folder -> its resources, one line per kind of failure) of what is to be started again.
+    """The resources of each run that is to be started again, by run folder, and one line per kind of failure.
 
     A run asks for what it was submitted with, but for its failure's remedy and what the command line says now.
 
@@ -135,7 +134,7 @@ def choose(
 
 
 def asked(made: Made, run: str) -> Resources:
-    """What the run was last submitted with, else what it would be submitted with."""
+    """The resources that the run was last submitted with, else those that it would be submitted with."""
     for item in reversed(made.view.submissions):
         for chunk in item.chunks:
             if chunk.is_settled and any(run in runs for runs in chunk.elements):
@@ -144,7 +143,9 @@ def asked(made: Made, run: str) -> Resources:
 
 
 def remedy_for(kind: str, resources: Resources, site: Site, *, factor: float, node: str = "") -> Remedy:
-    """More time after a time limit, more memory after the host ran out of it, other nodes after one failed; else the
+    """The remedy for a kind of failure.
+
+    It is more time after a time limit, more memory after the host ran out of it, other nodes after one failed; else the
     same again.
     """
     before = {"time": resources.time, "mem": resources.mem, "exclude": resources.exclude}

@@ -1,5 +1,6 @@
-"""Handing over as much as the cluster takes: MaxJobCount is everybody's limit, MaxSubmitJobs each user's, MaxArraySize
-each array's.
+"""Submission of as many scripts as the cluster takes.
+
+MaxJobCount is everybody's limit, MaxSubmitJobs each user's, MaxArraySize each array's.
 
 What there is no room for stays in the submission's record, and the same command goes on with it.  What a limit is, is
 asked; where SLURM refuses all the same (limits of accounts and qualities of service), the room is found by halves.
@@ -24,15 +25,16 @@ SMALLEST_ARRAY = 1000  # elements of an array that every cluster takes: SLURM's 
 
 @dataclass(frozen=True)
 class Room:
-    """How many more scripts the cluster takes, and the limit that says so."""
+    """The number of further scripts that the cluster takes, and the limit that says so."""
 
     scripts: int
     why: str
 
 
 def limits(site: Site, root: Path, *, max_age_s: float = scheduler.FACTS_AGE_S) -> Facts:
-    """The cluster's limits, those that the site's profile names in their place; without SLURM, or its answer, the usual
-    ones.
+    """The cluster's limits; a limit that the site's profile names takes its place.
+
+    Without SLURM, or its answer, they are the usual ones.
     """
     try:
         facts = scheduler.facts(root / CACHE, max_age_s)
@@ -43,12 +45,15 @@ def limits(site: Site, root: Path, *, max_age_s: float = scheduler.FACTS_AGE_S) 
 
 
 def largest_array(facts: Facts) -> int:
-    """Elements of the largest array: below MaxArraySize, and no more than one user, or everybody, may have at once."""
+    """The number of elements of the largest array.
+
+    It is below MaxArraySize, and no more than one user, or everybody, may have at once.
+    """
     return max(min(facts.max_array_size - 1, _most(facts, 0, 0).scripts), 1)
 
 
 def room(site: Site, root: Path, wanted: int) -> Room | None:
-    """What there is room for now; None where the queue cannot be looked at.
+    """The room that the cluster has now; None where the queue cannot be looked at.
 
     Old limits are asked again where they forbid something.
     """
@@ -72,15 +77,16 @@ def _most(facts: Facts, kept: int, own: int) -> Room:
 
 
 def scripts(chunks: Sequence[Chunk]) -> int:
-    """The elements of these arrays."""
+    """The number of elements of these arrays."""
     return sum(len(chunk.elements) for chunk in chunks)
 
 
 def hand_over(
     item: Submission, site: Site, root: Path, write: Callable[[Submission, Chunk], Path], note: Callable[[Chunk], None]
 ) -> tuple[Submission, str]:
-    """Submit what is not yet submitted, as far as there is room; the submission, and why something of it has to wait
-    (or nothing).
+    """Submit the remaining scripts as far as there is room.
+
+    Returns the submission, and why something of it has to wait (or nothing).
 
     Errors are those of ``submission.hand_over``.
     """

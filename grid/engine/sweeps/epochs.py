@@ -1,4 +1,4 @@
-"""Epochs as steps: papers count the one, settings the other."""
+"""Conversion of epochs to steps: papers count the one, settings the other."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NUM_TRAIN = {
 
 
 def steps_per_epoch(data: str, batch_size: int, workers: int, accumulate: int = 1) -> int:
-    """Whole steps of ``workers * accumulate * batch_size`` samples in one epoch.
+    """The whole steps of ``workers * accumulate * batch_size`` samples in one epoch.
 
     The rest of an epoch is dropped, as ``train.steps.order.Order`` does; accumulate: minibatches per worker and step
     (``compute.accumulate``).

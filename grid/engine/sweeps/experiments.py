@@ -1,4 +1,4 @@
-"""Sweeps and experiments: points of settings, multiplied by seeds, expanded, each run known by its identity.
+"""Sweeps and experiments: points of settings, multiplied by seeds; each run is known by its identity.
 
 A sweep is plain Python.  A family (``grid/nuq.py``, or any file of your own) has one function per run name::
 
@@ -50,7 +50,7 @@ class Experiment:
 
 
 def first_seeds(number: int, what: str) -> tuple[int, ...]:
-    """The seeds 1, 2, ... of a count; ValueError that names ``what`` where it is none."""
+    """The seeds 1, 2, ... of a count; ValueError that names ``what`` where it is no count."""
     if not 1 <= number <= 1000:
         raise ValueError(f"{what}: a count must be 1..1000")
     return tuple(range(1, number + 1))
@@ -124,9 +124,7 @@ class Sweep:
         return list(self._expanded[0])
 
     def duplicates(self) -> list[str]:
-        """What a reader of the sweep should know, a sentence each: points that are one run,
-        and labels of several runs.
-        """
+        """Sentences that a reader of the sweep should know: points that are one run, and labels of several runs."""
         return list(self._expanded[1])
 
     def unread(self) -> list[str]:
@@ -166,7 +164,7 @@ class Sweep:
         return list(first.values()), list(dict.fromkeys(_reports(first, others, several)))
 
     def _asked(self, item: Point, config: Settings, sound: dict[str, Settings]) -> Settings:
-        """What the sweep asks for this configuration, and then the point."""
+        """The settings that the sweep asks for in this configuration, and then those of the point."""
         shared = self.resources(config) if callable(self.resources) else self.resources
         if not isinstance(shared, Mapping):
             raise ValueError(
@@ -182,7 +180,7 @@ class Sweep:
 
 
 def _settings(item: Point) -> dict[str, Any]:
-    """What the point sets and its method reads; ValueError for what is no setting of a point."""
+    """The settings that the point sets and its method reads; ValueError for what is no setting of a point."""
     for name, use in NOT_IN_POINTS.items():
         if name in item.settings:
             raise ValueError(f"{name} is no setting of a point: {use}")

@@ -1,6 +1,4 @@
-"""Finding sweeps: the families of ``grid/`` or a file of a user's own, their functions, seeds, and one experiment by
-its name.
-"""
+"""The search for sweeps: the families of ``grid/`` or a user's own file, their functions, and experiments by name."""
 
 from __future__ import annotations
 
@@ -35,7 +33,7 @@ def families() -> list[str]:
 
 
 def load_family(name: str) -> dict[str, Callable[[], Sweep]]:
-    """run name -> sweep function, of ``grid/<name>.py`` or of the file at path ``name``."""
+    """The sweep functions of ``grid/<name>.py``, or of the file at path ``name``, by run name."""
     module = _module(name)
     return {
         key: value
@@ -128,7 +126,7 @@ def load(family: str, run_name: str, seeds: Sequence[int] | None = None) -> Swee
 
 
 def _check(what: str, made: object) -> None:
-    """ValueError where a family's function gave no usable sweep."""
+    """Raise ValueError where a family's function gave no usable sweep."""
     if not isinstance(made, Sweep):
         raise ValueError(f"{what} returned a {type(made).__name__}; it must return a Sweep")
     if not isinstance(made.points, Sequence) or not all(isinstance(item, Point) for item in made.points):
@@ -150,7 +148,7 @@ def _check(what: str, made: object) -> None:
 
 
 def parse_seeds(text: str) -> tuple[int, ...]:
-    """``3`` is the seeds 1, 2, 3; ``1,2,5`` or ``4,`` are those seeds."""
+    """The seeds in a text: ``3`` means the seeds 1, 2, 3; ``1,2,5`` or ``4,`` means those seeds."""
     parts = [part.strip() for part in text.split(",") if part.strip()]
     if not parts or not all(part.isdecimal() for part in parts):
         raise ValueError(f"--seeds {text}: give a count (3) or a list of whole numbers (1,2,5; one seed alone: 7,)")
@@ -161,7 +159,7 @@ def parse_seeds(text: str) -> tuple[int, ...]:
 
 
 def find(experiments: Sequence[Experiment], name: str) -> list[Experiment]:
-    """The experiment of this number (from 1), run name, or start of an identity; of a label those of all seeds."""
+    """The experiment of this number (from 1), run name, or start of an identity; for a label those of all seeds."""
     if name.isdecimal() and len(name) < 5 and 1 <= int(name) <= len(experiments):
         return [experiments[int(name) - 1]]
     folded = name.casefold()

@@ -17,7 +17,7 @@ _RESERVED = {"true", "false", "null", "none", "inf", "nan", "yes", "no", "on", "
 
 
 def to_override(name: str, value: Any) -> str:
-    """``name=value`` in Hydra's grammar, so that parsing gives the value back, whatever characters it holds."""
+    """The override ``name=value`` in Hydra's grammar; parsing gives the value back, whatever characters it holds."""
     return f"{name}={_value(value)}"
 
 
@@ -40,7 +40,10 @@ def _value(value: Any) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Single quotes; backslashes count only before a quote (doubled there) and before ``${`` (OmegaConf's escape)."""
+    """The text in single quotes.
+
+    Backslashes count only before a quote (doubled there) and before ``${`` (OmegaConf's escape).
+    """
     text = re.sub(r"(\\*)\$\{", lambda found: found[1] * 2 + "\\${", text)
     text = re.sub(r"(\\*)'", lambda found: found[1] * 2 + "\\'", text)
     trailing = len(text) - len(text.rstrip("\\"))
@@ -56,19 +59,19 @@ def pinned(experiment: Experiment, run_dir: str) -> list[str]:
 
 
 def chosen(experiment: Experiment, run_dir: str) -> list[str]:
-    """Only what the sweep sets: shorter, and true as long as the defaults stay."""
+    """Overrides that state only what the sweep sets: shorter, and true as long as the defaults stay."""
     return _overrides({**experiment.settings, "run_dir": run_dir})
 
 
 def _overrides(settings: Mapping[str, Any]) -> list[str]:
-    """Groups first, run_dir last."""
+    """The overrides with groups first and run_dir last."""
     groups = [name for name in args.GROUPS if name in settings]
     others = [name for name in settings if name not in args.GROUPS and name != "run_dir"]
     return [to_override(name, settings[name]) for name in [*groups, *others, "run_dir"]]
 
 
 def _flat(experiment: Experiment) -> dict[str, Any]:
-    """Dotted names of the settings that change results, and of those that the sweep sets."""
+    """Dotted names of the settings that change results, and of the settings that the sweep sets."""
     result = run_identity.result_settings(experiment.config)
     flat = {group: result[group]["name"] for group in args.GROUPS} | as_set(result)
     return {**experiment.settings, **flat}

@@ -88,13 +88,13 @@ def where_read(settings: Settings, label: str = "") -> Point:
 
 
 def needs(**resources: Any) -> Point:
-    """A point of resources only, such as ``needs(gpus=2, time="4:00:00")``; see Resources for the names."""
+    """A point that has only resources, such as ``needs(gpus=2, time="4:00:00")``; see Resources for the names."""
     check_resources(resources)
     return Point(resources=resources)
 
 
 def check_resources(resources: Settings) -> None:
-    """ValueError where a name or a value makes no sense by itself; ranks may still come from elsewhere."""
+    """Raise ValueError where a name or a value makes no sense by itself; ranks may still come from elsewhere."""
     if not isinstance(resources, Mapping):
         raise ValueError(f"resources={resources!r}: must be a dict such as {{'gpus': 2}}")
     ranks = {"ranks": resources["nodes"]} if "nodes" in resources and "ranks" not in resources else {}
@@ -102,7 +102,9 @@ def check_resources(resources: Settings) -> None:
 
 
 def axis(name: str, values: Iterable[Any] | None = None) -> list[Point]:
-    """One point per value of a setting, labelled ``bits=3``; a setting of the method is kept where the method reads it.
+    """An axis: one point per value of a setting, labelled ``bits=3``.
+
+    A setting of the method is kept where the method reads it.
 
     ``axis("method.bits", [2, 3])``, or both in Hydra's override grammar: ``axis("method.bits=2,3")``,
     ``axis("method.bits=range(2,8)")``, ``axis("schedule.at=[100,200],[300]")``.
@@ -152,7 +154,7 @@ def rows(*table: Settings | Sequence[str] | Point) -> list[Point]:
 
 
 def when(condition: Condition, *axes: Axis | When) -> When:
-    """For ``product``: these axes for the points that meet the condition, among those that stand before it."""
+    """Axes of ``product`` that apply only to the points before it that meet the condition."""
     return When(condition, axes)
 
 
@@ -262,8 +264,9 @@ def _merge(left: Point, right: Point) -> Point:
 
 
 def _extended(groups: Sequence[Sequence[Point]], part: Axis | When) -> list[list[Point]]:
-    """Every group with each of its points multiplied by ``part``; groups keep apart what becomes of each point under
-    when().
+    """Every group with each of its points multiplied by ``part``.
+
+    Groups keep apart the results of each point under when().
     """
     if not isinstance(part, When):
         right = _points(part, "product")
@@ -306,7 +309,7 @@ def _row(row: Settings | Sequence[str], number: int) -> Point:
 
 
 def _matcher(condition: Condition, points: Sequence[Point], function: str) -> Callable[[Point], bool]:
-    """Whether a point meets the condition; ValueError where it names a setting that none of the points gives."""
+    """A predicate on points for the condition; ValueError where it names a setting that none of the points gives."""
     if not isinstance(condition, str | Mapping):
         return lambda item: bool(condition(_given(item)))
     wanted = dict([parsed(condition)]) if isinstance(condition, str) else condition

@@ -11,7 +11,7 @@ WHOLE = 3  # a matrix whose factors take more than one in so many of its bits tr
 
 
 def cifar_resnet(depth: int) -> Matrices:
-    """Of a CIFAR ResNet with batch norm, whose shortcuts have no weights."""
+    """The shapes of the parameters of a CIFAR ResNet with batch norm, whose shortcuts have no weights."""
     found: list[tuple[int, int]] = [(10, 64), (1, 10)]
     inputs = 3
     for width, convolutions in ((16, 1), (16, (depth - 2) // 3), (32, (depth - 2) // 3), (64, (depth - 2) // 3)):
@@ -22,13 +22,14 @@ def cifar_resnet(depth: int) -> Matrices:
 
 
 def cnn_of_digits() -> Matrices:
-    """Of the small cnn for 8x8 digits."""
+    """The shapes of the parameters of the small cnn for 8x8 digits."""
     return [(16, 9), (1, 16), (32, 144), (1, 32), (64, 512), (1, 64), (10, 64), (1, 10)]
 
 
 def sparse_bits(ratio: float, value_bits: float = 32.0, indices: bool = True) -> float:
-    """Bits per coordinate of a share ``ratio`` of values, their places in the fewest bits that random places take:
-    ratio v + H(ratio).
+    """The bits per coordinate when a share ``ratio`` of values is sent: ratio v + H(ratio).
+
+    Their places take the fewest bits that random places take.
     """
     entropy = -sum(p * math.log2(p) for p in (ratio, 1.0 - ratio) if p > 0)
     return ratio * value_bits + (entropy if indices else 0.0)
@@ -49,8 +50,9 @@ def sparse_ratio(bits: float, value_bits: float = 32.0, indices: bool = True) ->
 
 
 def factor_bits(matrices: Matrices, rank: int, value_bits: float = 32.0) -> float:
-    """Bits per coordinate of so many singular vectors and values of every matrix, of ``value_bits`` each, or of itself,
-    of 32, where they take more than a third of it.
+    """The bits per coordinate of so many singular vectors and values of every matrix, of ``value_bits`` each.
+
+    A matrix of which they take more than a third travels whole, with 32 bits a value.
     """
     sent = 0.0
     for rows, columns in matrices:

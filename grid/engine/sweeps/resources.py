@@ -1,4 +1,4 @@
-"""What one experiment asks a machine for: nodes, processes, GPUs, cores, memory, time and where.
+"""The resources that one experiment asks a machine for: nodes, processes, GPUs, cores, memory, time and place.
 
 A frozen record that checks itself.
 """
@@ -22,7 +22,7 @@ WORD = re.compile(r"[\w.,:@&|()*/+\[\]][\w.,:@&|()*/+\[\]=-]*")
 
 
 def seconds(time: str) -> int:
-    """Seconds of a time limit as SLURM takes it; a bare number counts minutes.  ValueError for anything else."""
+    """The seconds of a time limit as SLURM takes it; a bare number counts minutes. ValueError for anything else."""
     found = re.fullmatch(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?", time, re.ASCII) if isinstance(time, str) else None
     if found:
         days, parts = found[1], [int(part) for part in found.groups()[1:] if part is not None]
@@ -42,7 +42,7 @@ def seconds(time: str) -> int:
 
 
 def time_text(seconds: int) -> str:
-    """``HH:MM:SS``, with ``D-`` before it from one day on: what SLURM takes and people read."""
+    """A time limit as ``HH:MM:SS``, with ``D-`` before it from one day on: SLURM takes it and people read it."""
     minutes, rest = divmod(seconds, 60)
     hours, minutes = divmod(minutes, 60)
     days, hours = divmod(hours, 24)
@@ -50,7 +50,7 @@ def time_text(seconds: int) -> str:
 
 
 def megabytes(mem: str) -> int:
-    """Megabytes (1 GB is 1024 MB, as in SLURM), rounded up; 0 means all of the node.
+    """An amount of memory in megabytes (1 GB is 1024 MB, as in SLURM), rounded up; 0 means all of the node.
 
     ValueError for what is no amount of memory.
     """
@@ -62,7 +62,7 @@ def megabytes(mem: str) -> int:
 
 @dataclass(frozen=True)
 class Resources:
-    """What ONE experiment asks for; a script that runs K at a time asks for K times the GPUs, cores and memory.
+    """The resources of ONE experiment; a script that runs K at a time asks for K times the GPUs, cores and memory.
 
     Raises ValueError for a value that makes no sense.
     """
@@ -128,7 +128,7 @@ class Resources:
 
     @property
     def runs_per_gpu(self) -> int:
-        """How many experiments share one GPU: 1 unless ``gpus`` is a fraction."""
+        """The number of experiments that share one GPU: 1 unless ``gpus`` is a fraction."""
         return math.floor(1 / self.gpus + 1e-9) if self.gpus is not None and 0 < self.gpus < 1 else 1
 
     def gpus_for(self, parallel: int) -> int:
