@@ -1,4 +1,4 @@
-"""Words that others wrote, before people's eyes: control characters of theirs are shown, not obeyed."""
+"""Escaping of text that others wrote before people see it: its control characters are shown, not obeyed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ def escaped(text: str) -> str:
 
 
 class Escaping(io.TextIOBase):
-    """A stream whose words all pass ``escaped``; what means to steer the terminal writes to ``plain`` of it."""
+    """A stream that escapes all text (see ``escaped``).
+
+    Text that is meant to steer the terminal is written to ``plain`` of it.
+    """
 
     def __init__(self, stream: TextIO) -> None:
         self.stream = stream
@@ -48,5 +51,5 @@ class Escaping(io.TextIOBase):
 
 
 def plain(stream: TextIO) -> TextIO:
-    """What an ``Escaping`` writes to; any other stream itself."""
+    """The stream that an ``Escaping`` writes to; any other stream itself."""
     return stream.stream if isinstance(stream, Escaping) else stream

@@ -1,4 +1,6 @@
-"""Reads files that anybody may have written: only regular ones of a sane size, and of JSON and YAML only plain values.
+"""Readers of files that anybody may have written.
+
+They read only regular files of a sane size, and of JSON and YAML only plain values.
 
 A run folder is writable by whoever runs there, and one odd file in it must cost that run alone.  So whatever is wrong
 with a file is an Unreadable, a ValueError with the reason in words; OSError stays what it is (no file, no permission).
@@ -23,7 +25,7 @@ _KINDS = {stat.S_IFIFO: "a FIFO", stat.S_IFCHR: "a device", stat.S_IFBLK: "a dev
 
 
 class Unreadable(ValueError):
-    """Why a file is not read, in words that follow its name: ``is a FIFO, no regular file``."""
+    """The reason why a file is not read, in words that follow its name: ``is a FIFO, no regular file``."""
 
 
 def read_bytes(path: Path, most_bytes: int | None = TEXT_BYTES) -> bytes:
@@ -38,7 +40,7 @@ def read_bytes(path: Path, most_bytes: int | None = TEXT_BYTES) -> bytes:
 
 
 def opened(path: Path) -> BinaryIO:
-    """A regular file to read; nobody is waited for who would write to a FIFO."""
+    """Open a regular file to read; the call never waits for a process that would write to a FIFO."""
     file = open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))  # noqa: SIM115
     kind = stat.S_IFMT(os.fstat(file.fileno()).st_mode)
     if kind != stat.S_IFREG:
@@ -48,7 +50,7 @@ def opened(path: Path) -> BinaryIO:
 
 
 def read_text(path: Path) -> str:
-    """UTF-8 of at most TEXT_BYTES."""
+    """The text of a file of UTF-8 of at most TEXT_BYTES."""
     try:
         return read_bytes(path).decode()
     except UnicodeDecodeError as error:
@@ -56,8 +58,9 @@ def read_text(path: Path) -> str:
 
 
 def read_json(path: Path, *, any_number: bool = False) -> Any:
-    """One JSON value; nan and inf, as Python writes them, are numbers; any_number: and so are those of more than 64
-    bits.
+    """The value of a JSON file; nan and inf, as Python writes them, are numbers.
+
+    any_number: numbers of more than 64 bits are legal, too.
     """
     try:
         value = json.loads(read_text(path))
@@ -71,7 +74,7 @@ def read_json(path: Path, *, any_number: bool = False) -> Any:
 
 
 def read_yaml(path: Path) -> Any:
-    """One YAML document of plain, finite values (dates among them): no setting may be infinite."""
+    """The value of a YAML file of plain, finite values (dates among them): no setting may be infinite."""
     import yaml
 
     text = read_text(path)
@@ -85,8 +88,9 @@ def read_yaml(path: Path) -> Any:
 
 
 def check_yaml(text: str) -> None:
-    """Unreadable where nesting or aliases would be too much for who builds the values; other mistakes are left to that
-    one.
+    """Raise Unreadable where nesting or aliases would be too much for the YAML loader that builds the values.
+
+    Other mistakes are left to that loader.
     """
     import yaml
 
@@ -103,8 +107,9 @@ def check_yaml(text: str) -> None:
 
 
 def checked(value: Any, *, finite: bool = False, any_number: bool = False) -> Any:
-    """The value itself, where it is plain: not too deep, not too much, of numbers that fit 64 bits and texts that are
-    Unicode.
+    """The value itself, where it is plain.
+
+    It is not too deep, not too large, has numbers that fit 64 bits and texts that are Unicode.
     """
     for count, (item, depth) in enumerate(_walk(value)):
         if depth > MOST_DEPTH:
@@ -121,7 +126,7 @@ def checked(value: Any, *, finite: bool = False, any_number: bool = False) -> An
 
 
 def _walk(value: Any) -> Iterator[tuple[Any, int]]:
-    """Every value with its depth, keys included; what an alias repeats comes again."""
+    """Every value with its depth, keys included; a value that an alias repeats comes again."""
     waiting = [(value, 0)]
     while waiting:
         item, depth = waiting.pop()

@@ -1,5 +1,6 @@
-"""The settings of an experiment behind ``args.py``: data, models, optimizers, sentences, passes, the exchange, and the
-command line.
+"""The settings of an experiment behind ``args.py``.
+
+They are those of data, models, optimizers, sentences, passes and the exchange; the command line is here, too.
 
 May import ``nuq.registry`` and ``nuq.settings``, omegaconf and hydra; imports no torch.
 """

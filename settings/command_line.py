@@ -43,7 +43,7 @@ class Evaluation:
 
 
 def split_mode(overrides: Sequence[str]) -> tuple[str, list[str]]:
-    """``mode=...`` (train where it is not there), and the other overrides; ValueError for one that does not exist."""
+    """The mode in ``mode=...`` (train where it is absent), and the other overrides; ValueError for an unknown mode."""
     modes = [text.partition("=")[2] for text in overrides if text.startswith("mode=")]
     for mode in modes:
         if mode not in MODES:
@@ -56,8 +56,9 @@ def split_mode(overrides: Sequence[str]) -> tuple[str, list[str]]:
 
 
 def evaluation(values: Mapping[str, Any]) -> Evaluation:
-    """The settings of mode=evaluate; ValueError for an unknown one (with the legal ones), and for a value that is not
-    legal.
+    """The settings of mode=evaluate.
+
+    ValueError for an unknown one (with the legal ones), and for a value that is not legal.
     """
     legal = [item.name for item in dataclasses.fields(Evaluation)]
     for name in values:
@@ -71,8 +72,9 @@ def evaluation(values: Mapping[str, Any]) -> Evaluation:
 
 
 def help_text() -> str:
-    """Every setting with its default, its legal range and the reason for it: the experiment's, its sections', its
-    groups' choices'.
+    """The text of --help: every setting with its default, its legal range and the reason for it.
+
+    It has the settings of the experiment, of its sections, and of the choices of its groups.
     """
     lines = [
         "Train one experiment.",
@@ -144,8 +146,9 @@ def register() -> None:
 
 
 def parse_overrides(overrides: Sequence[str]) -> dict[str, Any]:
-    """Hydra overrides (``method.bits=3``) as the dotted settings that ``settings.resolving.resolve`` takes; ValueError
-    for anything else.
+    """The dotted settings of Hydra overrides (``method.bits=3``), as ``settings.resolving.resolve`` takes them.
+
+    ValueError for anything else.
     """
     from hydra.core.override_parser.overrides_parser import OverridesParser
     from hydra.errors import OverrideParseException
@@ -169,7 +172,7 @@ def parse_overrides(overrides: Sequence[str]) -> dict[str, Any]:
 
 
 def _unread(text: str) -> str:
-    """Why a value cannot be read, where it can be told: what else than a word needs quotes of its own."""
+    """The reason why a value cannot be read, where it is known: a value that is no mere word needs quotes."""
     name, _, value = text.partition("=")
     if value.startswith("~"):
         return f"the shell turns ~ into a folder at the start of a word alone; write {name}=$HOME{value[1:]}"

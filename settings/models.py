@@ -1,4 +1,4 @@
-"""Settings of models: one dataclass for each kind, and the table of their names.  Imports no torch."""
+"""Settings of models: one dataclass for each kind, and the table of their names. Imports no torch."""
 
 from __future__ import annotations
 

@@ -65,8 +65,9 @@ OPTIMIZERS: dict[str, type] = {"sgd": SGDOptimizer, "adam": Adam, "adamw": AdamW
 
 
 def check_optimizer(config: Mapping[str, Any]) -> None:
-    """Raise ValueError where settings of a full configuration's optimizer do not go with one another, or with the
-    method.
+    """Raise ValueError where settings of the optimizer do not go with one another, or with the method.
+
+    The settings are those of a full configuration.
     """
     optim, method = config["optim"], config["method"]["name"]
     if optim["name"] == "sgd":

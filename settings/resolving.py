@@ -1,4 +1,4 @@
-"""From a few settings to the full, checked configuration."""
+"""The resolution of a few settings into the full, checked configuration."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from settings.text import check_text
 
 @functools.cache
 def _fields(settings: type) -> dict[str, tuple[Any, Any]]:
-    """name -> (annotated type, default) of a settings dataclass."""
+    """The annotated type and the default of each field of a settings dataclass, by name."""
     instance = settings()
     return {
         item.name: (types_of(settings)[item.name], getattr(instance, item.name))
@@ -41,8 +41,9 @@ def resolve(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class Resolver:
-    """``resolve`` and ``identity`` for thousands of experiments: equal sections are checked once, and shared by their
-    configurations.
+    """``resolve`` and ``identity`` for thousands of experiments.
+
+    Equal sections are checked once, and shared by their configurations.
     """
 
     def __init__(self) -> None:
@@ -53,7 +54,9 @@ class Resolver:
     def resolved(
         self, settings: Mapping[str, Any], variants: Sequence[Mapping[str, Any]]
     ) -> list[tuple[dict[str, Any], str]]:
-        """(configuration, identity) of ``settings`` with each of ``variants``, of which nothing else depends: seeds.
+        """The configuration and identity of ``settings`` with each of ``variants``.
+
+        Nothing else depends on the settings in ``variants``: seeds.
 
         ValueError as ``resolve``.
         """
@@ -83,8 +86,9 @@ class Resolver:
     def _part(
         self, schema: type, given: Mapping[str, Any], where: str, head: Mapping[str, Any]
     ) -> tuple[dict[str, Any], dict[str, str]]:
-        """The values of a section after those of ``head``, checked; and the canonical JSON of each that makes the
-        identity.
+        """The checked values of a section after those of ``head``, and their canonical JSON.
+
+        The canonical JSON of each value that counts makes the identity.
         """
         key = schema, repr((head, given))
         if key not in self._parts:
@@ -98,7 +102,7 @@ class Resolver:
 
 
 def _by_section(settings: Mapping[str, Any], schemas: Mapping[str, type]) -> dict[str, dict[str, Any]]:
-    """Section ("" for none) -> what is set of it; ValueError for what is no setting."""
+    """The settings that are given in each section ("" for none); ValueError for what is no setting."""
     top = [name for name in _fields(Config) if name not in SECTIONS]
     given: dict[str, dict[str, Any]] = {"": {}, **{part: {} for part in schemas}}
     for key, value in settings.items():
@@ -189,7 +193,7 @@ def _validate_exchange(config: Mapping[str, Any]) -> None:
 
 
 def check_overrides(overrides: Sequence[str], *, sweep: bool = False) -> None:
-    """Raise ValueError, with the legal choices, where Hydra would refuse less clearly.  Hydra's own settings pass."""
+    """Raise ValueError, with the legal choices, where Hydra would refuse less clearly. Hydra's own settings pass."""
     own = [text for text in overrides if not text.startswith("hydra")]
     settings = parse_overrides(own)
     if not sweep and len(settings) < len({text.partition("=")[0] for text in own}):

@@ -1,4 +1,4 @@
-"""Settings of the parts of a run beside data, model, method and optimizer: how passes are computed, what is measured.
+"""Settings of the parts of a run other than data, model, method and optimizer: passes, measurements and the exchange.
 
 Imports no torch.
 """
@@ -105,8 +105,9 @@ def check_compute(config: Mapping[str, Any]) -> None:
 
 
 def check_tensors(config: Mapping[str, Any], *, momentum_in_workers: bool) -> None:
-    """Raise ValueError where formats of tensors are none, do not go with the rest of a full configuration, or have no
-    effect.
+    """Raise ValueError where the formats of tensors are not legal.
+
+    That is: they are none, do not go with the rest of a full configuration, or have no effect.
 
     momentum_in_workers: whether all of the optimizer's momentum is kept there.
     """
@@ -138,8 +139,9 @@ def check_tensors(config: Mapping[str, Any], *, momentum_in_workers: bool) -> No
 
 
 def lag_s(text: str | None) -> float:
-    """The value of NUQ_LAG_S, how late files of other nodes may be seen and how far clocks differ: seconds; 120 where
-    it is not set.
+    """The value of NUQ_LAG_S: the seconds by which files of other nodes may be seen late and clocks may differ.
+
+    It is 120 where NUQ_LAG_S is not set.
     """
     try:
         value = float(text or "120")

@@ -1,4 +1,4 @@
-"""The identity of a run: a hash of all settings that can change its results, and the names made of it."""
+"""The identity of a run: a hash of all settings that can change its results, and the names made from it."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ from settings.sections import methods_of
 
 @functools.cache
 def _rules(schema: type) -> dict[str, tuple[Any, Any]]:
-    """(whether it counts, default) of every field of a settings dataclass."""
+    """The rule (whether it counts) and the default of every field of a settings dataclass."""
     return {item.name: (item.metadata.get("identity", True), _default(item)) for item in dataclasses.fields(schema)}
 
 
 def counting(schema: type, values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values that make the identity: not those that cannot change a result, nor defaults that count
-    ``unless default``.
+    """The values that make the identity.
+
+    Left out are those that cannot change a result, and defaults of fields that count ``unless default``.
     """
     rules = _rules(schema)
 
@@ -44,7 +45,7 @@ def _younger() -> dict[str, Mapping[str, Any]]:
 
 
 def result_settings(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The configuration less what cannot change a result: what the identity is made of.
+    """The configuration without the settings that cannot change a result: the identity is made of it.
 
     A section in which nothing counts is left out; it may be missing, as it is in configurations older than it.
     """
@@ -65,7 +66,7 @@ def canonical(value: Any) -> str:
 
 
 def joined(texts: Mapping[str, str]) -> str:
-    """A canonical JSON object, of the texts of its values."""
+    """A canonical JSON object, made from the texts of its values."""
     return "{" + ",".join(f'"{name}":{texts[name]}' for name in sorted(texts)) + "}"
 
 
@@ -75,8 +76,9 @@ def digits(text: str) -> str:
 
 
 def run_name(config: Mapping[str, Any], known: str = "") -> str:
-    """The readable part of a run folder, then its identity (``known`` where it is):
-    ``alq-3b-resnet8-cifar10-s1-0123456789abcd``.
+    """The name of a run folder: a readable part, then the identity (``known`` where it is given).
+
+    An example is ``alq-3b-resnet8-cifar10-s1-0123456789abcd``.
 
     With layers of other methods: ``alq-3b+topk+supersgd-resnet8-...``.
     """

@@ -1,4 +1,4 @@
-"""Sections of a configuration as instances of their dataclasses, and what follows from several of them."""
+"""Sections of a configuration as instances of their dataclasses, and values derived from several of them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,10 @@ def momentum_acts_in_workers(config: Mapping[str, Any]) -> bool:
 
 
 def momentum_in_workers_of(config: Mapping[str, Any], names: Iterable[str]) -> list[bool]:
-    """The same for every parameter, by its name; ValueError for a pattern of ``layers`` that matches none."""
+    """Whether momentum acts before the compression, for each parameter by its name.
+
+    ValueError for a pattern of ``layers`` that matches none.
+    """
     if not config["layers"] or not momentum_acts_in_workers(config) or config["feedback"]["kind"] != "auto":
         return [momentum_acts_in_workers(config) for _ in names]
     methods = methods_of(config)
@@ -46,7 +49,7 @@ def named_layers(config: Mapping[str, Any]) -> list[layer_list.Layer]:
 
 
 def methods_of(config: Mapping[str, Any]) -> list[str]:
-    """The method, then those of the layers that have one of their own."""
+    """The method, followed by those of the layers that have one of their own."""
     return [config["method"]["name"], *(layer.method for layer in layer_list.parsed(config.get("layers", ())))]
 
 

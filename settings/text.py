@@ -136,8 +136,9 @@ class BertSettings:
 
 
 def check_text(config: Mapping[str, Any]) -> None:
-    """Raise ValueError where settings of sentences, or of a model of them,
-    do not go with one another or with the rest.
+    """Raise ValueError where settings of sentences do not go with one another or with the rest.
+
+    The settings of a model of sentences count, too.
     """
     data, model = config["data"], config["model"]
     if data.get("task") == "stsb" and config["label_smoothing"]:

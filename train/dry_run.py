@@ -1,5 +1,6 @@
-"""A few tiny steps of any experiment on this machine, whatever its data set or device:
-``python -m train.dry_run OVERRIDES``.
+"""A few tiny steps of any experiment on this machine: ``python -m train.dry_run OVERRIDES``.
+
+The experiment may have any data set and device.
 
 The real code runs end to end: data (marked stand-in tensors of the same shape where the files are not here), one level
 update, one measurement where the experiment measures, one evaluation, one checkpoint written and resumed.  Then time,
@@ -60,7 +61,7 @@ class FewBatches:
 
 
 def shrunk(config: dict[str, Any]) -> dict[str, Any]:
-    """The same experiment in a handful of steps with tiny batches."""
+    """The same configuration with a handful of steps and tiny batches."""
     method = dict(config["method"])
     if "update_at" in method:
         first = [at for at in method["update_at"] if at == 0]  # which is a step like no other
@@ -87,7 +88,12 @@ def shrunk(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def in_one_process(config: dict[str, Any]) -> dict[str, Any]:
-    """The same experiment with a collective that one process can simulate, said aloud where it is another one."""
+    """The same configuration with a collective that one process can simulate.
+
+    A message says so where the collective is another one.
+
+    It says aloud where the collective is another one.
+    """
     exchange = config["exchange"]
     if exchange["collective"] != "hierarchical":
         return config
@@ -99,7 +105,7 @@ def in_one_process(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def _load(config: dict[str, Any], device: torch.device) -> DataSet:
-    """The real data where it is here, else stand-ins, said aloud."""
+    """The real data where it is here, else stand-ins, with a message."""
     try:
         return data.load(config, device)
     except FileNotFoundError as error:
@@ -128,8 +134,9 @@ def _seconds(action: Callable[[], Any], device: torch.device) -> float:
 
 
 def num_updates(method: Mapping[str, Any], steps: int) -> int:
-    """Level updates of a run of ``steps`` steps, as ``nuq.exchange.level_updates.LevelUpdater.next_update`` schedules
-    them; 0 for fixed levels.
+    """The number of level updates of a run of ``steps`` steps; 0 for fixed levels.
+
+    ``nuq.exchange.level_updates.LevelUpdater.next_update`` schedules them.
     """
     if "update_at" not in method:
         return 0
@@ -140,7 +147,7 @@ def num_updates(method: Mapping[str, Any], steps: int) -> int:
 
 
 def _updates_s(trainer: Trainer, config: dict[str, Any], full_pass_s: float) -> float:
-    """Seconds of all level updates of the full run; the passes count where samples are drawn afresh."""
+    """The seconds of all level updates of the full run; the passes count where samples are drawn afresh."""
     workers, total_s = trainer.workers, 0.0
     # the full run's, not the trial's
     of_encoders = [sections.named_method(config), *(layer.settings for layer in sections.named_layers(config))]
@@ -160,12 +167,15 @@ def _updates_s(trainer: Trainer, config: dict[str, Any], full_pass_s: float) -> 
 
 
 def _samples(config: Mapping[str, Any]) -> int:
-    """That one worker goes through in a step."""
+    """The number of samples that one worker goes through in a step."""
     return config["batch_size"] * config["compute"]["accumulate"]
 
 
 def _activations(trainer: Trainer) -> list[int]:
-    """Bytes per example of each tensor that the pass of one minibatch keeps for its way back, the parameters apart."""
+    """The bytes per example of each tensor that a pass of one minibatch keeps for its way back.
+
+    The parameters are left out.
+    """
     parameters = {p.untyped_storage().data_ptr() for p in trainer.parameters.values()}
     kept: dict[int, int] = {}
 
@@ -184,7 +194,7 @@ def _activations(trainer: Trainer) -> list[int]:
 
 
 def _pass_bytes(config: dict[str, Any], activations: list[int]) -> int:
-    """Bytes that come and go with a batch: of one training pass, or of evaluation if that is more."""
+    """The bytes that come and go with a batch: those of one training pass, or of evaluation if that is more."""
     training = config["batch_size"] * PASS_COPIES * sum(activations)
     evaluating = config["eval_batch_size"] * EVAL_COPIES * max(activations, default=0)
     return max(training, evaluating)
@@ -197,8 +207,9 @@ def _peak_bytes(device: torch.device) -> int:
 
 
 def dry_run(config: dict[str, Any]) -> dict[str, float]:
-    """Run it; estimate seconds, GB of memory and GB encoded by a worker of the full run, assuming that a pass grows
-    with its samples.
+    """Run the experiment in small and estimate the full run, assuming that a pass grows with its samples.
+
+    The estimates are seconds, GB of memory and GB encoded by a worker.
     """
     wanted = "auto" if config["device"] == "cuda" and not torch.cuda.is_available() else config["device"]
     device = choose_device(wanted, 0)
@@ -245,7 +256,7 @@ def dry_run(config: dict[str, Any]) -> dict[str, float]:
 
 
 def duration(seconds: float) -> str:
-    """Two digits of it, in seconds, hours or, above 48 of them, days."""
+    """A duration as two digits, in seconds, hours or, above 48 hours, days."""
     hours = seconds / 3600
     if seconds < 120:
         value, unit = seconds, "s"
@@ -257,7 +268,10 @@ def duration(seconds: float) -> str:
 
 
 def main(overrides: list[str]) -> int:
-    """The command line; the exit code as main.py's.  The estimates go to the file NUQ_MEASURED, too, as JSON."""
+    """Run the command line; the exit code is as main.py's.
+
+    The estimates go to the file NUQ_MEASURED, too, as JSON.
+    """
     try:
         config = resolving.resolve(command_line.parse_overrides(overrides))
         estimate = dry_run(config)

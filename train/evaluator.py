@@ -1,4 +1,4 @@
-"""``python main.py mode=evaluate run=FOLDER``: a run's checkpoints, evaluated by another process as they appear.
+"""``python main.py mode=evaluate run=FOLDER``: evaluation of a run's checkpoints in another process as they appear.
 
 As ATOMO's distributed evaluator, it needs no word from the run: it reads ``config.yaml``, ``status.json`` and the
 checkpoints, here or on another machine that sees the folder.  It writes to ``FOLDER/evaluator`` alone: an event file
@@ -44,7 +44,7 @@ Mark = tuple[int, int, int]  # which file it is and when it changed: inode, ns, 
 
 
 class Evaluator:
-    """What evaluates the checkpoints of one run.  ValueError where the run or its data cannot be read from here."""
+    """An evaluator of the checkpoints of one run. ValueError where the run or its data cannot be read from here."""
 
     def __init__(self, settings: Evaluation) -> None:
         self.run_dir = Path(settings.run)
@@ -76,7 +76,7 @@ class Evaluator:
         self._events: EventFile | None = None
 
     def evaluate(self, path: Path, state: dict[str, Any], saved_at_s: float) -> dict[str, float]:
-        """V* and T* scalars of a file's state, which are kept before they are returned.
+        """The V* and T* scalars of a file's state, which are kept before they are returned.
 
         CheckpointError where it is another run's.
         """
@@ -110,7 +110,7 @@ class Evaluator:
         return values
 
     def newest(self) -> None:
-        """Evaluate the newest whole checkpoint.  ValueError where there is none."""
+        """Evaluate the newest whole checkpoint. ValueError where there is none."""
         for _ in range(5):  # between two renames there may be none for a moment
             found = checkpoint.find(self.run_dir, self.identity, torch.device("cpu"))
             if found is not None:
@@ -165,8 +165,9 @@ def run(settings: Evaluation) -> int:
 
 
 def follow(evaluator: Evaluator, patience_s: float, poll_s: float) -> int:
-    """Evaluate every checkpoint that appears until the run has ended,
-    or has shown no sign of life for ``patience_s``.
+    """Evaluate every checkpoint that appears until the run has ended.
+
+    It ends, too, when the run has shown no sign of life for ``patience_s``.
     """
     run_dir, seen, told, sign, heard = evaluator.run_dir, dict[Mark, bool](), "", None, time.monotonic()
     while True:
@@ -203,7 +204,7 @@ def follow(evaluator: Evaluator, patience_s: float, poll_s: float) -> int:
 
 
 def _evaluate_new(evaluator: Evaluator, seen: dict[Mark, bool]) -> None:
-    """Both generations of checkpoints, the older first, as far as they are new.
+    """Evaluate the checkpoints of both generations, the older first, as far as they are new.
 
     CheckpointError where the newest is another run's.
     """
@@ -239,8 +240,9 @@ def _evaluate_new(evaluator: Evaluator, seen: dict[Mark, bool]) -> None:
 
 
 def read_config(run_dir: Path) -> dict[str, Any]:
-    """The full configuration of a run, with today's defaults where it is older than a setting; ValueError where it
-    cannot be had.
+    """The full configuration of a run, with today's defaults where it is older than a setting.
+
+    ValueError where it cannot be had.
     """
     path = run_dir / "config.yaml"
     if not run_dir.is_dir():
@@ -263,7 +265,10 @@ def read_config(run_dir: Path) -> dict[str, Any]:
 
 
 def _read_status(run_dir: Path) -> tuple[dict[str, Any], str]:
-    """Empty where there is none, or none that can be read now; and what is wrong with a damaged one, in words."""
+    """The status of a run, and what is wrong with a damaged one, in words.
+
+    The status is empty where there is none, or none that can be read now.
+    """
     try:
         return statuses.read(run_dir, remedy=""), ""
     except OSError:
@@ -273,7 +278,10 @@ def _read_status(run_dir: Path) -> tuple[dict[str, Any], str]:
 
 
 def _read_results(path: Path) -> dict[int, dict[str, float]]:
-    """What earlier evaluators found, by step; nothing where that cannot be read: it is evaluated again."""
+    """The scalars that earlier evaluators found, by step.
+
+    Empty where they cannot be read: then it is evaluated again.
+    """
     try:
         return {row.pop("step"): row for row in json.loads(path.read_text())}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):

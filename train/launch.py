@@ -1,4 +1,4 @@
-"""From a configuration to a run and its exit code: device, processes, signals, status, and the end of all of them."""
+"""The way from a configuration to a run and its exit code: device, processes, signals, status, and the end of all."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ FULL = (errno.ENOSPC, errno.EDQUOT, errno.EIO)  # errors that are nobody's setti
 
 
 def choose_device(name: str, local_rank: int) -> torch.device:
-    """auto: CUDA where there is one.  ValueError where CUDA is asked for in vain."""
+    """The device of a run; ``auto`` means CUDA where there is one. ValueError where CUDA is asked for in vain."""
     if name == "cpu" or (name == "auto" and not torch.cuda.is_available()):
         return torch.device("cpu")
     if not torch.cuda.is_available():
@@ -46,7 +46,7 @@ def choose_device(name: str, local_rank: int) -> torch.device:
 
 
 def launch(config: dict[str, Any], stop: StopSignal | None = None) -> int:
-    """Run (or go on with) the experiment in its run folder.  Returns the exit code; a crash leaves its traceback.
+    """Run (or go on with) the experiment in its run folder. Returns the exit code; a crash leaves its traceback.
 
     stop: who has been listening already; from here on where there is none.
     """
@@ -102,7 +102,7 @@ def launch(config: dict[str, Any], stop: StopSignal | None = None) -> int:
 def _train(
     config: dict[str, Any], run_dir: Path, device: torch.device, status: statuses.Status, log: Log, stop: StopSignal
 ) -> int:
-    """The run itself; whatever ends it is written to the status."""
+    """Run the training itself; whatever ends it is written to the status."""
     rank, timeout_s = rendezvous.own_rank(), config["exchange"]["timeout_s"]
     try:
         with (
@@ -158,7 +158,7 @@ def _train(
 
 
 def _check_folder(run_dir: Path, config: dict[str, Any]) -> None:
-    """ValueError where the folder holds a run of other settings, or one whose settings cannot be read."""
+    """Raise ValueError where the folder holds a run of other settings, or one whose settings cannot be read."""
     path = run_dir / "config.yaml"
     try:
         before = run_identity.identity(yaml.safe_load(text(path)))
@@ -181,7 +181,7 @@ def _check_folder(run_dir: Path, config: dict[str, Any]) -> None:
 
 
 def _warn_of_damage(path: Path) -> None:
-    """Of a run that is done: its results stand, but somebody may want its parameters."""
+    """Warn that the checkpoint of a finished run is damaged: its results stand, but its parameters may be wanted."""
     try:
         with opened(path) as file:
             checked(file)
@@ -209,7 +209,7 @@ def _leave(status: statuses.Status, code: int, why: Exception) -> int:
 
 
 def _unwritable(error: OSError, run_dir: Path) -> OSError:
-    """What people are told of a run that a file system ended; it counts as raised where ``error`` was."""
+    """The error that people see when a file system ended a run; it counts as raised where ``error`` was."""
     if isinstance(error, statuses.FolderTaken):
         words = statuses.describe(error)
     elif isinstance(error, statuses.FolderGone) or not run_dir.is_dir():

@@ -1,5 +1,6 @@
-"""What ended another rank, told to the first one, which alone keeps the status: else it would know no more than that
-the rank is gone.
+"""The failure that ended another rank, as it tells the first one, which alone keeps the status.
+
+Otherwise the first rank would know no more than that the other is gone.
 
 A small file in the run folder, which the machines of a run share, written before the rank leaves.
 """
@@ -23,15 +24,19 @@ _FILES = "failure.rank*.json"
 
 
 def forget(run_dir: Path) -> None:
-    """Delete what ranks of an earlier attempt have told.  For the first rank, before the others can join it."""
+    """Delete what ranks of an earlier attempt have told.
+
+    The first rank calls it before the others can join it.
+    """
     for path in run_dir.glob(_FILES):
         path.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
 def told(run_dir: Path, rank: int) -> Iterator[None]:
-    """What goes wrong inside is told to the first rank; not what it knows itself, that a rank is lost or that all were
-    asked to stop.
+    """Tell the first rank what goes wrong inside.
+
+    It is not told what it knows itself: that a rank is lost or that all were asked to stop.
     """
     try:
         yield
@@ -44,7 +49,10 @@ def told(run_dir: Path, rank: int) -> Iterator[None]:
 
 
 def tell(run_dir: Path, rank: int, exit_code: int, failure: BaseException) -> None:
-    """Nothing where the folder cannot be written: then the first rank says that this one is gone."""
+    """Tell the first rank of a failure.
+
+    Nothing happens where the folder cannot be written: then the first rank says that this one is gone.
+    """
     if rank:
         with contextlib.suppress(OSError):
             found = {"exit_code": exit_code, **statuses.account(failure)}
@@ -52,7 +60,7 @@ def tell(run_dir: Path, rank: int, exit_code: int, failure: BaseException) -> No
 
 
 def found(run_dir: Path) -> tuple[int, statuses.RankFailed] | None:
-    """Exit code and failure that another rank has told, the one that told it first; None where none has."""
+    """The exit code and failure of the rank that told it first; None where no rank has told any."""
     try:
         path = min(run_dir.glob(_FILES), key=lambda path: path.stat().st_mtime_ns, default=None)
         if path is None:

@@ -1,5 +1,6 @@
-"""Builds experiments on stand-in data before anything is queued: ``python -m train.rehearsal``, one JSON object in and
-one out.
+"""The builder of experiments on stand-in data before anything is queued: ``python -m train.rehearsal``.
+
+It reads one JSON object and writes one.
 
 In: ``{"build": [...], "data": [...], "limit_s": 60}``, two lists of resolved configurations.  Out: ``refused``, for
 each of the first why its model, data and method do not go together (empty where they do, null where the time was over),
@@ -28,7 +29,7 @@ BATCH_SIZE = 2
 
 
 def rehearse(config: dict[str, Any], dataset: DataSet) -> str:
-    """Why a run of this configuration would end before its first step, in one line; empty where it would not."""
+    """The reason why a run of this configuration would end before its first step, in one line; empty where none."""
     device = torch.device("cpu")
     tiny = shrunk(in_one_process(config)) | {"batch_size": min(BATCH_SIZE, config["batch_size"]), "device": "cpu"}
     tiny["compute"] = tiny["compute"] | {"cuda_graphs": False, "compile": False}  # which take long, and change no shape
@@ -41,7 +42,7 @@ def rehearse(config: dict[str, Any], dataset: DataSet) -> str:
 
 
 def of_data(config: dict[str, Any]) -> dict[str, Any] | None:
-    """Fingerprint and sizes of the data set; None where its files are not here, or cannot be read."""
+    """The fingerprint and sizes of the data set; None where its files are not here, or cannot be read."""
     try:
         found = data.load(config, "cpu")
     except UNUSABLE:
@@ -50,7 +51,7 @@ def of_data(config: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def refusals(configs: Iterable[dict[str, Any]], limit_s: float) -> Iterator[str | None]:
-    """``rehearse`` for each; None for what would begin after ``limit_s``."""
+    """The refusal of each configuration (see ``rehearse``); None for what would begin after ``limit_s``."""
     end = time.monotonic() + limit_s
     stand_ins: dict[str, DataSet] = {}
     for config in configs:
@@ -64,7 +65,7 @@ def refusals(configs: Iterable[dict[str, Any]], limit_s: float) -> Iterator[str 
 
 
 def main() -> None:
-    """The command; what is printed on the way goes to standard error."""
+    """Run the command; what is printed on the way goes to standard error."""
     torch.set_num_threads(1)
     request = json.load(sys.stdin)
     with contextlib.redirect_stdout(sys.stderr):

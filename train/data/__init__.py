@@ -25,7 +25,7 @@ __all__ = ["KINDS", "DataSet", "Size", "holds_tokens", "load", "num_tokens", "st
 
 @dataclass(frozen=True)
 class Kind:
-    """One line of the table: where the reader lives, and the shape and number of what it reads.
+    """A line of the table: where the reader lives, and the shape and number of what it reads.
 
     ``input_shape`` is (channel, height, width).  It and the two sizes are None for points, where settings give them,
     and for a folder of pictures, where a setting gives the shape and the folder the sizes.
@@ -88,18 +88,19 @@ def _input_shape(kind: Kind, settings: Mapping[str, Any]) -> tuple[int, ...]:
 
 
 def holds_tokens(config: Mapping[str, Any]) -> bool:
-    """Whether inputs are numbers of tokens, int64: a text, which has a label at every place, or sentences."""
+    """Whether inputs are token numbers, int64: a text, which has a label at every place, or sentences."""
     return _kind(config).tokens
 
 
 def num_tokens(config: Mapping[str, Any]) -> int:
-    """How many different ones there are in sentences; 0 where inputs are something else."""
+    """The number of different tokens in sentences; 0 where inputs are something else."""
     return wordpiece.num_tokens(config["data"]) if "tokenizer" in config["data"] else 0
 
 
 def true_size(config: Mapping[str, Any]) -> Size:
-    """The size of the complete data set, whether or not its files are here; FileNotFoundError where only the files
-    could tell.
+    """The size of the complete data set, whether or not its files are here.
+
+    FileNotFoundError where only the files could tell.
     """
     kind, settings = _kind(config), config["data"]
     if kind.tokens or settings["name"] == "folder":

@@ -17,7 +17,9 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Augmentation:
-    """A crop at a random place of the image with ``padding`` black pixels on each side; then, half the time, a mirror
+    """A random crop of a padded image, and a random mirror image.
+
+    The crop is at a random place of the image with ``padding`` black pixels on each side; then, half the time, a mirror
     image.
     """
 
@@ -25,8 +27,9 @@ class Augmentation:
     flip: bool
 
     def __call__(self, images: Tensor, generator: torch.Generator) -> Tensor:
-        """(batch, channel, height, width) to the same shape, channels last in memory; every shift of the crop is
-        equally likely.
+        """The changed images of a batch, (batch, channel, height, width), in the same shape, channels last in memory.
+
+        Every shift of the crop is equally likely.
 
         Rows are copied whole, from the batch with its border, since they are what lies together; only the mirrored half
         is turned.
@@ -55,8 +58,9 @@ class Augmentation:
 
 @dataclass(frozen=True)
 class Cutout:
-    """A square of ``side`` pixels, its centre uniform over the image, clipped at the border: DeVries, Taylor, 2017,
-    "Cutout".
+    """A square of ``side`` pixels, its centre uniform over the image, clipped at the border.
+
+    DeVries, Taylor, 2017, "Cutout".
 
     It is set to 0 in normalised images, which is the data set's mean colour, after the crop and the mirror.  Near the
     border less than the square is left, as in the paper; ResNet-9's own recipe draws squares of 8x8 that lie inside.
@@ -66,8 +70,9 @@ class Cutout:
 
     @staticmethod
     def of(settings: Mapping[str, Any], shape: Sequence[int]) -> Cutout | None:
-        """That of ``data.cutout`` for images of shape (channel, height, width), None for 0; ValueError where it is
-        larger than they are.
+        """The cutout of ``data.cutout`` for images of shape (channel, height, width), None for 0.
+
+        ValueError where it is larger than they are.
         """
         side = settings.get("cutout", 0)
         if side > min(shape[1:], default=0):
@@ -79,8 +84,9 @@ class Cutout:
         return Cutout(side) if side else None
 
     def __call__(self, images: Tensor, generator: torch.Generator) -> Tensor:
-        """(batch, channel, height, width), normalised, changed in place and returned; one draw of ``generator`` per
-        batch.
+        """The images with a square blacked out: (batch, channel, height, width), normalised, changed in place.
+
+        One draw of ``generator`` per batch.
         """
         batch, _, height, width = images.shape
         drawn = torch.randint(height * width, (batch, 1), generator=generator, device=generator.device).to(
@@ -91,9 +97,7 @@ class Cutout:
         return images.masked_fill_((rows[:, :, None] & columns[:, None, :])[:, None], 0)
 
     def _covered(self, centre: Tensor, length: int) -> Tensor:
-        """bool (batch, length): which of ``length`` places lie within the square's side about each centre (batch,
-        1).
-        """
+        """A mask, bool (batch, length), of the places within the square's side about each centre (batch, 1)."""
         place = torch.arange(length, device=centre.device) - (centre - self.side // 2)
         return (place >= 0) & (place < self.side)
 
@@ -102,7 +106,9 @@ NUM_TRIES = 10  # proposals for one random crop before the largest central one i
 
 
 def draw_crops(batch: int, generator: torch.Generator) -> list[list[float]]:
-    """Uniform numbers in [0, 1) for ``batch`` random crops: area and ratio of each proposal, then place and mirror.
+    """Uniform numbers in [0, 1) for ``batch`` random crops.
+
+    They are the area and ratio of each proposal, then place and mirror.
 
     They are drawn before any image is opened, so the order in which threads decode changes nothing.
     """
@@ -112,8 +118,9 @@ def draw_crops(batch: int, generator: torch.Generator) -> list[list[float]]:
 
 
 def random_resized_box(width: int, height: int, numbers: Sequence[float]) -> tuple[tuple[int, int, int, int], bool]:
-    """A box (left, upper, right, lower) of 8 % to 100 % of the area with sides in a ratio of 3/4 to 4/3, and whether to
-    mirror it.
+    """A random box (left, upper, right, lower), and whether to mirror it.
+
+    It has 8 % to 100 % of the area, with sides in a ratio of 3/4 to 4/3.
 
     The area is uniform, the ratio log-uniform, the place uniform; a proposal that does not fit is redrawn up to
     ``NUM_TRIES`` times, then the largest central box of a legal ratio is taken: Szegedy et al. 2015, as torchvision

@@ -1,4 +1,4 @@
-"""Decoded pictures kept beside the data, so that only the first run decodes them.
+"""The cache of decoded pictures beside the data, so that only the first run decodes them.
 
 The key of a kept array is a digest of every file's name, size and time of change: a picture that is added, removed or
 replaced gives another key, and its tree is decoded again.
@@ -31,7 +31,7 @@ def tree_key(tree: Tree) -> str:
 
 
 def folders(data_dir: Path) -> Iterator[Path]:
-    """Where arrays are kept: with the data or, where that is read-only, in the user's cache folder."""
+    """The folders in which arrays are kept: with the data or, where that is read-only, in the user's cache folder."""
     yield data_dir / ".cache"
     yield Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "nuq-data"
 

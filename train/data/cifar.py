@@ -1,5 +1,7 @@
-"""CIFAR as torchvision knows it (pickles in a folder or in the .tar.gz), as its binary files, or as pictures in one
-folder per class.
+"""Reader of CIFAR in any of its forms.
+
+The forms are: as torchvision knows it (pickles in a folder or in the .tar.gz), as its binary files, or as pictures in
+one folder per class.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ SIZE, WIDTH = 32, 3 * 32 * 32
 
 @dataclass(frozen=True)
 class Cifar:
-    """One of the two: names of its files, and what a label is called in them."""
+    """One of the two CIFARs: the names of its files, and the keys of their labels."""
 
     title: str
     origin: Origin
@@ -66,9 +68,7 @@ def load(kind: Cifar, config: Mapping[str, Any], device: torch.device) -> DataSe
 
 
 def _find(kind: Cifar, data_dir: Path, settings: Mapping[str, Any]) -> Callable[[], dict[str, Arrays]] | None:
-    """What reads the form that is there: pictures, extracted pickles, binary files, the archive; None where there is
-    none.
-    """
+    """The reader of the form that is there: pictures, extracted pickles, binary files, the archive; None for none."""
     own = data_dir / kind.origin.name
     if (own / "train").is_dir() or (own / "test").is_dir():
         return lambda: _read_pictures(kind, own, data_dir)

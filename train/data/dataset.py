@@ -1,4 +1,4 @@
-"""What the trainer sees of a data set, and the kind that lies in memory."""
+"""The interface of a data set for the trainer, and the kind of data set that lies in memory."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ Split = Literal["train", "test"]
 
 
 class DataSet(Protocol):
-    """Labelled examples in two splits, addressed by number; where they lie and when they are decoded is their own
-    affair.
+    """Labelled examples in two splits, addressed by number.
+
+    The place where they lie and the time at which they are decoded are their own affair.
     """
 
     @property
@@ -41,13 +42,14 @@ class DataSet(Protocol):
 
     @property
     def fingerprint(self) -> str:
-        """14 hexadecimal digits that other examples do not have (see ``fingerprint``):
-        a run does not go on on others.
+        """14 hexadecimal digits that other examples do not have (see ``fingerprint``).
+
+        A run does not go on on others.
         """
         ...
 
     def train_batch(self, indices: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Normalised float32 examples and int64 labels.
+        """The examples of a training batch: normalised float32 inputs and int64 labels.
 
         Augmented where asked for, all randomness from ``generator``.
         """
@@ -60,32 +62,37 @@ class DataSet(Protocol):
 
 @runtime_checkable
 class ReadsAhead(Protocol):
-    """A data set that has to read its files: told which batch comes next, it decodes it while another one is trained
-    on.
+    """A data set that has to read its files.
+
+    Told which batch comes next, it decodes it while another one is trained on.
     """
 
     def expect(self, indices: Tensor, generator: torch.Generator) -> None:
-        """``train_batch`` will be asked for this batch, with such a generator; it is the same with and without."""
+        """Note that ``train_batch`` will be asked for this batch, with such a generator.
+
+        The batch is the same with and without this call.
+        """
         ...
 
 
 @dataclass(frozen=True)
 class Normalization:
-    """x -> (x / top - mean) / std per channel, where ``top`` is the value of a full pixel (255, or 16 for digits)."""
+    """The map x -> (x / top - mean) / std per channel; ``top`` is the value of a full pixel (255, or 16 for digits)."""
 
     mean: tuple[float, ...]
     std: tuple[float, ...]
     top: float = 255.0
 
     def tensors(self, device: torch.device) -> tuple[Tensor, Tensor]:
-        """The same as one multiplication and one addition: (scale, shift), each (1, channel, 1, 1)."""
+        """The normalization as one multiplication and one addition: (scale, shift), each (1, channel, 1, 1)."""
         mean, std = (torch.tensor(values, dtype=torch.float64).view(1, -1, 1, 1) for values in (self.mean, self.std))
         return (1 / (self.top * std)).to(device, torch.float32), (-mean / std).to(device, torch.float32)
 
 
 def normalized(images: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
-    """uint8 (batch, channel, height, width) to float32, in the same order in memory; scale and shift of
-    ``Normalization.tensors``.
+    """The float32 images of uint8 (batch, channel, height, width), in the same order in memory.
+
+    They are scaled and shifted as ``Normalization.tensors`` says.
 
     Where the channels lie last, a row of the picture is one vector against a row of scales, which is three times as
     fast.
@@ -108,7 +115,7 @@ class Arrays:
 
 
 def check_labels(labels: np.ndarray, num_classes: int, where: str) -> None:
-    """ValueError, naming the first one, where a label is none of 0 .. num_classes - 1."""
+    """Raise ValueError, naming the first one, where a label is none of 0 .. num_classes - 1."""
     strange = np.flatnonzero((labels < 0) | (labels >= num_classes))
     if len(strange):
         first = f"the label {labels[strange[0]]} of example {strange[0]} is no class"
@@ -131,7 +138,7 @@ class InMemory:
         cutout: Cutout | None = None,
         is_stand_in: bool = False,
     ) -> None:
-        """Raises ValueError for a label that is no class."""
+        """Raise ValueError for a label that is no class."""
         for split, arrays in (("training", train), ("test", test)):
             check_labels(arrays.labels, num_classes, f"data={name}, {split} split")
         self.name = name

@@ -17,7 +17,10 @@ TEST_EVERY = 5  # of each class, every fifth image is a test image
 
 
 def _bundled_file() -> Path:
-    """scikit-learn's file, found without importing scikit-learn: that takes longer than a run's first hundred steps."""
+    """The path of scikit-learn's file, found without importing scikit-learn.
+
+    The import would take longer than a run's first hundred steps.
+    """
     package = importlib.util.find_spec("sklearn")
     if package is None or package.origin is None:
         raise FileNotFoundError(
@@ -27,8 +30,9 @@ def _bundled_file() -> Path:
 
 
 def load(config: Mapping[str, Any], device: torch.device) -> DataSet:
-    """1442 training and 355 test images; the split is stratified and uses no random number, so it is the same
-    everywhere.
+    """The 1442 training and 355 test images.
+
+    The split is stratified and uses no random number, so it is the same everywhere.
     """
     table = np.loadtxt(_bundled_file(), delimiter=",", dtype=np.uint8)
     images = table[:, :-1].reshape(-1, 1, 8, 8)

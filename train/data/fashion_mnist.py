@@ -1,5 +1,6 @@
-"""Fashion-MNIST from its original idx files, in torchvision's folder or one called fashion_mnist: Xiao, Rasul,
-Vollgraf, 2017.
+"""Fashion-MNIST from its original idx files, in torchvision's folder or one called fashion_mnist.
+
+Xiao, Rasul, Vollgraf, 2017.
 """
 
 from __future__ import annotations
@@ -24,5 +25,5 @@ FASHION_MNIST = idx.Idx(
 
 
 def load(config: Mapping[str, Any], device: torch.device) -> DataSet:
-    """60,000 training and 10,000 test images of 28x28 pixels, 10 kinds of clothing."""
+    """The data set: 60,000 training and 10,000 test images of 28x28 pixels, 10 kinds of clothing."""
     return idx.load(FASHION_MNIST, config, device)

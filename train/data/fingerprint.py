@@ -1,5 +1,6 @@
-"""What tells one copy of a data set from another: 14 hexadecimal digits of a SHA-256, the same wherever and in whatever
-form the files lie.
+"""The fingerprint that tells one copy of a data set from another: 14 hexadecimal digits of a SHA-256.
+
+It is the same wherever and in whatever form the files lie.
 
 A data set that is small is hashed whole; of a large one all labels (or all names), and a sample spread evenly over its
 examples.  So it takes milliseconds, and an example that is missing, added or moved is noticed; one that is changed in
@@ -25,7 +26,10 @@ HEAD_BYTES = 4096
 
 
 def of_arrays(splits: Iterable[tuple[np.ndarray, np.ndarray]]) -> str:
-    """Of (inputs, labels) of each split, as decoded: the same for a CIFAR-10 in pickles and one in binary files."""
+    """The fingerprint of the decoded (inputs, labels) of each split.
+
+    It is the same for a CIFAR-10 in pickles and one in binary files.
+    """
     digest = hashlib.sha256()
     for inputs, labels in splits:
         chosen = inputs if inputs.nbytes <= WHOLE_BYTES else inputs[_sample(len(inputs), NUM_SAMPLED)]
@@ -36,7 +40,10 @@ def of_arrays(splits: Iterable[tuple[np.ndarray, np.ndarray]]) -> str:
 
 
 def of_trees(trees: Iterable[Tree]) -> str:
-    """Of pictures that are decoded while training: all their names, the size of some and the beginning of a few."""
+    """The fingerprint of pictures that are decoded while training.
+
+    It covers all their names, the size of some and the beginning of a few.
+    """
     digest = hashlib.sha256()
     for tree in trees:
         for name, files in zip(tree.classes, tree.files, strict=True):
@@ -51,5 +58,5 @@ def of_trees(trees: Iterable[Tree]) -> str:
 
 
 def _sample(count: int, most: int) -> np.ndarray:
-    """Places of at most so many of ``count`` things, the first and the last among them."""
+    """The indices of at most so many of ``count`` things, the first and the last among them."""
     return np.unique(np.linspace(0, count - 1, min(count, most)).astype(np.int64)) if count else np.zeros(0, np.int64)

@@ -20,8 +20,9 @@ LARGEST_IN_MEMORY = 64  # pixels a side: 100,000 pictures of it take 1.2 GB
 
 
 def load(config: Mapping[str, Any], device: torch.device) -> DataSet:
-    """``train/<class>/*`` and ``test/<class>/*`` (or ``val``) of ``data_dir/path``; labels are the places of the sorted
-    class names.
+    """The pictures of ``train/<class>/*`` and ``test/<class>/*`` (or ``val``) of ``data_dir/path``.
+
+    Labels are the places of the sorted class names.
 
     Up to 64x64 pixels: the centre at that size, decoded once and kept; augmented by a crop from a border of size/8 and
     a mirror.  Above:  views as of ImageNet, a random box of 8 to 100 % of the area in training and the centre, 7/8 of
@@ -61,7 +62,7 @@ def load(config: Mapping[str, Any], device: torch.device) -> DataSet:
 
 
 def true_size(config: Mapping[str, Any]) -> tuple[int, int, int]:
-    """Pictures of the two splits, and the bytes that they and their labels take in memory."""
+    """The numbers of pictures of the two splits, and the bytes that they and their labels take in memory."""
     trees, size = _trees(config), config["data"]["size"]
     num_train, num_test = (sum(trees[split].counts) for split in ("train", "test"))
     return num_train, num_test, (num_train + num_test) * (3 * size * size + 8) if size <= LARGEST_IN_MEMORY else 0

@@ -1,5 +1,6 @@
-"""GLUE's tasks (Wang and others, "GLUE: a multi-task benchmark and analysis platform for natural language
-understanding", 2018).
+"""The tasks of GLUE.
+
+Wang and others, "GLUE: a multi-task benchmark and analysis platform for natural language understanding", 2018.
 
 From the files of its archive as they are: tab-separated, quotes being characters like others, a header in all but CoLA.
 dev is the test split, as the labels of the true one are not given out; of MNLI it is dev_matched.  QQP's own files hold
@@ -29,7 +30,10 @@ Row = tuple[int, dict[str, str]]  # number of its line, from 1, and its fields b
 
 
 def load(config: Mapping[str, Any], device: torch.device) -> DataSet:
-    """FileNotFoundError for files that are not there, ValueError for damaged ones, naming the line."""
+    """The data set of a GLUE task.
+
+    FileNotFoundError for files that are not there, ValueError for damaged ones, naming the line.
+    """
     task = TASKS[config["data"]["task"]]
     folder = _folder(config, task)
     train, dev = folder / "train.tsv", folder / task.dev
@@ -46,13 +50,13 @@ def load(config: Mapping[str, Any], device: torch.device) -> DataSet:
 
 
 def true_size(config: Mapping[str, Any]) -> tuple[int, int, int]:
-    """Examples of the two splits, and the bytes that they take in memory."""
+    """The numbers of examples of the two splits, and the bytes that they take in memory."""
     task = TASKS[config["data"]["task"]]
     return task.num_train, task.num_dev, sentences.num_bytes(config["data"], task.num_train + task.num_dev)
 
 
 def stand_in(config: Mapping[str, Any], device: torch.device, num_train: int, num_test: int) -> DataSet:
-    """Random tokens, always the same."""
+    """A stand-in of random tokens, always the same."""
     task = TASKS[config["data"]["task"]]
     return sentences.random(
         config["data"], (num_train, num_test), len(task.texts) == 2, task.num_classes, _objective(task), device
@@ -127,8 +131,9 @@ def rows(path: Path, task: Task) -> Iterator[Row]:
 
 
 def examples(path: Path, found: Iterator[Row], task: Task) -> sentences.Examples:
-    """Texts and labels of rows of ``path``; ValueError, with its line, for a label that is none, or a file without
-    rows.
+    """The texts and labels of the rows of ``path``.
+
+    ValueError, with its line, for a label that is none, or a file without rows.
     """
     texts, labels = [], []
     for number, row in found:
@@ -158,7 +163,7 @@ def _label(path: Path, number: int, word: str, task: Task) -> float:
 
 
 def _paraphrases(folder: Path, task: Task) -> dict[str, Iterator[Row]]:
-    """Microsoft's training pairs, those apart that GLUE took for dev."""
+    """Microsoft's training pairs, in two splits: those that GLUE took for dev are apart."""
     path, ids = folder / PARAPHRASES, folder / DEV_IDS
     if not ids.exists():
         raise missing(

@@ -23,8 +23,9 @@ SIDE, NUM_CLASSES = 28, 10
 
 @dataclass(frozen=True)
 class Idx:
-    """A data set of four idx files of 28x28 pixels: where they may lie below ``data_dir``,
-    and what is done with them.
+    """A data set of four idx files of 28x28 pixels.
+
+    It holds where they may lie below ``data_dir``, and what is done with them.
     """
 
     title: str
@@ -66,7 +67,7 @@ def _find(kind: Idx, data_dir: Path, stem: str, what: str) -> Path:
 
 
 def _paths(kind: Idx, data_dir: Path) -> list[tuple[Path, Path]]:
-    """Images and labels of each split."""
+    """The paths of the images and labels of each split."""
     return [
         (_find(kind, data_dir, stem, "images-idx3-ubyte"), _find(kind, data_dir, stem, "labels-idx1-ubyte"))
         for stem in STEMS.values()
@@ -96,7 +97,10 @@ def _read_split(kind: Idx, image_path: Path, label_path: Path, settings: Mapping
 
 
 def load(kind: Idx, config: Mapping[str, Any], device: torch.device) -> DataSet:
-    """The four files, packed or not; fetched first where they are missing and the configuration asks for that."""
+    """The data of the four files, packed or not.
+
+    They are fetched first where they are missing and the configuration asks for that.
+    """
     settings, data_dir = config["data"], Path(config["data_dir"])
     if settings["download"] and not _is_complete(kind, data_dir):
         download(kind.origin, data_dir, lambda: _is_complete(kind, data_dir))

@@ -21,8 +21,9 @@ ARCHIVES = {"train": "ILSVRC2012_img_train.tar", "val": "ILSVRC2012_img_val.tar"
 
 
 def load(config: Mapping[str, Any], device: torch.device) -> DataSet:
-    """The folders ``train`` and ``val`` of ``data_dir/imagenet``, or of ``data_dir`` where torchvision's ``meta.bin``
-    lies.
+    """The pictures in the folders ``train`` and ``val`` of ``data_dir/imagenet``.
+
+    The folder is ``data_dir`` itself where torchvision's ``meta.bin`` lies there.
     """
     settings, data_dir = config["data"], Path(config["data_dir"])
     home = data_dir if (data_dir / "meta.bin").exists() else data_dir / "imagenet"

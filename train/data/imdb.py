@@ -1,4 +1,6 @@
-"""IMDB: 50,000 film reviews, for or against (Maas and others, "Learning word vectors for sentiment analysis", 2011).
+"""IMDB: 50,000 film reviews, for or against.
+
+Maas and others, "Learning word vectors for sentiment analysis", 2011.
 
 From the folder aclImdb that its archive unpacks to: ``{train,test}/{neg,pos}/*.txt``, one review each; the class is 1
 for ``pos``.
@@ -24,7 +26,10 @@ KINDS = ("neg", "pos")
 
 
 def load(config: Mapping[str, Any], device: torch.device) -> DataSet:
-    """FileNotFoundError for folders that are not there, ValueError for a review that is no text; both name the file."""
+    """The data set of the reviews.
+
+    FileNotFoundError for folders that are not there, ValueError for a review that is no text; both name the file.
+    """
     data_dir = Path(config["data_dir"])
     home = first_existing(data_dir / place for place in ("aclImdb", "imdb/aclImdb", "imdb")) or data_dir / "aclImdb"
     remedy = f"unpack aclImdb_v1.tar.gz in data_dir (now {data_dir}), or set data_dir; nothing is downloaded here"
@@ -33,12 +38,12 @@ def load(config: Mapping[str, Any], device: torch.device) -> DataSet:
 
 
 def true_size(config: Mapping[str, Any]) -> tuple[int, int, int]:
-    """Reviews of the two splits, and the bytes that they take in memory."""
+    """The numbers of reviews of the two splits, and the bytes that they take in memory."""
     return *IMDB_SIZES, sentences.num_bytes(config["data"], sum(IMDB_SIZES))
 
 
 def stand_in(config: Mapping[str, Any], device: torch.device, num_train: int, num_test: int) -> DataSet:
-    """Random tokens, always the same."""
+    """A stand-in of random tokens, always the same."""
     return sentences.random(config["data"], (num_train, num_test), False, len(KINDS), CLASSES, device)
 
 

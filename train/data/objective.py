@@ -1,4 +1,4 @@
-"""What a data set asks of a model: the loss that is trained on, and what an evaluation tells.
+"""The objective that a data set sets for a model: the loss that is trained on, and the values that an evaluation tells.
 
 Classes, unless it says otherwise.
 """
@@ -18,7 +18,7 @@ Score = Callable[[np.ndarray, np.ndarray], float]  # of the predictions for a wh
 
 
 class Loss(Protocol):
-    """Of outputs and labels: their mean, or with reduction="sum" their sum."""
+    """A loss of outputs and labels: the mean over them, or with reduction="sum" their sum."""
 
     def __call__(
         self, output: Tensor, target: Tensor, *, label_smoothing: float = 0.0, reduction: str = "mean"
@@ -27,8 +27,10 @@ class Loss(Protocol):
 
 @dataclass(frozen=True)
 class Objective:
-    """loss: what is trained on; predicted: of outputs; counts: whether predictions are right or wrong, so that there is
-    an accuracy.
+    """The objective of a data set: a loss to train on, and what an evaluation tells.
+
+    loss: what is trained on; predicted: of outputs; counts: whether predictions are right or wrong, so that there is an
+    accuracy.
 
     scores: what else an evaluation tells, by name: functions of all predictions and labels of a split.
     """
@@ -40,8 +42,9 @@ class Objective:
 
 
 def loss_of(output: Tensor, target: Tensor, *, label_smoothing: float = 0.0, reduction: str = "mean") -> Tensor:
-    """Cross-entropy of logits (..., num_classes) against labels (...), over all predictions: a text has one at every
-    place.
+    """The cross-entropy of logits (..., num_classes) against labels (...), over all predictions.
+
+    A text has a prediction at every place.
     """
     return cross_entropy(
         output.reshape(-1, output.shape[-1]), target.reshape(-1), label_smoothing=label_smoothing, reduction=reduction
@@ -63,7 +66,7 @@ CLASSES = Objective(loss_of, most_likely)
 
 
 def objective_of(dataset: object) -> Objective:
-    """What a data set says that its examples ask for; classes where it says nothing."""
+    """The objective that a data set names for its examples; classes where it names none."""
     return getattr(dataset, "objective", CLASSES)
 
 
@@ -71,26 +74,29 @@ def objective_of(dataset: object) -> Objective:
 
 
 def pearson(predictions: np.ndarray, labels: np.ndarray) -> float:
-    """Their correlation, in [-1, 1]; 0 where either is constant, and so tells nothing of the other."""
+    """The correlation of predictions and labels, in [-1, 1].
+
+    It is 0 where either is constant, and so tells nothing of the other.
+    """
     x, y = (values - values.mean() for values in (predictions.astype(np.float64), labels.astype(np.float64)))
     norm = np.sqrt((x @ x) * (y @ y))
     return float(x @ y / norm) if norm else 0.0
 
 
 def spearman(predictions: np.ndarray, labels: np.ndarray) -> float:
-    """The correlation of their ranks, of which equal values share the mean."""
+    """The correlation of the ranks of predictions and labels; equal values share the mean of their ranks."""
     from scipy.stats import rankdata  # takes half a second to import, and few runs have scores
 
     return pearson(rankdata(predictions), rankdata(labels))
 
 
 def matthews(predictions: np.ndarray, labels: np.ndarray) -> float:
-    """Matthews' correlation of two classes, in [-1, 1], which is Pearson's; 0 where all are predicted alike."""
+    """Matthews' correlation of two classes, in [-1, 1], which equals Pearson's; 0 where all are predicted alike."""
     return pearson(predictions, labels)
 
 
 def f1(predictions: np.ndarray, labels: np.ndarray) -> float:
-    """Of class 1: 2 hits / (2 hits + misses + false alarms), in [0, 1]; 0 where there is none of it."""
+    """The F1 score of class 1: 2 hits / (2 hits + misses + false alarms), in [0, 1]; 0 where there is none of it."""
     hits, either = int(((predictions == 1) & (labels == 1)).sum()), int((predictions == 1).sum() + (labels == 1).sum())
     return 2 * hits / either if either else 0.0
 
@@ -99,19 +105,22 @@ SCORES: dict[str, Score] = {"pearson": pearson, "spearman": spearman, "matthews"
 
 
 def classes(scores: Iterable[str] = ()) -> Objective:
-    """Classes, with these of SCORES beside their accuracy."""
+    """The objective for classes, with the scores of these names beside the accuracy."""
     return Objective(loss_of, most_likely, scores={name: SCORES[name] for name in scores})
 
 
 def numbers(scores: Iterable[str]) -> Objective:
-    """Numbers to come near to; there is no accuracy, and these of SCORES are what an evaluation tells."""
+    """The objective for numbers to come near to.
+
+    There is no accuracy, and these of SCORES are what an evaluation tells.
+    """
     return Objective(
         squared_error, lambda output: output.squeeze(-1), counts=False, scores={name: SCORES[name] for name in scores}
     )
 
 
 class Tally:
-    """Outputs and labels of a split, batch by batch, and what they come to."""
+    """The outputs and labels of a split, collected batch by batch, and the values computed from them."""
 
     def __init__(self, objective: Objective) -> None:
         self.objective = objective
@@ -119,7 +128,7 @@ class Tally:
         self._kept: list[tuple[Tensor, Tensor]] = []
 
     def add(self, output: Tensor, target: Tensor) -> None:
-        """One batch."""
+        """Add the outputs and labels of one batch."""
         self.loss += float(self.objective.loss(output, target, reduction="sum"))
         predicted = self.objective.predicted(output)
         if self.objective.counts:
@@ -129,8 +138,9 @@ class Tally:
             self._kept.append((predicted.cpu(), target.cpu()))
 
     def values(self) -> dict[str, float]:
-        """``loss``, then ``correct wrong acc error`` (the last two in per cent) where answers are right or wrong, then
-        the scores.
+        """The values of an evaluation: ``loss``, then those of answers that are right or wrong, then the scores.
+
+        Answers that are right or wrong give ``correct wrong acc error`` (the last two in per cent).
         """
         total, correct, found = self.total, self.correct, {"loss": self.loss / self.total}
         if self.objective.counts:

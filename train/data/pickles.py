@@ -1,4 +1,4 @@
-"""CIFAR's pickles read without running anything in them.
+"""Reader of CIFAR's pickles that runs nothing in them.
 
 A pickle is a program: a stranger's file may call any function.  This reader knows the few names that an array of bytes
 needs, narrowed to bytes, and refuses every other.
@@ -16,8 +16,9 @@ import numpy as np
 
 
 def _dtype(kind: object, *_: object) -> np.dtype[Any]:
-    """numpy.dtype, for bytes alone; the flags that follow (numbers in old files, which numpy warns of) say nothing for
-    bytes.
+    """The type numpy.dtype, for bytes alone.
+
+    The flags that follow (numbers in old files, which numpy warns of) say nothing for bytes.
     """
     if kind not in ("u1", "|u1"):
         raise pickle.UnpicklingError(f"refused: an array of {kind!r}, where images are bytes ('u1')")
@@ -25,19 +26,19 @@ def _dtype(kind: object, *_: object) -> np.dtype[Any]:
 
 
 def _encode(text: object, encoding: object) -> bytes:
-    """_codecs.encode as Python 3 uses it to write bytes in a pickle of protocol 2."""
+    """The bytes of a text, encoded as _codecs.encode does when Python 3 writes bytes in a pickle of protocol 2."""
     if not isinstance(text, str) or encoding != "latin1":
         raise pickle.UnpicklingError(f"refused: text in the encoding {encoding!r}")
     return text.encode("latin1")
 
 
 def _from_buffer(buffer: Any, dtype: np.dtype[Any], shape: Any, order: str, *_: object) -> np.ndarray:
-    """How numpy writes an array in protocol 5."""
+    """The array that numpy writes in protocol 5."""
     return np.frombuffer(buffer, dtype).reshape(shape, order="F" if order == "F" else "C")
 
 
 def _reconstruct(*_: object) -> np.ndarray:
-    """What numpy starts an array from; its type, shape and bytes follow."""
+    """The empty array that numpy starts from; its type, shape and bytes follow."""
     return np.empty(0, np.uint8)
 
 

@@ -18,7 +18,7 @@ MOST_AHEAD_BYTES = 2**28  # decoded before they are asked for: 1,783 pictures of
 
 
 class Decoding:
-    """A batch on its way: every thread writes the pictures it decodes to their own places."""
+    """A batch that is being decoded: every thread writes the pictures it decodes to their own places."""
 
     def __init__(
         self, threads: ThreadPoolExecutor, paths: Sequence[str], plans: Sequence[pictures.Plan], size: int, fast: bool
@@ -31,7 +31,10 @@ class Decoding:
         self._parts: list[Future[None]] = [threads.submit(one, place) for place in range(len(paths))]
 
     def wait(self) -> np.ndarray:
-        """uint8 (batch, size, size, 3), once all are there; the first picture's error where some cannot be decoded."""
+        """The images of the batch, uint8 (batch, size, size, 3), once all are there.
+
+        Raises the first picture's error where some cannot be decoded.
+        """
         try:
             for part in self._parts:
                 part.result()
@@ -40,7 +43,7 @@ class Decoding:
         return self.images
 
     def drop(self) -> None:
-        """What no thread has begun is not decoded."""
+        """Cancel the decoding of pictures that no thread has begun."""
         for part in self._parts:
             part.cancel()
 
@@ -59,7 +62,7 @@ class PictureSet:
         short_side: int,
         normalization: Normalization,
     ) -> None:
-        """short_side: an evaluated picture is scaled to it before its centre is taken."""
+        """Make the data set; an evaluated picture is scaled to ``short_side`` before its centre is taken."""
         self.name = settings["name"]
         self.num_train, self.num_test = sum(train.counts), sum(test.counts)
         self.input_shape = (3, size, size)
@@ -95,7 +98,7 @@ class PictureSet:
         return images, self._splits["train"][1][indices.cpu()].to(self.device)
 
     def batches(self, split: Split, batch_size: int) -> Iterator[tuple[Tensor, Tensor]]:
-        """The next batch is decoded while one is evaluated."""
+        """The batches of a split; the next batch is decoded while one is evaluated."""
         paths, labels = self._splits[split]
         starts = range(0, len(paths), batch_size)
 
@@ -113,7 +116,7 @@ class PictureSet:
             following.drop()
 
     def _chosen(self, indices: Tensor, generator: torch.Generator) -> tuple[object, list[str], list[pictures.Plan]]:
-        """What tells the batch from any other, its pictures, and the view of each."""
+        """A key that tells the batch from any other, its pictures, and the view of each."""
         chosen, paths = indices.tolist(), self._splits["train"][0]
         if not self._augmented:
             return tuple(chosen), [paths[index] for index in chosen], [self._central] * len(chosen)
@@ -126,7 +129,7 @@ class PictureSet:
         return (waiting + more) * 3 * self._size**2 > MOST_AHEAD_BYTES
 
     def _forget(self) -> None:
-        """What was expected and never asked for must not keep the place of what will be."""
+        """Drop expected batches that were never asked for, because they would keep the place of those to come."""
         for one in self._ahead.values():
             one.drop()
         self._ahead.clear()

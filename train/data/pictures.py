@@ -39,7 +39,7 @@ class Tree:
 
 
 def list_tree(root: Path, remedy: str) -> Tree:
-    """The classes and pictures below ``root``.  Raises FileNotFoundError for no folder, no class or an empty class."""
+    """The classes and pictures below ``root``. Raises FileNotFoundError for no folder, no class or an empty class."""
     if not root.is_dir():
         raise missing("image folder", f"{root}/<class>/<picture>.jpg", remedy)
     classes = sorted(entry.name for entry in os.scandir(root) if entry.is_dir() and not entry.name.startswith("."))
@@ -57,7 +57,7 @@ def list_tree(root: Path, remedy: str) -> Tree:
 
 
 def same_classes(train: Tree, test: Tree) -> None:
-    """ValueError where the two splits do not have the same class folders: their labels would mean different things."""
+    """Raise ValueError where the two splits have different class folders: their labels would mean different things."""
     odd = sorted(set(train.classes) ^ set(test.classes))
     if odd:
         owner, other = (train, test) if odd[0] in train.classes else (test, train)
@@ -69,8 +69,9 @@ def same_classes(train: Tree, test: Tree) -> None:
 
 @dataclass(frozen=True)
 class View:
-    """What is taken of a picture: ``box`` (left, upper, right, lower) scaled to ``to`` (width, height), and of that
-    ``crop``.
+    """A view of a picture.
+
+    ``box`` (left, upper, right, lower) is scaled to ``to`` (width, height), and ``crop`` is taken of that.
     """
 
     box: tuple[int, int, int, int]
@@ -79,8 +80,9 @@ class View:
     mirrored: bool = False
 
     def reduction(self) -> int:
-        """The largest of 8, 4, 2, 1 by which the box may be divided and still hold as many pixels as are wanted, each
-        way.
+        """The largest of 8, 4, 2, 1 by which the box may be divided.
+
+        It still holds as many pixels as are wanted, each way.
         """
         left, upper, right, lower = self.box
         most = min((right - left) // self.to[0], (lower - upper) // self.to[1])
@@ -91,12 +93,12 @@ Plan = Callable[[int, int], View]  # of a picture's width and height
 
 
 def whole(width: int, height: int) -> View:
-    """The picture as it is."""
+    """The view that leaves the picture as it is."""
     return View((0, 0, width, height), (width, height))
 
 
 def central(size: int, short_side: int) -> Plan:
-    """The short side scaled to ``short_side``, then the central ``size`` x ``size``."""
+    """The view with the short side scaled to ``short_side``, then the central ``size`` x ``size``."""
 
     def plan(width: int, height: int) -> View:
         short = min(width, height)
@@ -108,7 +110,7 @@ def central(size: int, short_side: int) -> Plan:
 
 
 def random(size: int, numbers: Sequence[float]) -> Plan:
-    """A random box, mirrored half the time, at ``size`` x ``size``; ``numbers`` is a row of ``augment.draw_crops``."""
+    """A random view at ``size`` x ``size``, mirrored half the time; ``numbers`` is a row of ``augment.draw_crops``."""
 
     def plan(width: int, height: int) -> View:
         box, mirrored = random_resized_box(width, height, numbers)
@@ -170,5 +172,5 @@ def decode_all(
 
 
 def pool() -> ThreadPoolExecutor:
-    """Threads for decoding, as many as this process may use cores; Pillow decodes outside Python's lock."""
+    """The threads for decoding, as many as this process may use cores; Pillow decodes outside Python's lock."""
     return ThreadPoolExecutor(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count())

@@ -1,4 +1,4 @@
-"""Sentences and pairs of them as tokens in memory: what GLUE and IMDB have in common."""
+"""Sentences and pairs of them as tokens in memory, shared by GLUE and IMDB."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ LABEL_BYTES = 8
 
 
 class Sentences:
-    """Examples (2, length) of int64: the tokens, and whose each is: 1 the first sentence's, 2 the second's,
-    0 padding.
+    """Examples of sentences, (2, length) of int64: the tokens, and the sentence that each belongs to.
+
+    The second row is 1 for the first sentence's tokens, 2 for the second's, 0 for padding.
     """
 
     def __init__(
@@ -34,7 +35,10 @@ class Sentences:
         *,
         is_stand_in: bool,
     ) -> None:
-        """train, test: of ``wordpiece.encode``, with labels int64 in [0, num_classes) or float32 numbers."""
+        """Make the data set of the splits train and test.
+
+        They are of ``wordpiece.encode``, with labels int64 in [0, num_classes) or float32 numbers.
+        """
         self.name, self.device, self.is_stand_in = name, device, is_stand_in
         self.num_train, self.num_test = len(train.labels), len(test.labels)
         self.input_shape, self.num_classes, self.objective = train.inputs.shape[1:], num_classes, objective
@@ -49,7 +53,7 @@ class Sentences:
         }
 
     def train_batch(self, indices: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """int64 tokens (batch, 2, length) and labels (batch); nothing is random here."""
+        """The tokens, int64 (batch, 2, length), and labels (batch) of a batch; nothing is random here."""
         del generator
         inputs, labels = self._splits["train"]
         indices = indices.to(self.device)
@@ -71,7 +75,7 @@ def tokenized(
     objective: Objective,
     device: torch.device,
 ) -> Sentences:
-    """Both splits in the tokens of ``data.tokenizer``, or of a vocabulary that the training split teaches."""
+    """Both splits in the tokens of ``data.tokenizer``, or of a vocabulary that is learned from the training split."""
     tokens = wordpiece.vocabulary(settings, splits["train"][0])
     train, test = (
         Arrays(
@@ -91,7 +95,7 @@ def random(
     objective: Objective,
     device: torch.device,
 ) -> Sentences:
-    """Random tokens, always the same, in sentences of random lengths; counts: of the two splits."""
+    """Random tokens, always the same, in sentences of random lengths; counts: the numbers of the two splits."""
     draws, length = np.random.default_rng(0), settings["length"]
 
     def split(count: int) -> Arrays:
@@ -108,6 +112,6 @@ def random(
 
 
 def num_bytes(settings: Mapping[str, Any], count: int) -> int:
-    """What so many examples take in memory."""
+    """The bytes that so many examples take in memory."""
     token_bytes = 2 if wordpiece.num_tokens(settings) <= 2**15 else 4
     return count * (2 * settings["length"] * token_bytes + LABEL_BYTES)

@@ -1,4 +1,4 @@
-"""Finding a data set's files, checking and fetching them, and saying what is missing or damaged and how to get it.
+"""Finding, checking and fetching of a data set's files, and the messages on what is missing or damaged.
 
 Addresses and checksums are torchvision's own tables, read when they are needed.
 """
@@ -22,7 +22,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Origin:
-    """Whose files they are: ``name`` as in ``data=name``, torchvision's class of them, and what a download weighs."""
+    """The origin of files: ``name`` as in ``data=name``, torchvision's class of them, and the size of a download."""
 
     name: str
     theirs: str
@@ -36,8 +36,9 @@ def missing(what: str, expected: str, remedy: str) -> FileNotFoundError:
 
 
 class DataError(ValueError):
-    """A file of a data set that is not what it should be; met while training, it ends the run as bad data do at its
-    start.
+    """A file of a data set that is not what it should be.
+
+    Met while training, it ends the run as bad data do at its start.
     """
 
 
@@ -57,7 +58,7 @@ def first_existing(candidates: Iterable[Path]) -> Path | None:
 
 
 def download_remedy(name: str, data_dir: Path) -> str:
-    """What to do about a data set that is not there, as the end of an error sentence."""
+    """The remedy for a data set that is not there, as the end of an error sentence."""
     own = f"set data_dir (now {data_dir}) to the folder that holds it"
     return f"{own}, or download it where there is a network: data={name} data.download=true"
 
@@ -69,7 +70,7 @@ def _table(origin: Origin) -> Any:
 
 
 def addresses(origin: Origin) -> list[str]:
-    """From where torchvision fetches it."""
+    """The addresses from which torchvision fetches the files."""
     table = _table(origin)
     if origin.splits:
         return [table.split_list[split][0] for split in origin.splits]
@@ -77,7 +78,7 @@ def addresses(origin: Origin) -> list[str]:
 
 
 def checksums(origin: Origin) -> dict[str, str]:
-    """File name -> MD5 of each original file that torchvision fetches."""
+    """The MD5 of each original file that torchvision fetches, by file name."""
     table = _table(origin)
     if origin.splits:
         return {name: md5 for _, name, md5 in table.split_list.values()}
@@ -85,7 +86,7 @@ def checksums(origin: Origin) -> dict[str, str]:
 
 
 def verify(path: Path, origin: Origin, settings: Mapping[str, Any]) -> None:
-    """ValueError where an original file is not the one that torchvision knows; ``data.verify=false`` lets any pass."""
+    """Raise ValueError for an original file that torchvision does not know; ``data.verify=false`` lets any pass."""
     if not settings["verify"]:
         return
     expected = checksums(origin)[path.name.replace(".idx", "-idx")]  # MNIST's files go by both names
@@ -142,7 +143,7 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 def _move(aside: Path, target: Path) -> None:
-    """Every file below ``aside`` to its place below ``target``; one that is there is replaced."""
+    """Move every file below ``aside`` to its place below ``target``; a file that is there is replaced."""
     for path in sorted(aside.rglob("*")):
         place = target / path.relative_to(aside)
         if path.is_dir():

@@ -39,7 +39,10 @@ _DAMAGE = (
 
 
 def load(config: Mapping[str, Any], device: torch.device) -> DataSet:
-    """73,257 training and 26,032 test images of 32x32 pixels; the digit 0, labelled 10 in the files, is class 0."""
+    """The data set: 73,257 training and 26,032 test images of 32x32 pixels.
+
+    The digit 0, labelled 10 in the files, is class 0.
+    """
     settings, data_dir = config["data"], Path(config["data_dir"])
     if settings["download"] and not all(_find(data_dir, split) for split in ORIGIN.splits):
         download(ORIGIN, data_dir, lambda: all(_find(data_dir, split) for split in ORIGIN.splits))
@@ -70,7 +73,10 @@ def _find(data_dir: Path, split: str) -> Path | None:
 
 
 def _read_split(path: Path, data_dir: Path, settings: Mapping[str, Any]) -> Arrays:
-    """X uint8 (32, 32, 3, n), row, column, colour, number; y (n, 1).  Pixels are kept unpacked, which takes seconds."""
+    """The images and labels of a file: X uint8 (32, 32, 3, n), row, column, colour, number; y (n, 1).
+
+    Pixels are kept unpacked, which takes seconds.
+    """
     verify(path, ORIGIN, settings)
     state = path.stat()
     labels = _variable(path, "y")
@@ -97,7 +103,7 @@ def _read_split(path: Path, data_dir: Path, settings: Mapping[str, Any]) -> Arra
 
 
 def _variable(path: Path, name: str) -> np.ndarray:
-    """One array of a .mat file of MATLAB 5.  ValueError where the file has none of that name, or is damaged."""
+    """One array of a .mat file of MATLAB 5. ValueError where the file has none of that name, or is damaged."""
     from scipy.io import loadmat
     from scipy.io.matlab import MatReadError
 

@@ -12,7 +12,9 @@ from .dataset import Arrays, DataSet, InMemory
 
 
 def load(config: Mapping[str, Any], device: torch.device) -> DataSet:
-    """Points x ~ N(0, I) with label argmax_c <w_c, x>, w_c ~ N(0, I); a share ``noise`` of labels is drawn at random.
+    """The points x ~ N(0, I) with label argmax_c <w_c, x>, w_c ~ N(0, I).
+
+    A share ``noise`` of labels is drawn at random.
 
     The task (w), its training points and its test points each have a stream of ``data_seed`` of their own: more
     training points leave the first ones, the task and the test set as they were.  The class count is part of the name

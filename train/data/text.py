@@ -1,4 +1,4 @@
-"""Text that every Python has: the sources of its own standard library, as characters to predict the next one from.
+"""A text that every Python has: the sources of its own standard library, as characters to be predicted in turn.
 
 Which files: every ``.py`` below the standard library's folder, but for what distributions leave out, patch or generate
 (``SKIPPED``).  They are ordered by SHA-256 of their path, so that a file more or less moves no other one; those whose
@@ -48,8 +48,9 @@ _CODES[np.frombuffer(VOCABULARY, dtype=np.uint8)] = np.arange(len(VOCABULARY), d
 
 
 class Text:
-    """Windows of ``length`` characters, one after another without overlap, each with the characters that follow its own
-    as labels.
+    """Windows of ``length`` characters, one after another without overlap.
+
+    The labels of each are the characters that follow its own.
     """
 
     def __init__(
@@ -62,7 +63,7 @@ class Text:
         *,
         is_stand_in: bool = False,
     ) -> None:
-        """train, test: uint8 codes, a multiple of ``length`` and one more."""
+        """Make the data set of the splits train and test: uint8 codes, a multiple of ``length`` and one more."""
         self.name, self.device, self.is_stand_in = name, device, is_stand_in
         self.num_train, self.num_test = (len(train) - 1) // length, (len(test) - 1) // length
         self.input_shape, self.num_classes = (length,), NUM_CODES
@@ -73,7 +74,7 @@ class Text:
         self._offsets = torch.arange(length + 1, device=device)
 
     def train_batch(self, indices: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """int64 characters (batch, length) and the next ones (batch, length); nothing is random here."""
+        """The int64 characters (batch, length) and the next ones (batch, length) of a batch; nothing is random here."""
         del generator
         return self._windows("train", indices.to(self.device))
 
@@ -88,12 +89,12 @@ class Text:
 
 
 def encode(content: bytes) -> np.ndarray:
-    """uint8 codes in [0, 97), one for each byte."""
+    """The uint8 codes in [0, 97) of a text, one for each byte."""
     return _CODES[np.frombuffer(content, dtype=np.uint8)]
 
 
 def decode(codes: np.ndarray) -> str:
-    """The text again, with a question mark for what is in no vocabulary."""
+    """The text of codes, with a question mark for what is in no vocabulary."""
     return (np.frombuffer(VOCABULARY + b"?", dtype=np.uint8)[codes]).tobytes().decode("ascii")
 
 
@@ -122,8 +123,9 @@ def load(config: Mapping[str, Any], device: torch.device) -> DataSet:
 
 
 def source_files(home: Path) -> dict[str, list[str]]:
-    """The paths below ``home`` of both splits, in the order in which they are read; FileNotFoundError where there are
-    no sources.
+    """The paths below ``home`` of both splits, in the order in which they are read.
+
+    FileNotFoundError where there are no sources.
     """
     names = []
     for folder, inner, found in os.walk(home):
@@ -144,14 +146,14 @@ def source_files(home: Path) -> dict[str, list[str]]:
 
 
 def true_size(config: Mapping[str, Any]) -> tuple[int, int, int]:
-    """Windows of the two splits, and the bytes that they take in memory: one a character."""
+    """The numbers of windows of the two splits, and the bytes that they take in memory: one a character."""
     settings = config["data"]
     counts = settings["num_train"], settings["num_test"]
     return *counts, sum(count * settings["length"] + 1 for count in counts)
 
 
 def stand_in(config: Mapping[str, Any], device: torch.device, num_train: int, num_test: int) -> DataSet:
-    """Random characters, always the same."""
+    """A stand-in of random characters, always the same."""
     settings, draws = config["data"], np.random.default_rng(0)
     train, test = (
         draws.integers(0, NUM_CODES, count * settings["length"] + 1, dtype=np.uint8) for count in (num_train, num_test)

@@ -1,5 +1,6 @@
-"""WordPiece, BERT's tokens: whole words where they are frequent, else pieces of them, those past the first marked with
-##.
+"""WordPiece, BERT's tokens: whole words where they are frequent, else pieces of them.
+
+The pieces past the first are marked with ##.
 
 Text is cleaned and split at spaces and punctuation as BERT does it (by the library ``tokenizers``), and a word becomes
 the longest pieces that the vocabulary has, from its left.  The vocabulary is BERT's own ``vocab.txt``, or learned here
@@ -39,8 +40,9 @@ def library() -> Any:
 
 
 def vocabulary(settings: Mapping[str, Any], training: Texts) -> list[str]:
-    """The tokens of ``data.tokenizer``'s folder; where there is none, ``data.vocabulary`` of them learned from
-    ``training``.
+    """The tokens of the folder ``data.tokenizer``.
+
+    Where there is none, they are ``data.vocabulary`` tokens learned from ``training``.
     """
     if settings["tokenizer"]:
         return in_folder(Path(settings["tokenizer"]))
@@ -48,7 +50,7 @@ def vocabulary(settings: Mapping[str, Any], training: Texts) -> list[str]:
 
 
 def num_tokens(settings: Mapping[str, Any]) -> int:
-    """How many there are; as many as BERT's own for a folder that is not there, since stand-ins need none."""
+    """The number of tokens; for a missing folder that of BERT's own, since stand-ins need no folder."""
     if not settings["tokenizer"]:
         return settings["vocabulary"]
     try:
@@ -58,7 +60,7 @@ def num_tokens(settings: Mapping[str, Any]) -> int:
 
 
 def in_folder(folder: Path) -> list[str]:
-    """The lines of ``vocab.txt``.  FileNotFoundError, or ValueError where it is none of BERT's."""
+    """The lines of ``vocab.txt``. FileNotFoundError, or ValueError where it is none of BERT's."""
     path = folder / "vocab.txt"
     if not path.is_file():
         raise missing(
@@ -82,7 +84,7 @@ def in_folder(folder: Path) -> list[str]:
 
 
 def words(texts: Iterable[str]) -> Counter[str]:
-    """How often each word is in the texts, in small letters without accents."""
+    """The count of each word in the texts, in small letters without accents."""
     tokenizers = library()
     clean, split = tokenizers.normalizers.BertNormalizer(lowercase=True), tokenizers.pre_tokenizers.BertPreTokenizer()
     between_spaces = Counter(part for text in texts for part in clean.normalize_str(text).split())
@@ -94,8 +96,9 @@ def words(texts: Iterable[str]) -> Counter[str]:
 
 
 def learned(counts: Mapping[str, int], size: int) -> list[str]:
-    """``size`` tokens for words that are so frequent: the special ones, characters, then what joining the most frequent
-    pair gives, again.
+    """``size`` tokens for words of these counts.
+
+    They are the special ones, characters, then what joining the most frequent pair gives, again.
 
     counts: of each word.  At most half are characters, the most frequent ones.  Pairs that are equally frequent come in
     alphabetical order, so that the same text gives the same tokens anywhere, whatever the order of its words.  Where no
@@ -167,8 +170,9 @@ def _joined(pieces: list[str], pair: tuple[str, str], joined: str) -> list[str]:
 
 
 def encode(tokens: Sequence[str], texts: Texts, length: int) -> np.ndarray:
-    """int16 or int32 (text, 2, length): the numbers of [CLS], a sentence, [SEP], and [a second one, [SEP]]; and whose
-    token each is.
+    """The tokens and their sentences of texts: int16 or int32 (text, 2, length).
+
+    They are the numbers of [CLS], a sentence, [SEP], and [a second one, [SEP]]; and whose token each is.
 
     In the second row 1 is the first sentence, 2 the second one, 0 padding.  What is longer loses the ends of its longer
     sentence.  A vocabulary without capital letters is one of small letters: the text is brought to those, and loses its

@@ -1,4 +1,4 @@
-"""What a run logs, and the event file that it is written to.
+"""The log of a run, and the event file that it is written to.
 
 May import ``train.process`` and ``args``.
 """

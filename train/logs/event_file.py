@@ -26,7 +26,7 @@ logging.getLogger("tensorboardX.x2num").setLevel(logging.ERROR)
 
 
 class EventFile:
-    """``events.out.tfevents.<unix seconds>.<host><suffix>`` in ``folder``, which must exist."""
+    """A file ``events.out.tfevents.<unix seconds>.<host><suffix>`` in ``folder``, which must exist."""
 
     def __init__(self, folder: Path, suffix: str) -> None:
         name = f"events.out.tfevents.{int(time.time()):010d}.{socket.gethostname()}{suffix}"
@@ -35,7 +35,9 @@ class EventFile:
         self._append(EVENT.Event(wall_time=time.time(), file_version="brain.Event:2").SerializeToString())
 
     def write(self, summaries: Iterable[Any], step: int | None = None, at_s: float | None = None) -> None:
-        """Append one event for each summary; step: None where they belong to none; at_s: unix seconds in place of now.
+        """Append one event for each summary.
+
+        step: None where they belong to none; at_s: unix seconds in place of now.
 
         OSError, with the path, where not all could be written; the file then ends with the last whole record of before.
         """
@@ -44,7 +46,7 @@ class EventFile:
         self._append(*events)
 
     def flush(self) -> None:
-        """All to the disk itself.  OSError, with the path."""
+        """Write all events to the disk itself. OSError, with the path."""
         try:
             os.fsync(self._file)
         except OSError as error:  # a file system over a network may refuse here what it took before
@@ -67,6 +69,6 @@ class EventFile:
 
 
 def _record(event: bytes) -> bytes:
-    """One record of a TFRecord file: length, its checksum, the data, its checksum."""
+    """A record of a TFRecord file: length, its checksum, the data, its checksum."""
     length = struct.pack("<Q", len(event))
     return length + struct.pack("<I", masked_crc32c(length)) + event + struct.pack("<I", masked_crc32c(event))

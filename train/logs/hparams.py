@@ -1,5 +1,6 @@
-"""A run's settings as TensorBoard's HPARAMS tab reads them: records in the run's own event file, without a value of
-their own.
+"""A run's settings in the form that TensorBoard's HPARAMS tab reads.
+
+They are records in the run's own event file, without a value of their own.
 
 TensorBoard takes the list of settings and metrics from whichever run it meets first, so every run writes the same list:
 all that any method reads.  Runs that differ in their seed alone are one session group, whose metrics TensorBoard
@@ -43,13 +44,13 @@ def names() -> dict[str, type]:
 
 
 def _setting(config: Mapping[str, Any], name: str) -> Any:
-    """None where this run does not read it."""
+    """The value of a setting; None where this run does not read it."""
     section, _, key = name.rpartition(".")
     return (config.get(section, {}) if section else config).get(key)
 
 
 def values(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of ``names`` that this run reads: numbers, words and truth values; a list as text."""
+    """The values of the settings that this run reads: numbers, words and truth values; a list as text."""
     found = {name: _setting(config, name) for name in names()}
     return {
         name: ",".join(map(str, value)) if isinstance(value, list | tuple) else value
@@ -59,7 +60,7 @@ def values(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def group(config: Mapping[str, Any]) -> str:
-    """What the runs of one setting share whatever their seed, as in ``alq-3b-cnn-digits-0123456789abcd``."""
+    """The name that the runs of one setting share whatever their seed, as in ``alq-3b-cnn-digits-0123456789abcd``."""
     one = {**config, "seed": 0}
     return run_identity.run_name(one).replace("-s0-", "-")
 

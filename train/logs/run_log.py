@@ -1,4 +1,4 @@
-"""What a run logs, under the names of the original code, so that its logs and ours draw with the same commands.
+"""The log of a run, under the names of the original code, so that its logs and ours draw with the same commands.
 
 Records go straight to the event file (``train.logs.event_file`` says why).
 """
@@ -23,12 +23,15 @@ MOST_HISTOGRAMS = 200  # of one tag in a run: at 3 kB each they would outgrow ev
 
 
 def keeps_histogram(step: int, every: int, steps: int) -> bool:
-    """Whether what is measured at a step, as every so many of ``steps``, is logged as a histogram too."""
+    """Whether a measurement at a step is logged as a histogram too.
+
+    Measurements are made every so many of ``steps``.
+    """
     return step // every % math.ceil(steps / every / MOST_HISTOGRAMS) == 0
 
 
 class Log:
-    """Event files in the run folder, one per attempt; the ranks that keep no log pass ``run_dir=None``.
+    """The event files in the run folder, one per attempt; the ranks that keep no log pass ``run_dir=None``.
 
     OSError, with the file's path, where something cannot be written.
     """
@@ -46,7 +49,9 @@ class Log:
             self.flush()
 
     def histogram(self, step: int, tag: str, edges: np.ndarray, masses: np.ndarray) -> None:
-        """edges: float64[n + 1]; masses: float64[n], with something in them.
+        """Log a histogram.
+
+        edges: float64[n + 1]; masses: float64[n], with something in them.
 
         An empty first bucket carries the first edge, so that all edges are kept exactly; min and max are the edges of
         what is there, which TensorBoard draws up to.
@@ -62,14 +67,17 @@ class Log:
             )
 
     def settings(self, config: Mapping[str, Any]) -> None:
-        """For TensorBoard's HPARAMS tab; once for all attempts of a run."""
+        """Log the settings for TensorBoard's HPARAMS tab; once for all attempts of a run."""
         if self._file and self._first_attempt:
             for record in hparams.started(config, time.time()):
                 self._record(record)
             self.flush()
 
     def finished(self) -> None:
-        """The run is done: the last word to the HPARAMS tab, on the disk before any status says so."""
+        """Log that the run is done.
+
+        It is the last record for the HPARAMS tab, and is on the disk before any status says so.
+        """
         self._record(hparams.finished(time.time()))
         self.flush()
 
@@ -78,12 +86,12 @@ class Log:
             self._file.write([content], step)
 
     def line(self, text: str) -> None:
-        """For people: a line on standard output, which job scripts keep as stdout.log."""
+        """Print a line on standard output for people; job scripts keep it as stdout.log."""
         if self._shows:
             say(text)
 
     def flush(self) -> None:
-        """Everything logged so far is on the disk when this returns, so that a machine may lose its power."""
+        """Write everything logged so far to the disk before returning, so that a machine may lose its power."""
         if self._file:
             self._file.flush()
         self._flushed = time.monotonic()

@@ -43,7 +43,7 @@ Make = Callable[[Mapping[str, Any], Shape, int], nn.Module]
 
 @dataclass(frozen=True)
 class Model:
-    """One line of the table: how it is made, which inputs it takes, and the same in words."""
+    """A line of the table: how a model is made, which inputs it takes, and the same in words."""
 
     make: Make
     takes: Callable[[Shape], bool]
@@ -110,8 +110,9 @@ def _torchvision_by_name(settings: Mapping[str, Any], shape: Shape, num_classes:
 
 
 def _two_forms(name: str, small_form: Make) -> Model:
-    """A network that has a customary form for small images, beside the one for images of at least 64x64 pixels,
-    torchvision's ``name``.
+    """A network with a customary form for small images.
+
+    For images of at least 64x64 pixels it is torchvision's ``name``.
     """
 
     def make(settings: Mapping[str, Any], shape: Shape, num_classes: int) -> nn.Module:
@@ -194,7 +195,7 @@ def load_weights_file(config: Mapping[str, Any], model: nn.Module) -> None:
 
 
 def without_weights_file(config: Mapping[str, Any], input_shape: Shape, num_classes: int) -> nn.Module:
-    """``build`` for who may have a checkpoint, which is past the file: it may be gone."""
+    """``build`` for callers that may have a checkpoint, which is newer than the file: the file may be gone."""
     settings, shape = config["model"], tuple(input_shape)
     name = settings["name"]
     if name not in MODELS:
@@ -212,8 +213,9 @@ def without_weights_file(config: Mapping[str, Any], input_shape: Shape, num_clas
 
 
 def zero_residuals(model: nn.Module, name: str) -> None:
-    """Let every residual block start as its shortcut: the last batch-norm gain of each at zero (Goyal and others 2017,
-    Section 5.1).
+    """Let every residual block start as its shortcut: the last batch-norm gain of each is set to zero.
+
+    Goyal and others 2017, Section 5.1.
 
     Raises ValueError for a model without such blocks.
     """

@@ -1,5 +1,6 @@
-"""BERT with a head for sentences: Devlin and others, "BERT: pre-training of deep bidirectional transformers" (2018), by
-``transformers``.
+"""BERT with a head for sentences, by ``transformers``.
+
+Devlin and others, "BERT: pre-training of deep bidirectional transformers" (2018).
 
 From scratch with the sizes that settings give, or from a local folder as is customary for pretrained weights:
 ``config.json``, which says the sizes, and ``model.safetensors`` or ``pytorch_model.bin``.  No code of a folder runs,
@@ -29,12 +30,13 @@ WIDER = 4  # the inner layer of a block against its width
 
 
 class Bert(nn.Module):
-    """int64 (batch, 2, length), tokens and whose they are (see ``train.data.sentences``), to logits or scores (batch,
-    num_classes).
+    """A map from int64 (batch, 2, length), tokens and whose they are, to logits or scores (batch, num_classes).
+
+    See ``train.data.sentences``.
     """
 
     def __init__(self, whole: Any) -> None:
-        """whole: transformers' BertForSequenceClassification, whose names of parameters stay."""
+        """Wrap ``whole``: transformers' BertForSequenceClassification, whose names of parameters stay."""
         super().__init__()
         self.bert, self.dropout, self.classifier = whole.bert, whole.dropout, whole.classifier
 
@@ -45,7 +47,9 @@ class Bert(nn.Module):
 
 
 def build(settings: Mapping[str, Any], num_tokens: int, length: int, num_classes: int) -> nn.Module:
-    """settings: of the model; num_tokens: of the data's vocabulary.
+    """The model of these settings.
+
+    settings: of the model; num_tokens: of the data's vocabulary.
 
     ValueError where weights are not for such data, or are damaged.
     """
@@ -73,7 +77,7 @@ def build(settings: Mapping[str, Any], num_tokens: int, length: int, num_classes
 
 
 def _transformers() -> Any:
-    """The package; ValueError says how to install it."""
+    """The package ``transformers``; ValueError says how to install it."""
     os.environ.setdefault("HF_HUB_OFFLINE", "1")  # read as it is imported: nothing is fetched
     torchvision()  # which it imports, and which not every build of torch lets in
     try:
@@ -97,7 +101,7 @@ OTHERS = {"is_decoder": False, "add_cross_attention": False, "position_embedding
 
 
 def _sizes(folder: Path, num_tokens: int, length: int) -> dict[str, Any]:
-    """What ``config.json`` says of the network, and nothing else of it."""
+    """The sizes of the network in ``config.json``, and nothing else of it."""
     path = folder / "config.json"
     if not path.is_file():
         raise FileNotFoundError(
@@ -123,7 +127,7 @@ def _sizes(folder: Path, num_tokens: int, length: int) -> dict[str, Any]:
 
 
 def _check(path: Path, content: Mapping[str, Any]) -> None:
-    """ValueError for a value that is of no network, or of another one than is built here."""
+    """Raise ValueError for a value that is of no network, or of another one than is built here."""
 
     def need(key: str, legal: bool, rule: str) -> None:
         if key in content and not legal:
@@ -164,7 +168,7 @@ def _is_whole(value: object) -> TypeGuard[int]:
 
 
 def _load(model: nn.Module, folder: Path) -> None:
-    """Copy the folder's weights into the model; a head that the folder has not, or of other classes, stays as it is."""
+    """Copy the folder's weights into the model; a missing head, or one of other classes, stays as it is."""
     path = next((folder / name for name in FILES if (folder / name).is_file()), None)
     if path is None:
         raise FileNotFoundError(f"model.weights={folder}: there is neither {' nor '.join(FILES)}")
@@ -198,7 +202,7 @@ def _load(model: nn.Module, folder: Path) -> None:
 
 
 def _tensors(path: Path) -> dict[str, Tensor]:
-    """The entries of a file, which cannot run code."""
+    """The entries of a file, which is read as data and cannot run code."""
     try:
         if path.suffix == ".bin":
             content = torch.load(path, map_location="cpu", weights_only=True)
@@ -219,6 +223,6 @@ def _tensors(path: Path) -> dict[str, Tensor]:
 
 
 def _name(key: str) -> str:
-    """Of old files, and of those that hold a BERT without a head, as ours."""
+    """Our name of a parameter in old files, and in files that hold a BERT without a head."""
     key = key.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias")
     return f"bert.{key}" if key.startswith(("embeddings.", "encoder.", "pooler.")) else key

@@ -19,7 +19,7 @@ def _norm(channels: int, batch_norm: bool) -> nn.Module:
 
 
 class Block(nn.Module):
-    """relu(shortcut(x) + norm(conv(relu(norm(conv(x))))))."""
+    """The block relu(shortcut(x) + norm(conv(relu(norm(conv(x))))))."""
 
     def __init__(self, inputs: int, outputs: int, stride: int, batch_norm: bool) -> None:
         super().__init__()
@@ -42,7 +42,10 @@ class Block(nn.Module):
 
 
 class CifarResNet(nn.Module):
-    """depth = 6n + 2: three stages of n blocks with 16, 32 and 64 channels, a mean over the image, one linear layer."""
+    """A residual network of depth = 6n + 2: three stages of n blocks, a mean over the image, one linear layer.
+
+    The stages have 16, 32 and 64 channels.
+    """
 
     def __init__(self, depth: int, num_classes: int, *, batch_norm: bool = True) -> None:
         super().__init__()

@@ -35,7 +35,7 @@ def _shortcut(inputs: int, outputs: int, stride: int) -> nn.Sequential:
 
 
 class Block(nn.Module):
-    """relu(shortcut(x) + norm(conv(relu(norm(conv(x))))))."""
+    """The block relu(shortcut(x) + norm(conv(relu(norm(conv(x))))))."""
 
     growth = 1
 
@@ -56,7 +56,7 @@ class Block(nn.Module):
 
 
 class Bottleneck(nn.Module):
-    """The same of three convolutions, 1x1, 3x3 and 1x1; the last has four times the channels of the others."""
+    """A block of three convolutions, 1x1, 3x3 and 1x1; the last has four times the channels of the others."""
 
     growth = 4
 
@@ -79,7 +79,7 @@ class Bottleneck(nn.Module):
 
 
 class CifarStemResNet(nn.Module):
-    """3x3 stem of 64 channels, four stages, a mean over the image, one linear layer."""
+    """A residual network with a 3x3 stem of 64 channels, four stages, a mean over the image, one linear layer."""
 
     def __init__(self, depth: int, num_classes: int) -> None:
         super().__init__()

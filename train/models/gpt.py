@@ -1,5 +1,6 @@
-"""A small GPT: Radford and others, "Language models are unsupervised multitask learners" (2019), for texts of any
-vocabulary.
+"""A small GPT, for texts of any vocabulary.
+
+Radford and others, "Language models are unsupervised multitask learners" (2019).
 
 Tokens and places are embedded and added, pass through ``layers`` blocks of attention to what came before and of a
 two-layer network, each normalized on its way in and added on its way out, and end as logits of the next token at every
@@ -39,7 +40,7 @@ class Attention(nn.Module):
 
 
 class Block(nn.Module):
-    """x + attention(norm(x)), then x + network(norm(x)) with four times the width inside."""
+    """The block x + attention(norm(x)), then x + network(norm(x)) with four times the width inside."""
 
     def __init__(self, width: int, heads: int, dropout: float) -> None:
         super().__init__()
@@ -56,7 +57,7 @@ class Block(nn.Module):
 
 
 class GPT(nn.Module):
-    """int64 tokens (batch, up to ``length``) to logits (batch, length, vocabulary)."""
+    """A map from int64 tokens (batch, up to ``length``) to logits (batch, length, vocabulary)."""
 
     def __init__(
         self, vocabulary: int, length: int, *, layers: int, heads: int, width: int, dropout: float, tied: bool

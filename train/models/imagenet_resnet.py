@@ -19,8 +19,9 @@ TWO_HEADED = ("googlenet", "inception_v3")
 
 
 def build(name: str, num_classes: int, input_shape: tuple[int, ...] | None = None) -> nn.Module:
-    """``torchvision.models.<name>`` from scratch, for images of ``input_shape`` where the model is made for one size
-    (ViT, MaxViT).
+    """The model ``torchvision.models.<name>`` from scratch.
+
+    It is for images of ``input_shape`` where the model is made for one size (ViT, MaxViT).
 
     Raises ValueError for a name that torchvision does not have, with the nearest ones.
     """
@@ -44,8 +45,11 @@ def build(name: str, num_classes: int, input_shape: tuple[int, ...] | None = Non
 
 
 def by_name(arch: str, input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
-    """The same after a try on shapes alone: ValueError where the model cannot take ``input_shape``, which only the
-    model itself knows.
+    """The model of ``build``, after a try on shapes alone.
+
+    ValueError where the model cannot take ``input_shape``, which only the model itself knows.
+
+    ValueError where the model cannot take ``input_shape``, which only the model itself knows.
     """
     if arch.startswith("vit_") and input_shape[1] != input_shape[2]:
         raise _unfit(arch, input_shape, "it takes square images")

@@ -1,5 +1,6 @@
-"""GoogLeNet for CIFAR, as SmaQ's Inception: Szegedy and others, "Going deeper with convolutions" (2014), Table 1, from
-its third stage on.
+"""GoogLeNet for CIFAR, as SmaQ's Inception.
+
+Szegedy and others, "Going deeper with convolutions" (2014), Table 1, from its third stage on.
 
 A 3x3 convolution of 192 channels stands in for the stem of stride 8 and its maxima, and there are no auxiliary
 classifiers.  As is customary since "Rethinking the Inception architecture" (2015), every 5x5 convolution is two of 3x3
@@ -29,7 +30,7 @@ HALVED_BEFORE = ("4a", "5a")
 
 
 def _convolutions(*sizes: tuple[int, int, int]) -> list[nn.Module]:
-    """relu(norm(conv)) for each (inputs, outputs, side)."""
+    """The layers relu(norm(conv)) for each (inputs, outputs, side)."""
     layers: list[nn.Module] = []
     for inputs, outputs, side in sizes:
         layers += [nn.Conv2d(inputs, outputs, side, padding=side // 2, bias=False), nn.BatchNorm2d(outputs), nn.ReLU()]
@@ -37,7 +38,7 @@ def _convolutions(*sizes: tuple[int, int, int]) -> list[nn.Module]:
 
 
 class Module(nn.Module):
-    """Four branches side by side, their channels one after another."""
+    """A module of four branches side by side, their channels one after another."""
 
     def __init__(
         self, inputs: int, one: int, before_three: int, three: int, before_five: int, five: int, pooled: int
@@ -54,7 +55,7 @@ class Module(nn.Module):
 
 
 class CifarInception(nn.Module):
-    """Stem, nine modules, a mean over the image, one linear layer."""
+    """GoogLeNet for CIFAR: stem, nine modules, a mean over the image, one linear layer."""
 
     def __init__(self, num_classes: int) -> None:
         super().__init__()

@@ -1,5 +1,6 @@
-"""The small networks of the original experiments (Faghri et al. 2020): its ``cnn`` and ``mlp`` were one for MNIST and
-another for CIFAR.
+"""The small networks of the original experiments (Faghri et al. 2020).
+
+Its ``cnn`` and ``mlp`` were one for MNIST and another for CIFAR.
 
 In training mode their dropout draws from torch's global generator of the device, which the caller forks and seeds.
 """
@@ -11,8 +12,9 @@ from torch import Tensor, nn
 
 
 class MnistConvnet(nn.Module):
-    """MNIST: two 5x5 convolutions, each with a maximum over 2x2, and 1000 hidden units; half of the second's maps and
-    of the units dropped.
+    """The network for MNIST: two 5x5 convolutions, each with a maximum over 2x2, and 1000 hidden units.
+
+    Half of the second's maps and of the units are dropped.
 
     (64, 128) channels: its ``cnn``, 2,265,602 parameters; (1000, 1000): its ``bigcnn``, 41,038,010.
     """
@@ -32,8 +34,9 @@ class MnistConvnet(nn.Module):
 
 
 class CifarConvnet(nn.Module):
-    """CIFAR: two 5x5 convolutions of 64 and 128 channels, each with a maximum over 2x2, and 1000 hidden units;
-    3,420,802 parameters.
+    """The network for CIFAR: two 5x5 convolutions of 64 and 128 channels, and 1000 hidden units.
+
+    Each convolution has a maximum over 2x2; there are 3,420,802 parameters.
 
     In training a fifth of the colour planes is dropped, and half of the inputs of both linear layers.
     """
@@ -55,7 +58,9 @@ class CifarConvnet(nn.Module):
 
 
 def dropout_mlp(num_inputs: int, width: int, num_classes: int) -> nn.Module:
-    """Two hidden layers of ``width`` units; in training a fifth of the inputs and half of the units are dropped.
+    """A network of two hidden layers of ``width`` units.
+
+    In training a fifth of the inputs and half of the units are dropped.
 
     Srivastava and others, "Dropout" (2014), Table 2.  The original's ``mlp`` has 1024 units, for MNIST its ``smlp`` 50
     and ``ssmlp`` 20.

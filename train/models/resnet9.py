@@ -1,5 +1,6 @@
-"""ResNet-9, the network of the layer-wise paper's experiments: David Page, "How to train your ResNet" (DAWNBench,
-2018).
+"""ResNet-9, the network of the layer-wise paper's experiments.
+
+David Page, "How to train your ResNet" (DAWNBench, 2018).
 
 prep 64, layer1 128 + residual, layer2 256, layer3 512 + residual: each a 3x3 convolution, batch normalisation and a
 rectifier, with a maximum over 2x2 at the end of each of the three layers (before its residual); then the maximum over
@@ -26,7 +27,7 @@ SCALE = 0.125
 
 
 def block(inputs: int, outputs: int, *, pool: bool = False) -> nn.Sequential:
-    """relu(norm(conv(x))), and the maximum over 2x2 of that with ``pool``."""
+    """The layers relu(norm(conv(x))), and the maximum over 2x2 of that with ``pool``."""
     parts: list[tuple[str, nn.Module]] = [
         ("conv", nn.Conv2d(inputs, outputs, 3, padding=1, bias=False)),
         ("norm", nn.BatchNorm2d(outputs)),
@@ -38,7 +39,7 @@ def block(inputs: int, outputs: int, *, pool: bool = False) -> nn.Sequential:
 
 
 class Residual(nn.Module):
-    """x + block(block(x)): the sum is not rectified, its second term is."""
+    """The block x + block(block(x)): the sum is not rectified, its second term is."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
@@ -50,7 +51,7 @@ class Residual(nn.Module):
 
 
 class ResNet9(nn.Module):
-    """Colour images of at least 32x32 pixels to logits; a larger image only enlarges the last maximum."""
+    """A map from colour images of at least 32x32 pixels to logits; a larger image only enlarges the last maximum."""
 
     def __init__(self, num_classes: int) -> None:
         super().__init__()

@@ -9,7 +9,9 @@ from torch import Tensor, nn
 
 
 class CNN(nn.Module):
-    """Two 3x3 convolutions (16 and 32 channels), a maximum over 2x2, a mean that leaves about 4x4, 64 hidden units.
+    """A network of two 3x3 convolutions (16 and 32 channels), a maximum over 2x2, a mean, and 64 hidden units.
+
+    The mean leaves about 4x4.
 
     38,282 parameters for the 8x8 digits; the mean is the identity there.
     """
@@ -30,7 +32,7 @@ class CNN(nn.Module):
 
 
 def mlp(input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
-    """Two hidden layers of 128 units."""
+    """A network of two hidden layers of 128 units."""
     layers = [
         nn.Flatten(),
         nn.Linear(math.prod(input_shape), 128),
@@ -43,13 +45,14 @@ def mlp(input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
 
 
 def logreg(input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
-    """One linear layer: multinomial logistic regression under cross-entropy."""
+    """A network of one linear layer: multinomial logistic regression under cross-entropy."""
     return nn.Sequential(nn.Flatten(), nn.Linear(math.prod(input_shape), num_classes))
 
 
 class MnistCNN(nn.Module):
-    """The original's MNIST network: 5x5 convolutions of 10 and 20 channels, 50 hidden units, dropout at two places;
-    21,840 parameters.
+    """The original's MNIST network: 5x5 convolutions of 10 and 20 channels, 50 hidden units, dropout at two places.
+
+    It has 21,840 parameters.
 
     In training mode dropout draws from torch's global generator of the device: the caller forks and seeds it
     (``torch.random.fork_rng``) around each worker's forward pass, so that every split of workers gives the same bits.

@@ -1,5 +1,6 @@
-"""Weights from a local file, for any model: a state_dict as ``torch.save`` writes it,
-or a run's own ``checkpoint.pt``.
+"""Weights of any model from a local file.
+
+The file is a state_dict as ``torch.save`` writes it, or a run's own ``checkpoint.pt``.
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ class WeightsError(ValueError):
 
 
 def state_of(model: nn.Module) -> dict[str, Any]:
-    """What a checkpoint holds of a model."""
+    """The part of a checkpoint that belongs to a model."""
     return {"model": model.state_dict(), **({FLAG: True} if getattr(model, FLAG, False) else {})}
 
 
 def restore(model: nn.Module, state: Mapping[str, Any]) -> None:
-    """What ``state_of`` gave, in a model of the same settings; RuntimeError where it is another's."""
+    """Put what ``state_of`` gave into a model of the same settings; RuntimeError where it is another's."""
     model.load_state_dict(state["model"])
     if hasattr(model, FLAG):
         setattr(model, FLAG, bool(state.get(FLAG, False)))
@@ -94,19 +95,19 @@ def load_weights(model: nn.Module, name: str, path: Path) -> None:
 
 
 def _no_saved(path: Path) -> bytes:
-    """How a file begins that ``torch.save`` cannot have written; nothing of one that it can."""
+    """The start of a file that ``torch.save`` cannot have written; empty for one that it can have written."""
     with path.open("rb") as file:
         start = file.read(16)
     return b"" if start.startswith(_SAVED) else start
 
 
 def _is_checkpoint(content: Any) -> bool:
-    """Whether it is what ``train.process.checkpoint`` saves of a run."""
+    """Whether the content is what ``train.process.checkpoint`` saves of a run."""
     return isinstance(content, Mapping) and {"identity", "step", "model"} <= set(content)
 
 
 def _is_plain(value: object) -> bool:
-    """Whether it is a tensor of real numbers that are all there."""
+    """Whether the value is a tensor of real numbers that are all there."""
     return (
         isinstance(value, Tensor)
         and value.layout == torch.strided

@@ -15,7 +15,7 @@ CHANNELS = (16, 32, 64)
 
 
 class Block(nn.Module):
-    """shortcut + conv(relu(norm(conv(relu(norm(x))))))."""
+    """The block shortcut + conv(relu(norm(conv(relu(norm(x))))))."""
 
     def __init__(self, inputs: int, outputs: int, stride: int, dropout: float) -> None:
         super().__init__()
@@ -29,7 +29,7 @@ class Block(nn.Module):
         )
 
     def zero_init(self) -> None:
-        """Of the last convolution: a gain of zero before a rectifier would have no gradient ever."""
+        """Start the last convolution at zero: a gain of zero before a rectifier would have no gradient ever."""
         nn.init.zeros_(self.conv2.weight)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -39,7 +39,7 @@ class Block(nn.Module):
 
 
 class WideResNet(nn.Module):
-    """Colour images to logits; depth = 6n + 4."""
+    """A map from colour images to logits; depth = 6n + 4."""
 
     def __init__(self, depth: int, widen: int, dropout: float, num_classes: int) -> None:
         super().__init__()

@@ -57,8 +57,9 @@ UNREADABLE = (
 
 
 class CheckpointError(ValueError):
-    """A checkpoint that is damaged, or belongs to other settings: what is wrong,
-    and what who trains may do about it.
+    """A checkpoint that is damaged, or belongs to other settings.
+
+    It says what is wrong, and what the user may do about it.
     """
 
     def __init__(self, what: str, remedy: str = "") -> None:
@@ -67,15 +68,18 @@ class CheckpointError(ValueError):
 
 
 class StrangeError(CheckpointError):
-    """A file that is more than tensors and plain values: not what a run saves."""
+    """A file that holds more than tensors and plain values, which no run saves."""
 
 
 class Open(dict[Any, Any]):
-    """For ``check_values``: names that a state may lack, or have others beside."""
+    """A dict for ``check_values``: a state may lack its names, or have others beside."""
 
 
 class Found(NamedTuple):
-    """A whole checkpoint.  damage: of a newer one that gave way to it, in words; empty where there is none."""
+    """A whole checkpoint.
+
+    damage: of a newer one that gave way to it, in words; empty where there is none.
+    """
 
     path: Path
     state: dict[str, Any]
@@ -86,7 +90,7 @@ class Found(NamedTuple):
 
 
 def save(run_dir: Path, state: dict[str, Any]) -> None:
-    """The newest checkpoint; the one that was the newest becomes the previous one.
+    """Save the newest checkpoint; the one that was the newest becomes the previous one.
 
     OSError, with the path, leaves both as they were.
     """
@@ -115,7 +119,10 @@ def save(run_dir: Path, state: dict[str, Any]) -> None:
 
 
 def _save_archive(state: dict[str, Any], file: IO[bytes]) -> None:
-    """``torch.save``, whose archive, where a write fails, complains of a wrong position in place of what was wrong."""
+    """Save with ``torch.save``, but raise the true reason where a write fails.
+
+    Its archive complains of a wrong position in place of what was wrong.
+    """
     try:
         torch.save(state, file)
     except RuntimeError as error:
@@ -125,7 +132,7 @@ def _save_archive(state: dict[str, Any], file: IO[bytes]) -> None:
 
 
 def _set_aside(run_dir: Path) -> None:
-    """A damaged newest makes room, so that it never takes the place of a whole previous one.
+    """Rename a damaged newest checkpoint, so that it never takes the place of a whole previous one.
 
     Only for who holds the folder.
     """
@@ -142,7 +149,7 @@ def _line(digest: str) -> bytes:
 
 
 def _digest(file: IO[bytes], size: int) -> str:
-    """Of so many bytes from the start of an open file, which is left behind them."""
+    """The digest of so many bytes from the start of an open file, which is left behind them."""
     file.seek(0)
     digest = hashlib.sha256()
     while size and (chunk := file.read(min(size, _CHUNK_BYTES))):
@@ -152,7 +159,7 @@ def _digest(file: IO[bytes], size: int) -> str:
 
 
 def _flush_names(run_dir: Path) -> None:
-    """The folder itself to the disk, where the file system can."""
+    """Flush the folder itself to the disk, where the file system can."""
     folder = os.open(run_dir, os.O_RDONLY)
     try:
         with suppress(OSError):
@@ -176,7 +183,7 @@ def load(run_dir: Path, identity: str, device: torch.device) -> dict[str, Any] |
 
 
 def restore(run_dir: Path, identity: str, device: torch.device, transport: Transport) -> Found | None:
-    """What ``find`` finds, for all ranks of a run that goes on, of which the first holds the folder.
+    """The checkpoint that ``find`` finds, for all ranks of a run that goes on; the first rank holds the folder.
 
     It alone reads, and hands its bytes to the others: a shared file system may still show them an older file.  A
     damaged newest is set aside.
@@ -212,7 +219,7 @@ def restore(run_dir: Path, identity: str, device: torch.device, transport: Trans
 
 
 def find(run_dir: Path, identity: str, device: torch.device) -> Found | None:
-    """The newest whole checkpoint; None where there is none.  A stranger's file runs no code.
+    """The newest whole checkpoint; None where there is none. A stranger's file runs no code.
 
     CheckpointError where there is one and none is whole, or where it was written with other settings.
     """
@@ -240,14 +247,17 @@ def find(run_dir: Path, identity: str, device: torch.device) -> Found | None:
 
 
 def check_identity(path: Path, state: dict[str, Any], identity: str) -> None:
-    """CheckpointError where a state is of other settings."""
+    """Raise CheckpointError where a state is of other settings."""
     if state["identity"] != identity:
         rule = f"was written with other settings (identity {state['identity']}, this run is {identity})"
         raise CheckpointError(f"{path} {rule}", "use another run_dir")
 
 
 def other_data(state: dict[str, Any], name: str, fingerprint: str) -> str:
-    """Why a state cannot go with this data, in words; empty where it can, or where it is older than fingerprints."""
+    """The reason why a state cannot go with this data, in words.
+
+    It is empty where the state can, or where it is older than fingerprints.
+    """
     its = state.get("fingerprint") or fingerprint
     return (
         f"the run began on data with the fingerprint {its}, and {name}'s here have {fingerprint}"
@@ -257,7 +267,7 @@ def other_data(state: dict[str, Any], name: str, fingerprint: str) -> str:
 
 
 def checked(file: IO[bytes]) -> IO[bytes]:
-    """A file whose last line fits the rest of it; CheckpointError where it does not.
+    """The content of a file whose last line fits the rest of it; CheckpointError where it does not.
 
     A file without that line, as this project wrote it before, has the archive's own checksums, which leave out its
     tables.
@@ -298,7 +308,7 @@ def decoded(file: IO[bytes], device: torch.device) -> dict[str, Any]:
 
 
 def check_values(state: dict[str, Any], own: dict[str, Any], steps: int) -> None:
-    """ValueError, in a few words, where a state is none that a run of so many steps saves.
+    """Raise ValueError, in a few words, where a state is none that a run of so many steps saves.
 
     own: what this run would save itself, or as much of it as is read.  Names, kinds, shapes and types are compared,
     numbers are at least 0.
@@ -312,7 +322,7 @@ def check_values(state: dict[str, Any], own: dict[str, Any], steps: int) -> None
 
 
 def _compare(name: str, found: Any, own: Any) -> None:
-    """ValueError where what a state has under a name is not as ``own``."""
+    """Raise ValueError where the value that a state has under a name is not as ``own``."""
     if isinstance(own, int | float) and not isinstance(own, bool):
         if isinstance(found, bool) or not isinstance(found, int | float) or not 0 <= found < math.inf:
             raise ValueError(f"its {name} is {_kind(found)}, which is no number from 0 on")
@@ -338,7 +348,7 @@ def _alike(found: Any, own: Any) -> bool:
 
 
 def _kind(value: Any) -> str:
-    """A tensor's type and shape, and what is odd about it; a plain value itself; of others the type."""
+    """A description of a value: a tensor's type and shape, and what is odd about it; else the value or its type."""
     if isinstance(value, torch.Tensor):
         odd = "meta " if value.is_meta else "" if value.layout == torch.strided else f"{value.layout} "
         return f"{odd}{value.dtype}{list(value.shape)}".replace("torch.", "")
@@ -348,13 +358,14 @@ def _kind(value: Any) -> str:
 
 
 def unusable(path: Path, error: CheckpointError) -> str:
-    """Which file, and what ``checked`` or ``decoded`` found wrong with it."""
+    """A sentence on which file is unusable, and what ``checked`` or ``decoded`` found wrong with it."""
     return f"{path} is {'no checkpoint of a run' if isinstance(error, StrangeError) else 'damaged'} ({error})"
 
 
 def reason(error: BaseException) -> str:
-    """Why a file could not be read, in one line; torch's own words for a file that is more than data are advice to
-    trust it.
+    """The reason why a file could not be read, in one line.
+
+    torch's own words for a file that is more than data are advice to trust it.
     """
     if isinstance(error, pickle.UnpicklingError):
         return "it holds something else than tensors and plain values, and nothing else is read"
@@ -362,12 +373,12 @@ def reason(error: BaseException) -> str:
 
 
 def _warn(found: Found) -> None:
-    """One line that names both files."""
+    """Warn in one line that names both files."""
     warnings.warn(f"{found.damage}: going on from {found.path}, of step {found.state['step']}", stacklevel=3)
 
 
 def _handed_on(transport: Transport, size: int, file: IO[bytes] | None) -> bytes:
-    """So many bytes of the first rank's file, on all others."""
+    """So many bytes of the first rank's file, sent to all others."""
     received = bytearray()
     for start in range(0, size, _CHUNK_BYTES):
         chunk = torch.empty(min(size - start, _CHUNK_BYTES), dtype=torch.uint8)

@@ -1,5 +1,6 @@
-"""The memory of a run's processes on this machine, as /proc tells it: of runs that share a job, it names the one that
-ran out.
+"""The memory of a run's processes on this machine, as /proc tells it.
+
+Of runs that share a job, it names the one that ran out.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from pathlib import Path
 
 
 def peak_bytes() -> int:
-    """The sum of what each process of this run on this machine has taken at most; 0 where there is no /proc.
+    """The sum of the peak memory of each process of this run on this machine; 0 where there is no /proc.
 
     They are this process, the other ranks of its torchrun, and what all of these have started; pages that they share
     count for each.
@@ -25,7 +26,7 @@ def peak_bytes() -> int:
 
 
 def process_peak_bytes(pid: int | None = None) -> int:
-    """What one process, by default this one, has taken at most; 0 where that is not to be had."""
+    """The peak memory of one process, by default this one; 0 where it is not to be had."""
     found = re.search(r"^VmHWM:\s+(\d+) kB", _read(Path(f"/proc/{pid or 'self'}/status")), re.MULTILINE)
     return 1024 * int(found[1]) if found else 0
 

@@ -1,4 +1,4 @@
-"""Where a run runs and from which code: what a report says of its origin."""
+"""The machine where a run runs and the code from which it runs, as a report says them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ MANIFEST = ".snapshot.json"  # of a copy of the code that jobs run from
 
 
 def describe(device: torch.device, root: Path) -> dict[str, Any]:
-    """python, torch, cpu, cores (that this process may use), gpu ("" without), commit ("" where unknown) and dirty.
+    """A description of the origin: python, torch, cpu, cores, gpu, commit and dirty.
+
+    The cores are those that this process may use; gpu is "" without, commit is "" where unknown.
 
     Never fails.
 
@@ -35,7 +37,7 @@ def describe(device: torch.device, root: Path) -> dict[str, Any]:
 
 
 def _cpu() -> str:
-    """The model's name, as Linux tells it; elsewhere what Python knows."""
+    """The name of the CPU model, as Linux tells it; elsewhere what Python knows."""
     try:
         with open("/proc/cpuinfo") as file:
             for line in file:
@@ -48,7 +50,7 @@ def _cpu() -> str:
 
 
 def _gpu(device: torch.device) -> str:
-    """Name of each device that this process sees, as in ``2 x NVIDIA H200``."""
+    """The names of the devices that this process sees, as in ``2 x NVIDIA H200``."""
     if device.type != "cuda":
         return ""
     try:
@@ -61,7 +63,7 @@ def _gpu(device: torch.device) -> str:
 
 
 def _code(root: Path) -> tuple[str, bool]:
-    """The commit, and whether the files differ from it."""
+    """The commit of the code, and whether the files differ from it."""
     if snapshot := os.environ.get("NUQ_CODE"):
         try:
             manifest = json.loads((Path(snapshot) / MANIFEST).read_text())

@@ -1,5 +1,6 @@
-"""Memory that a pass frees stays with the process, for the next pass; or goes back at once, where the peak is what
-counts.
+"""The memory that a pass frees: it stays with the process, or goes back to the system.
+
+It stays for the next pass, or goes back at once where the peak is what counts.
 
 glibc hands large blocks back to the system as they are freed, and they come back in the next pass, page by page and
 zeroed: up to 15 % of a step's time where minibatches are small (ResNet-8 on CPU, 16 images; nothing clear at 128).  No
@@ -18,12 +19,12 @@ SMALLEST_BYTES = 1 << 16  # of a block that goes back by itself: activations tha
 
 
 def keep_freed_memory() -> bool:
-    """Ask the C library; whether it understood (glibc does, others may not)."""
+    """Ask the C library to keep freed memory; returns whether it understood (glibc does, others may not)."""
     return _asked((TRIM_THRESHOLD, KEPT_BYTES), (MMAP_THRESHOLD, LARGEST_BYTES))
 
 
 def return_freed_memory() -> bool:
-    """The opposite: what is freed goes back to the system, so that packed activations lower the process's peak."""
+    """Ask the C library to return freed memory to the system, so that packed activations lower the process's peak."""
     return _asked((MMAP_THRESHOLD, SMALLEST_BYTES))
 
 

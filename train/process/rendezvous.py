@@ -1,4 +1,4 @@
-"""How the ranks of a run come together.
+"""The meeting of the ranks of a run.
 
 Connecting to the store where they meet and ``init_process_group`` wait in C++, where no signal, no end of torchrun and
 no refusal of another rank is heard.  So a thread waits there, and the main one listens.
@@ -33,7 +33,7 @@ _threads: list[threading.Thread] = []  # that wait, or have waited, in C++
 
 
 class Refused(Exception):
-    """Another rank has refused to start: its exit code and its reason."""
+    """The error that another rank has refused to start, with its exit code and its reason."""
 
     def __init__(self, exit_code: int, rank: int, message: str, signature: str) -> None:
         self.exit_code = exit_code
@@ -42,7 +42,10 @@ class Refused(Exception):
 
 
 def num_ranks() -> int:
-    """How many processes train together.  ValueError where there are several that were not told where to meet."""
+    """The number of processes that train together.
+
+    ValueError where there are several that were not told where to meet.
+    """
     told = os.environ.get("WORLD_SIZE", "1")
     if not told.isdecimal() or not int(told):
         raise ValueError(f"the environment has WORLD_SIZE={told!r}, which is no number of ranks; torchrun sets it")
@@ -57,12 +60,14 @@ def num_ranks() -> int:
 
 
 def own_rank() -> int:
-    """Which of ``num_ranks`` this process is; 0 where it is alone, whatever the environment says."""
+    """The rank of this process among ``num_ranks``; 0 where it is alone, whatever the environment says."""
     return int(os.environ["RANK"]) if num_ranks() > 1 else 0
 
 
 def refuse(exit_code: int, error: BaseException, *, patience_s: float = GRACE_S) -> None:
-    """Tell the other ranks, which wait for this one, that it does not start; nothing where they cannot be reached.
+    """Tell the other ranks, which wait for this one, that it does not start.
+
+    Nothing happens where they cannot be reached.
 
     patience_s: for the place where they meet to be there, which without torchrun the first rank makes, and there for
     them to look.
@@ -78,7 +83,10 @@ def refuse(exit_code: int, error: BaseException, *, patience_s: float = GRACE_S)
 
 
 def _know(store: PrefixStore, patience_s: float) -> None:
-    """This rank knows of a refusal.  Where it keeps the store, it stays until all do, at most so long."""
+    """Note that this rank knows of a refusal.
+
+    Where it keeps the store, it stays until all ranks know, at most so long.
+    """
     everybody, end = [f"knows/{rank}" for rank in range(num_ranks())], time.monotonic() + patience_s
     with contextlib.suppress(RuntimeError):  # who keeps it has gone
         store.set(f"knows/{own_rank()}", "")
@@ -87,8 +95,9 @@ def _know(store: PrefixStore, patience_s: float) -> None:
 
 
 def leave(exit_code: int) -> None:
-    """For who ends the process: ends it here where a thread still waits, which would abort it by coming back amid
-    Python's own end.
+    """End the process where a thread still waits, for a caller that ends the process.
+
+    The thread would abort it by coming back amid Python's own end.
     """
     if any(thread.is_alive() for thread in _threads):
         sys.stdout.flush()
@@ -127,7 +136,9 @@ def process_group(device: torch.device, timeout_s: float, stop: StopSignal) -> I
 
 
 def _join(backend: str, rank: int, ranks: int, timeout_s: float, stop: StopSignal) -> None:
-    """Until the group is there.  RuntimeError where it is not in time, or where this rank is asked to stop.
+    """Wait until the group is there.
+
+    RuntimeError where it is not in time, or where this rank is asked to stop.
 
     SIGTERM may be torchrun's word that another rank failed: then the others, or their reason, get GRACE_S to come.
     """
@@ -173,12 +184,12 @@ def _place() -> tuple[str, int]:
 
 
 def _is_host() -> bool:
-    """Whether the ranks meet at this one: without torchrun, they do at the first."""
+    """Whether the ranks meet at this one: without torchrun, they do at the first rank."""
     return os.environ["RANK"] == "0" and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
 
 
 def _reach(over: Callable[[], bool]) -> None:
-    """Wait until somebody is where the ranks meet: ``TCPStore`` would print pages of its own about it.
+    """Wait until a rank is at the meeting point: ``TCPStore`` would print pages of its own about it.
 
     RuntimeError when it is over.
     """
@@ -193,14 +204,14 @@ def _reach(over: Callable[[], bool]) -> None:
 
 
 def _store(timeout_s: float) -> PrefixStore:
-    """Where the ranks of this attempt meet: torchrun keeps one store for all of ``--max-restarts``."""
+    """The store where the ranks of this attempt meet: torchrun keeps one store for all of ``--max-restarts``."""
     timeout = timedelta(seconds=timeout_s)
     store = TCPStore(*_place(), is_master=_is_host(), timeout=timeout, wait_for_workers=False, multi_tenant=True)
     return PrefixStore(f"attempt {os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
 
 
 def _in_thread(call: Callable[[], Any]) -> Future[Any]:
-    """What may wait in C++; the thread ends with the process, if not before (``leave``)."""
+    """The future of a call that may wait in C++; its thread ends with the process, if not before (``leave``)."""
     future: Future[Any] = Future()
 
     def run() -> None:
@@ -215,7 +226,7 @@ def _in_thread(call: Callable[[], Any]) -> Future[Any]:
 
 
 def _done(future: Future[Any], within_s: float = LOOK_S) -> bool:
-    """Whether it is, within so many seconds."""
+    """Whether the future is done within so many seconds."""
     with contextlib.suppress(TimeoutError):
         future.exception(within_s)
     return future.done()

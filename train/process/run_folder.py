@@ -1,4 +1,4 @@
-"""Who may work in a run folder: one process, also where several machines see it.
+"""Access to a run folder: one process may work in it, also where several machines see it.
 
 A lock keeps out the other processes of this machine, and of every machine where the file system hands locks on.  Where
 it does not, a run of another machine is known by its heartbeats alone.
@@ -24,12 +24,12 @@ LOOK_S = 1.0  # between two looks at the heartbeat of another machine
 
 
 class Held(ValueError):
-    """Another process works in this folder, or may."""
+    """The error that another process works in this folder, or may."""
 
 
 @contextlib.contextmanager
 def only_process_in(folder: Path, held: str = "") -> Iterator[bool]:
-    """Hold a folder: two processes that train in one would overwrite each other.  Whether this file system keeps locks.
+    """Hold a folder: two processes that train in one would overwrite each other. Yields whether locks are kept here.
 
     ``Held``, which says ``held``, where another process has it.
     """

@@ -1,4 +1,4 @@
-"""A stop that is asked for by a signal.
+"""The handling of a stop that is asked for by a signal.
 
 ``main.py`` listens before it imports what takes time, so nothing here does.
 """
@@ -16,12 +16,13 @@ NOTHING_YET = "stopped while it was starting; started again, it goes on from its
 
 
 class Preempted(Exception):
-    """Asked to stop; the state is saved."""
+    """The error that this process was asked to stop; the state is saved."""
 
 
 class StopSignal:
-    """SIGUSR2, SIGTERM and SIGHUP (a terminal that is closed; nohup ignores it) ask for a checkpoint and a requeue;
-    twice is once.
+    """A stop that SIGUSR2, SIGTERM or SIGHUP asks for: a checkpoint and a requeue.
+
+    SIGHUP is a terminal that is closed; nohup ignores it. Twice is once.
 
     So does, in a rank, the end of the torchrun that started it: nobody else would end what it leaves behind.
     """
@@ -44,13 +45,16 @@ class StopSignal:
 
     @property
     def certain(self) -> bool:
-        """Whether it was asked to stop for sure: by SIGTERM torchrun may also tell that another rank has failed."""
+        """Whether this process was asked to stop for sure.
+
+        By SIGTERM torchrun may also tell that another rank has failed.
+        """
         by_torchrun = self._heard == signal.SIGTERM and self._parent is not None and not self._orphaned
         return self.requested and not by_torchrun
 
     @contextlib.contextmanager
     def at_once(self) -> Iterator[None]:
-        """Inside there is nothing to save: Preempted is raised where the signal comes.
+        """Raise Preempted where the signal comes, because inside there is nothing to save.
 
         Not among several ranks: torchrun sends SIGTERM to all when one of them fails, which is not to be told as a
         preemption.
@@ -64,7 +68,7 @@ class StopSignal:
             self._at_once = False
 
     def let_go(self) -> None:
-        """The signals mean again what they meant before; one that has come meanwhile comes now."""
+        """Restore what the signals meant before; one that has come meanwhile comes now."""
         for number, handler in self._before.items():
             signal.signal(number, handler)
         if self._heard is not None:
@@ -84,7 +88,10 @@ def _listened_to() -> list[signal.Signals]:
 
 
 def _is_python(process: int) -> bool:
-    """Whether it may be torchrun itself, as in a container that runs nothing else, in place of who takes in orphans."""
+    """Whether the process may be torchrun itself, as in a container that runs nothing else.
+
+    Otherwise it is the process that takes in orphans.
+    """
     try:
         return b"python" in Path(f"/proc/{process}/cmdline").read_bytes()
     except OSError:

@@ -1,4 +1,4 @@
-"""status.json: what a run says of itself.  Written aside and renamed, so a reader never sees half of it.
+"""The file status.json: a run's report on itself. It is written aside and renamed, so no reader sees half of it.
 
 Three times tell a run that works from one that is stuck and from one that is gone, all in unix seconds: ``heartbeat``,
 when its process last wrote this file, which a thread does whatever the run is at; ``progress``, when the run itself
@@ -70,7 +70,10 @@ def read(run_dir: Path, remedy: str = _REMEDY) -> dict[str, Any]:
 
 
 def _check(status: object) -> None:
-    """ValueError where what others go by is of another kind than a run writes; older runs may lack it."""
+    """Raise ValueError where a value that others go by is of another kind than a run writes.
+
+    Older runs may lack it.
+    """
     if not isinstance(status, dict):
         raise ValueError("it holds no object")
     for name, (kind, words) in _KINDS.items():
@@ -98,7 +101,10 @@ def _last_attempt(run_dir: Path) -> int:
 
 
 class RankFailed(Exception):
-    """What ended another rank, in its own words.  signature: as ``account`` made it there."""
+    """The failure that ended another rank, in its own words.
+
+    signature: as ``account`` made it there.
+    """
 
     def __init__(self, message: str, signature: str) -> None:
         super().__init__(message)
@@ -106,15 +112,21 @@ class RankFailed(Exception):
 
 
 class FolderGone(OSError):
-    """The run folder was removed, moved or replaced under the run."""
+    """The error that the run folder was removed, moved or replaced under the run."""
 
 
 class FolderTaken(FolderGone):
-    """Another process has taken the run over: this one was silent for so long that it counted as dead."""
+    """The error that another process has taken the run over.
+
+    This one was silent for so long that it counted as dead.
+    """
 
 
 class Progress:
-    """What a run is at: told by the thread that trains, read by the one that writes the heartbeat."""
+    """The phase that a run is in.
+
+    The thread that trains tells it, and the thread that writes the heartbeat reads it.
+    """
 
     def __init__(self) -> None:
         self.phase = "starting"
@@ -122,12 +134,12 @@ class Progress:
         self.stepped: float | None = None
 
     def moved(self) -> None:
-        """The run got on."""
+        """Note that the run got on."""
         self.at = time.time()
 
     @contextmanager
     def during(self, phase: str) -> Iterator[None]:
-        """``phase`` inside, and after an error too; what it was before otherwise."""
+        """Set the phase inside, and keep it after an error; otherwise restore the phase before."""
         before, self.phase = self.phase, phase
         self.moved()
         yield
@@ -136,7 +148,7 @@ class Progress:
 
 
 class Status:
-    """Kept by rank 0 of a run; the other ranks pass ``run_dir=None`` and write nothing."""
+    """The status that rank 0 of a run keeps; the other ranks pass ``run_dir=None`` and write nothing."""
 
     def __init__(
         self, run_dir: Path | None, steps: int, device: str, threads: int, machine: Mapping[str, Any] | None = None
@@ -200,7 +212,7 @@ class Status:
             write_text(self._path, json.dumps(self._values, indent=1))
 
     def check_own(self) -> None:
-        """FolderTaken where another process has written here since this one last did, which no lock has kept out."""
+        """Raise FolderTaken where another process has written here since this one last did; no lock has kept it out."""
         if not (self._path and self._written):
             return
         try:
@@ -215,7 +227,7 @@ class Status:
             raise FolderTaken(errno.EBUSY, who, str(self._path.parent))
 
     def _refresh(self) -> None:
-        """Write, unless it is being written; what goes wrong is kept for ``beat`` to judge."""
+        """Write the status, unless it is being written; an error is kept for ``beat`` to judge."""
         if not self._lock.acquire(blocking=False):
             return
         try:
@@ -230,8 +242,9 @@ class Status:
 
     @contextmanager
     def beating(self) -> Iterator[None]:
-        """Inside, a thread refreshes the heartbeat every HEARTBEAT_S, so that long passes are not silence, and when
-        memory has grown.
+        """Refresh the heartbeat every HEARTBEAT_S from a thread, so that long passes are not silence.
+
+        It is refreshed when memory has grown, too.
         """
         stop = threading.Event()
 
@@ -253,7 +266,7 @@ class Status:
                 thread.join()
 
     def beat(self, step: int) -> None:
-        """Called after every step; reaches the disk at most every HEARTBEAT_S.
+        """Note a finished step, which reaches the disk at most every HEARTBEAT_S; called after every step.
 
         OSError where the folder is gone, or where heartbeats have failed for PATIENCE_S.
         """
@@ -268,13 +281,14 @@ class Status:
             raise self._failing[1]
 
     def saved(self, step: int) -> None:
-        """A checkpoint of this step is on the disk: a run that is lost goes on from there, behind the step that it told
-        last.
+        """Note that a checkpoint of this step is on the disk.
+
+        A run that is lost goes on from there, behind the step that it told last.
         """
         self._values.update(step=step, saved_step=step)
 
     def trains_on(self, data: Mapping[str, Any]) -> None:
-        """Which data the run's steps are made on, for the next heartbeat: the fingerprint and the sizes."""
+        """Note the data on which the run's steps are made, for the next heartbeat: the fingerprint and the sizes."""
         self._values["data"] = dict(data)
 
     def tell(self, values: Mapping[str, float]) -> None:
@@ -285,7 +299,7 @@ class Status:
         }
 
     def end(self, exit_code: int, failure: BaseException | None = None) -> None:
-        """The last word, once the thread is done.  OSError where it cannot be written."""
+        """Write the last status, once the thread is done. OSError where it cannot be written."""
         self._values.update(state=STATES.get(exit_code, "failed"), exit_code=exit_code, end=time.time())
         if failure is not None:
             self._values["failure"] = account(failure)
@@ -294,13 +308,13 @@ class Status:
 
 
 def account(failure: BaseException) -> dict[str, str]:
-    """What is kept of a failure: its kind and place, by which the same are counted together, and its words."""
+    """The record of a failure: its kind and place, by which the same are counted together, and its words."""
     signature = failure.signature if isinstance(failure, RankFailed) else type(failure).__name__ + _place(failure)
     return {"signature": signature, "message": describe(failure)[:MESSAGE_CHARACTERS]}
 
 
 def describe(error: BaseException) -> str:
-    """Its words; of an OSError, what went wrong with which file."""
+    """The words of an error; for an OSError, what went wrong with which file."""
     if not isinstance(error, OSError):
         return str(error)
     what = error.strerror or str(error) or type(error).__name__
@@ -308,7 +322,7 @@ def describe(error: BaseException) -> str:
 
 
 def _inode(folder: Path) -> tuple[int, int] | None:
-    """Which folder this is, whatever it is called; None where there is none."""
+    """The device and inode of a folder, which tell it whatever it is called; None where there is none."""
     try:
         found = folder.stat()
     except FileNotFoundError:
@@ -317,8 +331,9 @@ def _inode(folder: Path) -> tuple[int, int] | None:
 
 
 def _place(failure: BaseException) -> str:
-    """`` at FILE:LINE in FUNCTION`` of the last frame in this checkout, else of the last one; empty for one that was
-    never raised.
+    """The text `` at FILE:LINE in FUNCTION`` of the last frame in this checkout, else of the last one.
+
+    It is empty for an error that was never raised.
     """
     frames = traceback.extract_tb(failure.__traceback__)
     own = [

@@ -14,8 +14,9 @@ from files.escaped import Escaping
 
 
 def open_streams() -> None:
-    """Standard streams that were closed (``main.py >&-``) lead nowhere, lest the next file that is opened takes their
-    number.
+    """Let standard streams that were closed (``main.py >&-``) lead nowhere.
+
+    Otherwise the next file that is opened takes their number.
 
     What is said on them is escaped, for it may be a file's words.
     """
@@ -30,8 +31,9 @@ def open_streams() -> None:
 
 
 def say(text: str = "") -> None:
-    """A line on standard output (nothing: what waits there); where none can be written, one word on standard error, and
-    no more.
+    """Print a line on standard output (nothing: flush what waits there).
+
+    Where none can be written, print one word on standard error, and no more.
     """
     try:
         if text:
@@ -48,7 +50,7 @@ def say(text: str = "") -> None:
 
 
 def complain(text: str) -> None:
-    """A line on standard error, if anybody reads it."""
+    """Print a line on standard error, if anybody reads it."""
     try:
         print(f"main.py: {text}", file=sys.stderr, flush=True)
     except OSError:
@@ -56,7 +58,7 @@ def complain(text: str) -> None:
 
 
 def _leads_nowhere(number: int) -> None:
-    """What waits in the stream is written there, too, or Python would complain of it at its end."""
+    """Redirect a stream to nowhere, with what waits in it, or Python would complain of it at its end."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, number)
     os.close(nowhere)

@@ -1,5 +1,6 @@
-"""A pass over a minibatch as one recorded CUDA graph: its kernels are launched together instead of one by one from
-Python.
+"""A pass over a minibatch as one recorded CUDA graph.
+
+Its kernels are launched together instead of one by one from Python.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ Pass = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
 
 
 class Recorded:
-    """``function`` of inputs, labels and the loss's factor (0-d), for the shapes and the memory order of the first
-    ones.
+    """A recorded call of ``function``.
+
+    Its inputs, labels and the loss's factor (0-d) have the shapes and the memory order of the first ones.
     """
 
     def __init__(self, function: Pass, inputs: Tensor, labels: Tensor, factor: Tensor) -> None:
@@ -32,7 +34,7 @@ class Recorded:
             self._found = function(*self._given)
 
     def __call__(self, inputs: Tensor, labels: Tensor, factor: Tensor) -> tuple[Tensor, Tensor]:
-        """What the function gives; copies, since the next pass writes into the same memory."""
+        """The result of the function, as copies, since the next pass writes into the same memory."""
         for place, given in zip(self._given, (inputs, labels, factor), strict=True):
             place.copy_(given)
         self._graph.replay()

@@ -99,7 +99,7 @@ class Rows:
         return len(set(self._groups))
 
     def variances_without(self) -> np.ndarray:
-        """float64[S]: the sum over coordinates of the sample variance, each time without one of the groups."""
+        """The sum over coordinates of the sample variance, float64[S], each time without one of the groups."""
         rows, groups = np.stack(self._rows), np.array(self._groups)
         total = rows.sum(axis=0, dtype=np.float64)
         squares = np.einsum("ij,ij->i", rows, rows, dtype=np.float64)
@@ -112,8 +112,9 @@ class Rows:
 
 
 def log_ratio_se(numerator: Rows, denominator: Rows) -> float:
-    """Jackknife standard error of the log of a ratio of two variances over the same groups of samples; nan for fewer
-    than 3 groups.
+    """The jackknife standard error of the log of a ratio of two variances over the same groups of samples.
+
+    It is nan for fewer than 3 groups.
 
     Efron and Stein, "The jackknife estimate of variance" (1981): (S - 1)/S sum (x_(s) - mean x_(.))^2, x_(s) the log
     ratio without group s.
@@ -128,8 +129,10 @@ def log_ratio_se(numerator: Rows, denominator: Rows) -> float:
 
 
 class Measured(NamedTuple):
-    """scalars: the tags above and those of the levels; histograms: tag -> float64[len(HISTOGRAM_EDGES) - 1], empty
-    without a fit.
+    """The result of a measurement: scalars and histograms.
+
+    scalars: the tags above and those of the levels; histograms: tag -> float64[len(HISTOGRAM_EDGES) - 1], empty without
+    a fit.
     """
 
     scalars: dict[str, float]
@@ -137,7 +140,10 @@ class Measured(NamedTuple):
 
 
 def measure(workers: Workers, samples: Iterable[list[list[Tensor]]], seed: int, step: int) -> Measured:
-    """samples: S lists of M gradients (a gradient is one tensor per parameter)."""
+    """The variance measured from samples.
+
+    samples: S lists of M gradients (a gradient is one tensor per parameter).
+    """
     est, sgd, super_, normalized = Moments(), Moments(), Moments(), Moments()
     est_rows, super_rows = Rows(), Rows()
     statistics = Statistics.empty(getattr(workers.settings, "num_components", 350))
@@ -200,7 +206,10 @@ def _coordinates(statistics: Statistics) -> np.ndarray:
 
 
 def _fitted(quantizer: Quantizer, statistics: Statistics, mixture: Distribution) -> Distribution:
-    """mixture: the law with weights norm^2, of r / reach like the others."""
+    """The distribution fitted to the samples.
+
+    mixture: the law with weights norm^2, of r / reach like the others.
+    """
     settings = quantizer.settings if isinstance(quantizer, AdaptiveQuantizer) else None
     kind = settings.fit if settings else ""
     weights = getattr(settings, "weights", "norm2") if kind == "mixture" else "norm2"
@@ -210,7 +219,7 @@ def _fitted(quantizer: Quantizer, statistics: Statistics, mixture: Distribution)
 
 
 def _masses(law: Distribution, reach: float) -> np.ndarray:
-    """What a law of r / reach gives each bin of r."""
+    """The mass that a law of r / reach gives each bin of r."""
     masses = law.interval_moments(np.clip(HISTOGRAM_EDGES / reach, law.begin, law.end))[0]
     return np.maximum(masses, 0.0)
 

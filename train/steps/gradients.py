@@ -1,4 +1,4 @@
-"""What a worker computes: the loss of one minibatch and its gradient, one tensor per parameter.
+"""The work of a worker: the loss of one minibatch and its gradient, one tensor per parameter.
 
 The workers of a process take turns.  ``torch.func.vmap`` over them instead was measured and is not here: on a CPU it
 took 1.04 to 1.6 times the loop's time for logistic regression, MLPs, LeNet and a small CNN, with 4 and 16 workers, and
@@ -32,8 +32,9 @@ DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 class Gradients:
-    """The model and its passes over minibatches of ``dataset``; every worker's pass starts from the same batch-norm
-    buffers.
+    """The model and its passes over minibatches of ``dataset``.
+
+    Every worker's pass starts from the same batch-norm buffers.
 
     scale: of the loss, with ``compute.precision=fp16`` alone.  ValueError where this device cannot do what ``compute``
     asks for.
@@ -68,7 +69,7 @@ class Gradients:
     # --- one worker ---
 
     def batch(self, worker: int, step: int, order: Order, purpose: str) -> tuple[Tensor, Tensor]:
-        """One worker's minibatch, or its first one: inputs and labels."""
+        """The inputs and labels of one worker's minibatch, or of its first one."""
         return self._batch(order.minibatches(step, worker)[0], worker, step, purpose)
 
     def _batch(self, indices: Tensor, worker: int, step: int, purpose: str) -> tuple[Tensor, Tensor]:
@@ -76,8 +77,9 @@ class Gradients:
         return self._arranged(x), y
 
     def one(self, worker: int, step: int, order: Order, purpose: str) -> tuple[Gradient, Tensor]:
-        """One worker's gradient and its loss (0-d): the means of its minibatches', where ``compute.accumulate`` has
-        several.
+        """The gradient and loss (0-d) of one worker.
+
+        They are the means of those of its minibatches, where ``compute.accumulate`` has several.
 
         The gradient's tensors lie one after another in memory: once for all who take it as one vector.
         """
@@ -136,8 +138,9 @@ class Gradients:
     def of_workers(
         self, workers: Iterable[int], step: int, order: Order, purpose: str
     ) -> tuple[dict[int, Gradient], dict[int, float]]:
-        """Gradients and losses of ``workers``; the batch-norm buffers end as worker 0's (if it is among them) or as
-        they were.
+        """The gradients and losses of ``workers``.
+
+        The batch-norm buffers end as worker 0's (if it is among them) or as they were.
         """
         workers = list(workers)
         alone = workers == [0]
@@ -159,7 +162,7 @@ class Gradients:
         return gradients, dict(zip(workers, torch.stack(losses).tolist() if losses else [], strict=True))
 
     def _read_ahead(self, turns: Iterable[tuple[int, int]], order: Order) -> None:
-        """Tell a data set that reads files which minibatches come: of (step, worker), in turn."""
+        """Tell a data set that reads files which minibatches come: those of (step, worker), in turn."""
         if self._reads_ahead is None:
             return
         for step, worker in turns:
@@ -191,7 +194,7 @@ _ONE = torch.tensor(1.0)
 
 @contextlib.contextmanager
 def _seeded(seed: int, device: torch.device) -> Iterator[None]:
-    """What a pass draws (dropout) is a function of the seed, and nobody else's numbers change.
+    """Make what a pass draws (dropout) a function of the seed; nobody else's numbers change.
 
     ``torch.manual_seed`` does this too, but formats the whole call stack each time (.4 ms), in case CUDA starts later.
     """
@@ -240,8 +243,9 @@ def channels_last(x: Tensor) -> Tensor:
 def evaluate(
     model: nn.Module, dataset: DataSet, split: str, batch_size: int, between: Callable[[], object] = lambda: None
 ) -> dict[str, float]:
-    """``V`` (test) or ``T`` (training) scalars over the whole split, without augmentation; ``between`` is called after
-    each batch.
+    """The ``V`` (test) or ``T`` (training) scalars over the whole split, without augmentation.
+
+    ``between`` is called after each batch.
 
     In float32, whatever the precision of training.
     """

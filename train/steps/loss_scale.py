@@ -23,14 +23,17 @@ GROW_AFTER = 2000  # steps; GradScaler's own figure
 
 @dataclass
 class LossScale:
-    """value: a power of two; steps: since it changed; skipped: in the whole run."""
+    """The factor on the loss, and its counts.
+
+    value: a power of two; steps: since it changed; skipped: in the whole run.
+    """
 
     value: float = FIRST
     steps: int = 0
     skipped: int = 0
 
     def taken(self) -> None:
-        """A step with finite gradients."""
+        """Note a step with finite gradients."""
         self.steps += 1
         if self.steps >= GROW_AFTER:
             self.value, self.steps = min(2 * self.value, LARGEST), 0
@@ -40,16 +43,19 @@ class LossScale:
         return self.value > 1
 
     def skip(self) -> None:
-        """A step whose gradients overflowed."""
+        """Note a step whose gradients overflowed."""
         self.value, self.steps, self.skipped = self.value / 2, 0, self.skipped + 1
 
     def scalars(self) -> dict[str, float]:
-        """For the log."""
+        """The scalars for the log."""
         return {"compute/loss_scale": self.value, "compute/skipped_steps": self.skipped}
 
 
 def skipped(scale: LossScale | None, error: BadGradientError) -> Exchanged:
-    """A step without an update, where the loss was scaled too far up; the error itself where that was not why."""
+    """Note a step without an update, where the loss was scaled too far up.
+
+    Raises the error itself where that was not why.
+    """
     if scale is None or not scale.may_skip() or not all(map(math.isfinite, error.losses)):
         raise error
     scale.skip()

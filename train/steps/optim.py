@@ -52,7 +52,7 @@ def build(config: dict[str, Any], named: Mapping[str, nn.Parameter], model: nn.M
 
 
 def outline(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
-    """What its state is after a step, for ``checkpoint.check_values``: nothing yet before one."""
+    """The optimizer's state after a step, for ``checkpoint.check_values``: nothing yet before one."""
     listed = enumerate(parameter for group in optimizer.param_groups for parameter in group["params"])
     if isinstance(optimizer, torch.optim.SGD):
         return {"state": Open({number: Open({"momentum_buffer": p}) for number, p in listed}), "param_groups": []}
@@ -61,7 +61,7 @@ def outline(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
 
 
 def restore(optimizer: torch.optim.Optimizer, saved: Mapping[str, Any]) -> None:
-    """What it remembered of each parameter; what groups are set to is this run's own.
+    """Restore what the optimizer remembered of each parameter; what groups are set to is this run's own.
 
     ValueError where they are of other parameters.
     """
@@ -75,8 +75,9 @@ def restore(optimizer: torch.optim.Optimizer, saved: Mapping[str, Any]) -> None:
 
 
 def without_decay(model: nn.Module) -> list[nn.Parameter]:
-    """The parameters that ``optim.decay_norms=false`` leaves out: all of a module of ``NORMS``, and all that are called
-    a bias.
+    """The parameters that ``optim.decay_norms=false`` leaves out.
+
+    They are all of a module of ``NORMS``, and all that are called a bias.
 
     By the kind of module, not by dimension: a gain of a hand-made layer decays, as do embeddings and matrices of one
     row.
@@ -86,8 +87,9 @@ def without_decay(model: nn.Module) -> list[nn.Parameter]:
 
 
 def clipped(values: Mapping[str, Any], mean: Tensor) -> Tensor:
-    """The step's mean gradient, one flat vector, after ``clip_value`` and then ``clip_norm`` of ``config["optim"]``;
-    itself without them.
+    """The step's mean gradient, one flat vector, after clipping.
+
+    ``clip_value`` and then ``clip_norm`` of ``config["optim"]`` apply; without them it is the gradient itself.
 
     g min(1, clip_norm / |g|), g of coordinates between -clip_value and clip_value: Pascanu et al., "On the difficulty
     of training recurrent neural networks" (2013), Section 3.2.  What is cut off is lost: no worker's memory sees it.
@@ -122,7 +124,7 @@ def learning_rate(config: dict[str, Any], step: int) -> float:
 
 
 def _share(schedule: Mapping[str, Any], step: int, steps: int) -> float:
-    """What the schedule multiplies the rate by after ``step`` of ``steps`` steps, exact at every corner.
+    """The factor that the schedule applies to the rate after ``step`` of ``steps`` steps, exact at every corner.
 
     warm-up: f + (1 - f) step / warmup_steps below warmup_steps, with f = warmup_factor: Goyal et al., "Accurate, large
     minibatch SGD" (2017), Section 2.2, whose f is 1 / workers.  Steps' drops count in it too; exponential and cosine
@@ -151,8 +153,9 @@ def _share(schedule: Mapping[str, Any], step: int, steps: int) -> float:
 
 
 def _on_lines(at: Sequence[int], factors: Sequence[float], step: int) -> float:
-    """The height at ``step`` of straight lines through the points (at, factors), level before the first and after the
-    last.
+    """The height at ``step`` of straight lines through the points (at, factors).
+
+    It is level before the first and after the last.
     """
     corner = bisect.bisect_right(at, step)  # the first corner beyond
     if corner in (0, len(at)):
@@ -162,8 +165,9 @@ def _on_lines(at: Sequence[int], factors: Sequence[float], step: int) -> float:
 
 
 class DecaySGD(torch.optim.SGD):
-    """SGD on gradients that bring their own momentum (DGC, Section 3.1): only the weight decay has a momentum buffer
-    here.
+    """SGD on gradients that bring their own momentum (DGC, Section 3.1).
+
+    Only the weight decay has a momentum buffer here.
 
     b = m b + decay * w, then w -= lr (g + b); with Nesterov's w -= lr (g + decay * w + m b).  Without compression that
     is torch's SGD with momentum, of which it takes the decay's share.  Groups of parameters with ``in_workers=False``
@@ -192,7 +196,7 @@ class DecaySGD(torch.optim.SGD):
                 parameter.add_(update, alpha=-group["lr"])
 
     def _with_momentum(self, parameter: Tensor, added: Tensor) -> Tensor:
-        """What to subtract for a gradient ``added``, which goes into the parameter's buffer."""
+        """The value to subtract for a gradient ``added``, which goes into the parameter's buffer."""
         state = self.state[parameter]
         if "momentum_buffer" not in state:
             state["momentum_buffer"] = torch.zeros_like(parameter)

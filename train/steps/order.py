@@ -1,4 +1,4 @@
-"""Which samples a worker sees at which step: a function of the seed, without state.
+"""The samples that a worker sees at a step: a function of the seed, without state.
 
 Every epoch is one permutation of the training set; step by step its next ``workers * batch_size`` samples (times
 ``compute.accumulate``) are dealt to the workers in blocks, so that no two workers see the same sample in an epoch.
@@ -17,19 +17,20 @@ from nuq.kernels.spec import Key
 
 
 def seed_of(seed: int, step: int, worker: int, purpose: str) -> int:
-    """A seed of its own for one purpose of one worker at one step."""
+    """The seed for one purpose of one worker at one step."""
     high, low = Key(seed, step, worker, purpose).words()
     return (high << 31) ^ low
 
 
 def generator(seed: int, step: int, worker: int, purpose: str) -> torch.Generator:
-    """A generator of that seed."""
+    """A generator of random numbers for one purpose of one worker at one step."""
     return torch.Generator().manual_seed(seed_of(seed, step, worker, purpose))
 
 
 class Order:
-    """``purpose`` separates training from the extra minibatches of a measurement.  accumulate: minibatches per worker
-    and step.
+    """The order of samples. ``purpose`` separates training from the extra minibatches of a measurement.
+
+    accumulate: minibatches per worker and step.
     """
 
     def __init__(
@@ -52,10 +53,10 @@ class Order:
         return step // self.steps_per_epoch
 
     def indices(self, step: int, worker: int) -> Tensor:
-        """int64[batch_size * accumulate]"""
+        """The indices of a worker's samples at a step, int64[batch_size * accumulate]."""
         start = (step % self.steps_per_epoch * self.workers + worker) * self._of_worker
         return self._permutation(self.epoch(step))[start : start + self._of_worker]
 
     def minibatches(self, step: int, worker: int) -> Sequence[Tensor]:
-        """The same in turn: int64[batch_size] each."""
+        """The indices of each minibatch in turn, int64[batch_size] each."""
         return self.indices(step, worker).split(self.batch_size)

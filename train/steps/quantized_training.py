@@ -1,6 +1,4 @@
-"""Quantized training of one run: ``nuq.CompressedTraining`` as the section ``tensors`` sets it, and what of it is
-logged.
-"""
+"""Quantized training of one run: ``nuq.CompressedTraining`` as the section ``tensors`` sets it, and its log."""
 
 from __future__ import annotations
 
@@ -24,8 +22,9 @@ NOT_ALONE = ("weights", "moments")  # are the optimizer's
 def attached(
     config: Mapping[str, Any], model: nn.Module, optimizer: torch.optim.Optimizer | None
 ) -> CompressedTraining | None:
-    """What the section asks for, attached; None where it asks for nothing.  optimizer: None where the model is only
-    evaluated.
+    """The quantized training that the section asks for, attached; None where it asks for nothing.
+
+    optimizer: None where the model is only evaluated.
     """
     values = config["tensors"]
     formats = formats_of(values)
@@ -41,21 +40,22 @@ def attached(
 
 
 def at(tensors: CompressedTraining | None, step: int, worker: int, purpose: str) -> None:
-    """What the next passes are keyed by."""
+    """Set the key of the next passes."""
     if tensors is not None:
         tensors.at(step, worker, purpose)
 
 
 def of_worker(tensors: CompressedTraining, step: int, worker: int, purpose: str) -> None:
-    """The same for a worker's passes, of which the first worker's in training count: its rank keeps the log, however
-    workers are dealt.
+    """Set the key of a worker's passes; of these, those of the first worker in training count.
+
+    Its rank keeps the log, however workers are dealt.
     """
     tensors.at(step, worker, purpose)
     tensors.counted = worker == 0 and purpose == "train"
 
 
 def begin_step(tensors: CompressedTraining | None, step: int) -> None:
-    """Count from here on."""
+    """Start counting from here on."""
     if tensors is not None:
         tensors.at(step, 0)
         tensors.counted = False
@@ -63,7 +63,10 @@ def begin_step(tensors: CompressedTraining | None, step: int) -> None:
 
 
 def see_gradients(tensors: CompressedTraining | None, gradients: Mapping[int, Gradient]) -> None:
-    """Take the first worker's gradient into the histograms, if any are due: a rank without that worker keeps no log."""
+    """Add the first worker's gradient to the histograms, if any are due.
+
+    A rank without that worker keeps no log.
+    """
     if tensors is None or tensors.laws is None:
         return
     for part in gradients.get(0, ()):
@@ -72,8 +75,9 @@ def see_gradients(tensors: CompressedTraining | None, gradients: Mapping[int, Gr
 
 
 def scalars(tensors: CompressedTraining | None, result: Exchanged) -> dict[str, float]:
-    """``compression_ratio`` and its tags for the last step, of which ``result`` is the exchange:
-    the gradients' part.
+    """The ``compression_ratio`` and its tags for the last step.
+
+    The gradients' part comes from ``result``, the exchange of that step.
     """
     if tensors is None:
         return {}
@@ -84,8 +88,9 @@ def scalars(tensors: CompressedTraining | None, result: Exchanged) -> dict[str, 
 
 @contextlib.contextmanager
 def laws_logged(tensors: CompressedTraining | None, config: Mapping[str, Any], step: int, log: Log) -> Iterator[None]:
-    """Around a training step: where one is due, logs a histogram of z = (x - mean) / std for each kind of tensor, as
-    ``tensors/<kind>``.
+    """Log a histogram of z = (x - mean) / std for each kind of tensor around a training step, where one is due.
+
+    It is logged as ``tensors/<kind>``.
 
     Beside them the tensors' own means and stds, averaged, as ``tensors/<kind>_mean`` and ``_std``.
     """

@@ -25,7 +25,7 @@ ATTEND_S = 1.0  # between two words of the processes while one of them works alo
 def run(
     trainer: Trainer, run_dir: Path, status: Status, log: Log, stop_requested: Callable[[], bool] = lambda: False
 ) -> None:
-    """From the last checkpoint to the last step.  Preempted after a saved stop; NonFiniteError where it diverges."""
+    """Run from the last checkpoint to the last step. Preempted after a saved stop; NonFiniteError where it diverges."""
     trainer.stop_requested, trainer.progress = stop_requested, status.progress
     _Attempt(trainer, run_dir, status, log).go()
 
@@ -65,7 +65,10 @@ class _Attempt:
         self.log.line(f"done: {trainer.step} steps, {totals.bytes / 1e6:.2f} MB encoded per worker{sent}; {cost}")
 
     def _begin(self) -> bool:
-        """Where the last attempt left off; whether any process was asked to stop meanwhile."""
+        """Restore the point where the last attempt left off.
+
+        Returns whether any process was asked to stop meanwhile.
+        """
         trainer = self.trainer
         found = checkpoint.restore(
             self.run_dir, run_identity.identity(self.config), trainer.device, trainer.fp32_workers.transport
@@ -91,7 +94,7 @@ class _Attempt:
         return False
 
     def _save(self) -> None:
-        """What was logged, then the checkpoint, then the word that it is there: none is ahead of the one before."""
+        """Flush the log, then save the checkpoint, then report that it is there: none is ahead of the one before."""
         trainer = self.trainer
         if self.saved == (trainer.step, trainer.evaluated):
             return
@@ -106,7 +109,7 @@ class _Attempt:
     # --- one step ---
 
     def _step(self) -> bool:
-        """One step and its scalars; whether any process asked to stop."""
+        """Do one step and log its scalars; returns whether any process asked to stop."""
         trainer, config = self.trainer, self.config
         started = time.perf_counter()
         with quantized_training.laws_logged(trainer.tensors, self.config, trainer.step, self.log):
@@ -146,8 +149,9 @@ class _Attempt:
         }
 
     def _traffic(self, result: Exchanged) -> dict[str, float]:
-        """What was encoded, the same in every split; where there are several processes, also what the first one sent,
-        headers included.
+        """The scalars of what was encoded, the same in every split.
+
+        Where there are several processes, also what the first one sent, headers included.
         """
         totals = self.trainer.totals
         values: dict[str, float] = {"comm/bits_per_coordinate": result.bits_per_coordinate, "comm/bytes": totals.bytes}
@@ -168,7 +172,7 @@ class _Attempt:
                 self.log.histogram(step, tag, estimator.HISTOGRAM_EDGES, masses)
 
     def _log_evaluation(self) -> dict[str, float]:
-        """The values, on rank 0, which works alone and has a word with the others every ATTEND_S.
+        """The values of an evaluation, on rank 0, which works alone and has a word with the others every ATTEND_S.
 
         Empty on the others.
         """

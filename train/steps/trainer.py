@@ -1,5 +1,6 @@
-"""What a run is made of: the hosted workers' gradients, the exchange, the optimizer's step, measurements and the state
-that is saved.
+"""The parts of a run.
+
+They are the hosted workers' gradients, the exchange, the optimizer's step, measurements and the state that is saved.
 """
 
 from __future__ import annotations
@@ -37,12 +38,15 @@ from train.steps.update import check_finite, check_state, update
 
 
 class Interrupted(Exception):
-    """Asked to stop in the middle of something that is done again from its beginning; raised on all processes alike."""
+    """The request to stop in the middle of something that is done again from its beginning.
+
+    It is raised on all processes alike.
+    """
 
 
 @dataclass
 class Totals:
-    """What a run adds up over its attempts."""
+    """The values that a run adds up over its attempts."""
 
     bytes: int = 0  # that the first worker encoded, the same in every split
     network_bytes: int = 0  # that the first process handed to the network in its steps
@@ -51,7 +55,9 @@ class Totals:
 
 
 class Trainer:
-    """config: the full configuration; group: None for a single process; dataset: in place of the configured one (dry
+    """The trainer of a run.
+
+    config: the full configuration; group: None for a single process; dataset: in place of the configured one (dry
     runs).
     """
 
@@ -92,7 +98,7 @@ class Trainer:
         self.stop_requested: Callable[[], bool] = lambda: False
 
     def _check_ranks(self) -> None:
-        """ValueError, on all ranks, where they were started with other settings or run other versions."""
+        """Raise ValueError, on all ranks, where they were started with other settings or run other versions."""
         flat: dict[str, Any] = {"torch": torch.__version__, "message version": VERSION}
         for name, value in run_identity.result_settings(self.config).items():
             flat |= {f"{name}.{key}": item for key, item in value.items()} if isinstance(value, dict) else {name: value}
@@ -125,24 +131,25 @@ class Trainer:
     # --- gradients ---
 
     def gradient(self, worker: int, step: int, order: Order, purpose: str) -> tuple[Gradient, Tensor]:
-        """One worker's gradient, one tensor per parameter, and its loss (0-d)."""
+        """The gradient of one worker, one tensor per parameter, and its loss (0-d)."""
         return self.gradients.one(worker, step, order, purpose)
 
     def sync_buffers(self) -> None:
-        """Worker 0's batch-norm buffers on every process (they are read in evaluation only); NonFiniteError, on all,
-        names a bad one.
+        """Put worker 0's batch-norm buffers on every process (they are read in evaluation only).
+
+        NonFiniteError, on all, names a bad one.
         """
         for name, buffer in self.model.named_buffers():
             self.fp32_workers.transport.broadcast(buffer, "buffers")
             check_finite(self.step, f"the buffer {name!r}", buffer)
 
     def part(self) -> None:
-        """At the end, on every process after the same step: nobody leaves while another still talks."""
+        """Wait at the end, on every process after the same step: nobody leaves while another still talks."""
         self.trained.settle()
         self.fp32_workers.transport.barrier()
 
     def _gather_gradients(self, gradients: dict[int, Gradient]) -> list[Gradient]:
-        """All workers' full-precision gradients, in worker order."""
+        """The full-precision gradients of all workers, in worker order."""
         flat = {worker: torch.cat([part.reshape(-1) for part in gradient]) for worker, gradient in gradients.items()}
         sizes = [p.numel() for p in self.parameters.values()]
         shapes = [p.shape for p in self.parameters.values()]
@@ -158,7 +165,7 @@ class Trainer:
                 self.attend()
 
     def attend(self, more: bool = True) -> bool:
-        """A word between all processes, at the same place of each: Interrupted where any was asked to stop.
+        """Exchange a word between all processes, at the same place of each: Interrupted where any was asked to stop.
 
         Returns the first process's ``more``, by which the others know that it is still at what they wait for.
         """
@@ -171,7 +178,7 @@ class Trainer:
     # --- one step ---
 
     def train_step(self, stop: bool = False) -> Exchanged:
-        """One optimizer step.
+        """Take one optimizer step.
 
         Its answer says whether any process was asked to ``stop`` (or given it) before the exchange.
         """
@@ -195,18 +202,20 @@ class Trainer:
         return result
 
     def _due(self) -> list[LevelUpdater]:
-        """Whose levels are updated at this step."""
+        """The level updaters whose levels are updated at this step."""
         return [one for one in self.workers.learners if one.due(self.step)]
 
     def _is_running(self, level_updater: LevelUpdater) -> bool:
-        """Whether it learns from the training gradients; on the SGD trajectory, where only the first worker has one,
-        none does.
+        """Whether the updater learns from the training gradients.
+
+        On the SGD trajectory, where only the first worker has one, none does.
         """
         return level_updater.settings.statistics == "running" and self.trains_on_method
 
     def _sample_for_levels(self) -> None:
-        """The extra samples behind the updates of this step, before anything else of it: it may take long, and be
-        interrupted.
+        """Draw the extra samples behind the updates of this step, before anything else of it.
+
+        It may take long, and be interrupted.
         """
         started = time.perf_counter()
         fresh = [one for one in self._due() if not self._is_running(one)]
@@ -242,8 +251,7 @@ class Trainer:
         self.totals.update_s += time.perf_counter() - started
 
     def begin(self) -> None:
-        """What a run without a checkpoint begins with: the weights of ``model.weights_file``, untrained where that is
-        asked for.
+        """Set the start of a run without a checkpoint: the weights of ``model.weights_file``, untrained if asked for.
 
         WeightsError for a file that does not fit, or that is another on another rank.
         """
@@ -252,8 +260,9 @@ class Trainer:
         self.untrain()
 
     def _check_weights_file(self) -> None:
-        """WeightsError, on all ranks, where they have read other bytes: nothing later would tell that their parameters
-        differ.
+        """Raise WeightsError, on all ranks, where they have read other bytes.
+
+        Nothing later would tell that their parameters differ.
         """
         path, transport = self.config["model"]["weights_file"], self.fp32_workers.transport
         if path and transport.world > 1:
@@ -265,7 +274,7 @@ class Trainer:
                 raise models.WeightsError(str(error)) from error
 
     def untrain(self) -> None:
-        """Gradient ascent with noise from worker 0's minibatches: the same on every process."""
+        """Ascend the gradient with noise from worker 0's minibatches: the same on every process."""
         settings = self.config["untrain"]
         order = self._order(1, "untrain")
         for step in range(settings["steps"]):
@@ -298,14 +307,15 @@ class Trainer:
         return measured
 
     def evaluate(self, split: Split, between: Callable[[], object] = lambda: None) -> dict[str, float]:
-        """``V`` (test) or ``T`` (training) scalars over the whole split, without augmentation; ``between`` is called
-        after each batch.
+        """The ``V`` (test) or ``T`` (training) scalars over the whole split, without augmentation.
+
+        ``between`` is called after each batch.
         """
         quantized_training.at(self.tensors, self.step, 0, f"evaluate/{split}")
         return evaluate(self.model, self.data, split, self.config["eval_batch_size"], between)
 
     def state_dict(self) -> dict[str, Any]:
-        """The same in every split; every process must call it.
+        """The state of the run, the same in every split; every process must call it.
 
         NonFiniteError for what would not be worth going on from.
         """
@@ -325,7 +335,7 @@ class Trainer:
         }
 
     def _outline(self) -> dict[str, Any]:
-        """What ``load_state_dict`` reads, as far as it is known before the first step."""
+        """The state that ``load_state_dict`` reads, as far as it is known before the first step."""
         return {
             "model": self.model.state_dict(),
             "optimizer": optim.outline(self.optimizer),
@@ -340,7 +350,9 @@ class Trainer:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """CheckpointError where it is of other data; ValueError, or another of ``checkpoint.UNREADABLE``, where it does
+        """Load a saved state.
+
+        CheckpointError where it is of other data; ValueError, or another of ``checkpoint.UNREADABLE``, where it does
         not fit.
         """
         if words := checkpoint.other_data(state, self.data.name, self.data.fingerprint):

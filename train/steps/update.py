@@ -20,8 +20,9 @@ def update(
     mean: Tensor,
     step: int,
 ) -> None:
-    """One step down the mean gradient (one vector, in the parameters' order); NonFiniteError where a parameter is not
-    finite after it.
+    """Take one step down the mean gradient (one vector, in the parameters' order).
+
+    NonFiniteError where a parameter is not finite after it.
     """
     parameters = list(named.values())
     pieces = optim.clipped(config["optim"], mean).split([parameter.numel() for parameter in parameters])
@@ -37,8 +38,9 @@ def update(
 
 
 def check_state(optimizer: torch.optim.Optimizer, parameters: Mapping[str, Tensor], step: int) -> None:
-    """NonFiniteError, with the parameter's name, where the optimizer remembers what is not finite (a mean square may
-    overflow unseen).
+    """Raise NonFiniteError, with the parameter's name, where the optimizer remembers what is not finite.
+
+    A mean square may overflow unseen.
     """
     for name, parameter in parameters.items():
         for key, value in optimizer.state.get(parameter, {}).items():
@@ -47,14 +49,15 @@ def check_state(optimizer: torch.optim.Optimizer, parameters: Mapping[str, Tenso
 
 
 def check_finite(step: int, what: str, tensor: Tensor) -> None:
-    """NonFiniteError where a tensor is not finite."""
+    """Raise NonFiniteError where a tensor is not finite."""
     if not bool(torch.isfinite(tensor).all()):
         raise NonFiniteError(f"step {step}: {what} is not finite")
 
 
 def not_finite(step: int, loss: float, model: nn.Module) -> str:
-    """The sentence on a test loss that is not finite,
-    which names the first of the model's tensors that is not either.
+    """The sentence on a test loss that is not finite.
+
+    It names the first of the model's tensors that is not either.
     """
     bad = next((name for name, value in model.state_dict().items() if not bool(torch.isfinite(value).all())), None)
     why = (
