@@ -1,4 +1,4 @@
 """Files that others may have written, and words of theirs: read with care, written so that no reader sees half of one.
 
-Imports the standard library and PyYAML alone.
+This room imports the standard library and PyYAML alone.
 """

@@ -2,5 +2,5 @@
 
 They are those of data, models, optimizers, sentences, passes and the exchange; the command line is here, too.
 
-May import ``nuq.registry`` and ``nuq.settings``, omegaconf and hydra; imports no torch.
+This room may import ``nuq.registry`` and ``nuq.settings``, omegaconf and hydra; it imports no torch.
 """

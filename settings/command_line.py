@@ -1,6 +1,6 @@
 """The command line of main.py: its modes, what ``python main.py --help`` prints, and Hydra's store.
 
-Imports no torch.
+This module imports no torch.
 """
 
 from __future__ import annotations

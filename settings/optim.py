@@ -1,6 +1,6 @@
 """Settings of optimizers and learning-rate schedules: one dataclass for each, and the tables of their names.
 
-Imports no torch.
+This module imports no torch.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Settings of the parts of a run other than data, model, method and optimizer: passes, measurements and the exchange.
 
-Imports no torch.
+This module imports no torch.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Settings of data sets of sentences and of the models that read them, and what the GLUE tasks are.
 
-Imports no torch.
+This module imports no torch.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Otherwise the first rank would know no more than that the other is gone.
 
-A small file in the run folder, which the machines of a run share, written before the rank leaves.
+The rank writes a small file in the run folder, which the machines of a run share, before it leaves.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ def write_parser(epilog: str = "") -> argparse.ArgumentParser:
 
 
 def _cluster_args(text: str, num_experiments: int) -> tuple[int, int, str | None]:
-    """(scripts, ranks, partition) of ``38,1,p100``; the later ones may be left out."""
+    """The parts (scripts, ranks, partition) of ``38,1,p100``; the later ones may be left out."""
     parts = [part.strip() for part in text.split(",")] if text else []
     numbers = parts[:2]
     if len(parts) > 3 or not all(part.isdecimal() and int(part) > 0 for part in numbers):

@@ -130,7 +130,7 @@ def consent(question: str, yes: bool) -> bool:
 
 
 def count(number: int, thing: str) -> str:
-    """``1 run``, ``2 runs``."""
+    """A number with its noun: ``1 run``, ``2 runs``."""
     return f"{number} {thing}{'' if number == 1 else 's'}"
 
 

@@ -135,7 +135,7 @@ def unsettled(view: View) -> Iterator[str]:
 
 
 def duration(seconds: float) -> str:
-    """``45 s``, ``12 min``, ``3.4 h``, ``2.1 days``."""
+    """A duration in words: ``45 s``, ``12 min``, ``3.4 h``, ``2.1 days``."""
     for limit, unit, name in ((90, 1, "s"), (5400, 60, "min"), (172800, 3600, "h")):
         if seconds < limit:
             value = seconds / unit

@@ -25,7 +25,7 @@ def load(config: Mapping[str, Any], device: torch.device) -> DataSet:
     Labels are the places of the sorted class names.
 
     Up to 64x64 pixels: the centre at that size, decoded once and kept; augmented by a crop from a border of size/8 and
-    a mirror.  Above:  views as of ImageNet, a random box of 8 to 100 % of the area in training and the centre, 7/8 of
+    a mirror.  Above: views as of ImageNet, a random box of 8 to 100 % of the area in training and the centre, 7/8 of
     the short side, in evaluation.
     """
     settings = config["data"]

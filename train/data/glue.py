@@ -2,10 +2,10 @@
 
 Wang and others, "GLUE: a multi-task benchmark and analysis platform for natural language understanding", 2018.
 
-From the files of its archive as they are: tab-separated, quotes being characters like others, a header in all but CoLA.
-dev is the test split, as the labels of the true one are not given out; of MNLI it is dev_matched.  QQP's own files hold
-a few rows that are cut short, which are left out as everyone does.  MRPC is read from train.tsv and dev.tsv, or from
-Microsoft's msr_paraphrase_train.txt and GLUE's dev_ids.tsv, which says which of its pairs are dev.
+The files of its archive are read as they are: tab-separated, quotes being characters like others, a header in all but
+CoLA.  dev is the test split, as the labels of the true one are not given out; of MNLI it is dev_matched.  QQP's own
+files hold a few rows that are cut short, which are left out as everyone does.  MRPC is read from train.tsv and dev.tsv,
+or from Microsoft's msr_paraphrase_train.txt and GLUE's dev_ids.tsv, which says which of its pairs are dev.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 Maas and others, "Learning word vectors for sentiment analysis", 2011.
 
-From the folder aclImdb that its archive unpacks to: ``{train,test}/{neg,pos}/*.txt``, one review each; the class is 1
-for ``pos``.
+The reviews are read from the folder aclImdb of their archive: ``{train,test}/{neg,pos}/*.txt``, one review each; the
+class is 1 for ``pos``.
 """
 
 from __future__ import annotations

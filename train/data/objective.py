@@ -1,6 +1,6 @@
 """The objective that a data set sets for a model: the loss that is trained on, and the values that an evaluation tells.
 
-Classes, unless it says otherwise.
+The objective is that of classes, unless the data set says otherwise.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def loss_of(output: Tensor, target: Tensor, *, label_smoothing: float = 0.0, red
 
 
 def squared_error(output: Tensor, target: Tensor, *, label_smoothing: float = 0.0, reduction: str = "mean") -> Tensor:
-    """(output - target)^2 of outputs (batch, 1) against numbers (batch); settings refuse to smooth them."""
+    """The error (output - target)^2 of outputs (batch, 1) against numbers (batch); settings refuse to smooth them."""
     assert label_smoothing == 0
     return mse_loss(output.squeeze(-1), target, reduction=reduction)
 

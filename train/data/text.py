@@ -1,6 +1,6 @@
 """A text that every Python has: the sources of its own standard library, as characters to be predicted in turn.
 
-Which files: every ``.py`` below the standard library's folder, but for what distributions leave out, patch or generate
+The files are every ``.py`` below the standard library's folder, but for what distributions leave out, patch or generate
 (``SKIPPED``).  They are ordered by SHA-256 of their path, so that a file more or less moves no other one; those whose
 digest begins below ``TEST_BELOW`` are the test split.  Only as many are read as the settings ask for.  Two releases of
 Python mostly give two texts: ``Text.fingerprint`` says which text it was, and a run is not continued on another one.

@@ -96,7 +96,9 @@ def words(texts: Iterable[str]) -> Counter[str]:
 
 
 def learned(counts: Mapping[str, int], size: int) -> list[str]:
-    """``size`` tokens for words of these counts.
+    """The vocabulary of ``size`` tokens learned from words of these counts.
+
+    It has the special tokens, characters, then what joining the most frequent pair gives, again.
 
     They are the special ones, characters, then what joining the most frequent pair gives, again.
 

@@ -2,7 +2,7 @@
 
 Devlin and others, "BERT: pre-training of deep bidirectional transformers" (2018).
 
-From scratch with the sizes that settings give, or from a local folder as is customary for pretrained weights:
+The model starts from scratch with the sizes that settings give, or from a local folder of pretrained weights:
 ``config.json``, which says the sizes, and ``model.safetensors`` or ``pytorch_model.bin``.  No code of a folder runs,
 and nothing is fetched.  Attention is computed in steps ("eager"): its bits then depend on no kernel that a machine
 chooses, and its shares are tensors that a format can hold.  Dropout draws from torch's global generator of the device,

@@ -1,6 +1,6 @@
 """The memory of a run's processes on this machine, as /proc tells it.
 
-Of runs that share a job, it names the one that ran out.
+Among runs that share a job, it names the one that ran out.
 """
 
 from __future__ import annotations

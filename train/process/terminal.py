@@ -1,6 +1,6 @@
 """Words for people: a terminal that is full, closed or gone is no reason to end a run, nor to blame its folder.
 
-Imports no torch.
+This module imports no torch.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@ r"""The variance of the gradient estimator, measured beside training.
 From S samples of M workers' minibatch gradients g_{s,w} (S*M passes in all; the original spends 2*S*(M+1)):
 
 - est_s: what the method makes of g_{s,1..M} (encoded, decoded, averaged; a method that uses one worker gives M
-  estimates);  super_s: their plain mean; sgd: each g_{s,w};
+  estimates); super_s: their plain mean; sgd: each g_{s,w};
 - ``X_var``: mean over coordinates of the unbiased sample variance of X;
 - ``X_nvar``: mean over coordinates of sum (X - mean)^2 / (sum X^2 + 1e-7); ``X_snr``: mean of log(sum X^2 + 1e-10) -
   log(sum (X - mean)^2 + 1e-10), both sums over the samples, as in the original code;

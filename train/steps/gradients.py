@@ -174,7 +174,7 @@ class Gradients:
     def samples(
         self, workers: Iterable[int], step: int, order: Order, count: int, purpose: str
     ) -> Iterator[dict[int, Gradient]]:
-        """``count`` extra gradients of every one of ``workers`` at the present parameters; batch-norm buffers stay."""
+        """The ``count`` extra gradients of each of ``workers`` at the present parameters; batch-norm buffers stay."""
         before = self._copies()
         for number in range(count):
             gradients, _ = self.of_workers(workers, step * count + number, order, purpose)

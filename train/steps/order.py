@@ -2,7 +2,7 @@
 
 Every epoch is one permutation of the training set; step by step its next ``workers * batch_size`` samples (times
 ``compute.accumulate``) are dealt to the workers in blocks, so that no two workers see the same sample in an epoch.
-What is left of a permutation when it no longer fills a step is dropped.
+The rest of a permutation that no longer fills a step is dropped.
 """
 
 from __future__ import annotations

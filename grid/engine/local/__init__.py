@@ -1,4 +1,4 @@
 """Runs on this machine: its slots, its cores and GPUs, and the progress that a person sees.
 
-May import ``grid.engine.states`` and the rooms below it.
+This room may import ``grid.engine.states`` and the rooms below it.
 """

@@ -1,4 +1,4 @@
 """The text of job scripts, and the snapshot of the code that they run.
 
-May import ``grid.engine.sweeps`` and ``files``.
+This room may import ``grid.engine.sweeps`` and ``files``.
 """

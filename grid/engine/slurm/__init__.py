@@ -1,4 +1,4 @@
 """SLURM: profiles of clusters, the sbatch text, and the questions asked of the scheduler.  Nothing else knows SLURM.
 
-May import ``grid.engine.scripts``, ``grid.engine.sweeps``, ``files`` and submitit.
+This room may import ``grid.engine.scripts``, ``grid.engine.sweeps``, ``files`` and submitit.
 """

@@ -1,7 +1,7 @@
 """The cache of the scheduler's answers between commands: jobs/scheduler.json, one section per cluster.
 
-The file only saves questions, so nothing depends on it: what is damaged, foreign or cannot be written counts as not
-there.
+The file only saves questions, so nothing depends on it: a file that is damaged, foreign or cannot be written counts as
+missing.
 """
 
 from __future__ import annotations

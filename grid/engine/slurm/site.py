@@ -1,6 +1,6 @@
 """A cluster's profile, from one small YAML: account, partitions and their limits, defaults of resources.
 
-Nothing of it is in code.
+Nothing of the profile is in code.
 
 ``grid/sites/`` holds a commented example of each kind; ``site_yaml.py`` reads them, ``preamble.py`` turns a part into
 bash.

@@ -1,4 +1,4 @@
 """Derivation of states from evidence: a run's files, what was submitted, what the scheduler says, and the verdict.
 
-May import ``grid.engine.slurm`` and the rooms below it.
+This room may import ``grid.engine.slurm`` and the rooms below it.
 """

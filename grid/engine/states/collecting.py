@@ -1,6 +1,6 @@
 """One tidy row per run: settings, state, latest measurements, time and place.
 
-For analysis, a spreadsheet, or `diff`.
+The rows are for analysis, a spreadsheet, or `diff`.
 """
 
 from __future__ import annotations

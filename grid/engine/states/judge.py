@@ -1,7 +1,7 @@
 """The state of a run, judged from all that it, its job script and the scheduler leave behind: a pure function.
 
-A state never claims more than the evidence: what cannot be told is ``unknown``, with the reason; what may be alive is
-not to be started.
+A state never claims more than the evidence: a state that cannot be told is ``unknown``, with the reason; a run that
+may be alive is not to be started.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ class Chunk:
     )
 
     def indexed(self) -> Iterator[tuple[int, Sequence[str]]]:
-        """(array index, its runs) of every element."""
+        """The array index and the runs of every element."""
         return enumerate(self.elements, start=self.first)
 
     @property

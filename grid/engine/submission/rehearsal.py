@@ -2,7 +2,7 @@
 
 Each combination of model, data and method is built once, and the data have to be those of earlier runs.
 
-How things are built and data read knows ``train.rehearsal``, which a process of its own runs, for nothing here imports
+``train.rehearsal`` knows how things are built and data read.  A process of its own runs it, for nothing here imports
 torch.  A checkout without it rehearses nothing.
 """
 
@@ -41,7 +41,10 @@ class Rehearsal:
 def rehearse(
     start: Sequence[Run], runs: Sequence[Run], states: Mapping[str, State], root: Path, site: Site | None = None
 ) -> Rehearsal:
-    """start: those of ``runs`` that are to be started; states: of all, by run folder."""
+    """The reasons against starting these runs, found in a process of its own.
+
+    start: those of ``runs`` that are to be started; states: of all, by run folder.
+    """
     if not (root / MODULE).exists():
         return Rehearsal()
     places = {run.run_dir: data_place(run, site or Site()) for run in runs}

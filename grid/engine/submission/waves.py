@@ -2,8 +2,9 @@
 
 MaxJobCount is everybody's limit, MaxSubmitJobs each user's, MaxArraySize each array's.
 
-What there is no room for stays in the submission's record, and the same command goes on with it.  What a limit is, is
-asked; where SLURM refuses all the same (limits of accounts and qualities of service), the room is found by halves.
+Scripts for which there is no room stay in the submission's record, and the same command goes on with them.  The cluster
+is asked for its limits; where SLURM refuses all the same (limits of accounts and qualities of service), the room is
+found by halves.
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ Axis = Point | Sequence[Point]
 
 
 def point(label: str = "", settings: Settings | None = None, /, **plain: Any) -> Point:
-    """One point; settings with a dot in their name come as a dict, the others may come as keywords."""
+    """A point of settings; those with a dot in their name come as a dict, the others may come as keywords."""
     return Point(label, {**(settings or {}), **plain})
 
 

@@ -1,6 +1,6 @@
 """The resources that one experiment asks a machine for: nodes, processes, GPUs, cores, memory, time and place.
 
-A frozen record that checks itself.
+The resources are a frozen record that checks itself.
 """
 
 from __future__ import annotations
