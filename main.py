@@ -80,10 +80,10 @@ def main() -> None:
             return
         codes.append(run(settings, stop))  # type: ignore[arg-type]
 
-    os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # its errors come here, and a crash keeps its whole traceback
+    os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # Hydra's errors come here, and a crash keeps its whole traceback
     try:
         experiment()
-    except BrokenPipeError:  # of Hydra's own words; a run minds no reader
+    except BrokenPipeError:  # the reader of Hydra's own words is gone; a run minds no reader
         pass
     except (HydraException, OmegaConfBaseException) as error:
         codes.append(_refuse(ValueError(_of_hydra(error))))

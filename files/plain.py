@@ -16,10 +16,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
-TEXT_BYTES = 4 * 2**20  # of a configuration, a status or a profile, which have some kB
-MOST_DEPTH = 64  # of lists and tables in each other
-MOST_VALUES = 200_000  # of a file, each counted as often as an alias repeats it
-LARGEST = 2**64  # of whole numbers: a seed may have 64 bits
+TEXT_BYTES = 4 * 2**20  # the limit for a configuration, a status or a profile, which have some kB
+MOST_DEPTH = 64  # the most levels of lists and tables in each other
+MOST_VALUES = 200_000  # the most values of a file, each counted as often as an alias repeats it
+LARGEST = 2**64  # the bound of whole numbers: a seed may have 64 bits
 # folders and sockets cannot be opened
 _KINDS = {stat.S_IFIFO: "a FIFO", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}
 
@@ -95,7 +95,7 @@ def check_yaml(text: str) -> None:
     import yaml
 
     if text.count("[") + text.count("{") + text.count("- ") + text.count("? ") + text.count("&") < MOST_DEPTH:
-        return  # what is nested by indentation alone needs a line, and more and more blanks, for each level
+        return  # nesting by indentation alone needs a line, and more and more blanks, for each level
     depth = 0
     try:
         for event in yaml.parse(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader)):

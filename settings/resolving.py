@@ -49,7 +49,7 @@ class Resolver:
     def __init__(self) -> None:
         self._parts: dict[
             tuple[type, str], tuple[dict[str, Any], dict[str, str]]
-        ] = {}  # by schema and what is given of it
+        ] = {}  # keyed by schema and what is given of it
 
     def resolved(
         self, settings: Mapping[str, Any], variants: Sequence[Mapping[str, Any]]

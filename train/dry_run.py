@@ -42,9 +42,9 @@ BATCH_SIZE = 4
 ACCUMULATE = 2
 EVAL_BATCHES = 1
 PASS_COPIES = (
-    3  # of the kept activations, in a training pass: measured with ResNet-8 and ResNet-20 at batch size 128 on CPU
+    3  # copies of the kept activations in a training pass: measured with ResNet-8 and -20 at batch size 128 on CPU
 )
-EVAL_COPIES = 3  # of the largest activation: a layer's input, its output and one on the way
+EVAL_COPIES = 3  # copies of the largest activation: a layer's input, its output and one on the way
 
 
 class FewBatches:
@@ -64,7 +64,7 @@ def shrunk(config: dict[str, Any]) -> dict[str, Any]:
     """The same configuration with a handful of steps and tiny batches."""
     method = dict(config["method"])
     if "update_at" in method:
-        first = [at for at in method["update_at"] if at == 0]  # which is a step like no other
+        first = [at for at in method["update_at"] if at == 0]  # the first step is like no other
         method.update(update_at=[*first, STEPS // 2], update_every=0, num_samples=min(method["num_samples"], 2))
     measure = {"every": STEPS if config["measure"]["every"] else 0, "num_samples": 2}
     untrain = {**config["untrain"], "steps": min(config["untrain"]["steps"], 1)}

@@ -40,7 +40,7 @@ from train.steps.trainer import Totals
 from train.steps.update import not_finite
 
 FOLDER, RESULTS = "evaluator", "evaluations.json"
-Mark = tuple[int, int, int]  # which file it is and when it changed: inode, ns, bytes
+Mark = tuple[int, int, int]  # the identity of a file and when it changed: inode, ns, bytes
 
 
 class Evaluator:

@@ -201,7 +201,7 @@ def _leave(status: statuses.Status, code: int, why: Exception) -> int:
     complain(str(why))
     try:
         status.end(code, why)
-    except statuses.FolderTaken:  # what stands there is another's word
+    except statuses.FolderTaken:  # the status there is another process's
         return statuses.EXIT_HELD
     except OSError as error:
         complain(f"nor can the end of the run be noted: {statuses.describe(error)}")

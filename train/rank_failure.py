@@ -19,7 +19,7 @@ from train.process import status as statuses
 from train.process.checkpoint import CheckpointError
 from train.process.signals import Preempted
 
-BAD_SETTINGS = (CheckpointError, WeightsError, DataError)  # what people can put right
+BAD_SETTINGS = (CheckpointError, WeightsError, DataError)  # errors that people can put right
 _FILES = "failure.rank*.json"
 
 

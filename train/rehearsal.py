@@ -32,7 +32,7 @@ def rehearse(config: dict[str, Any], dataset: DataSet) -> str:
     """The reason why a run of this configuration would end before its first step, in one line; empty where none."""
     device = torch.device("cpu")
     tiny = shrunk(in_one_process(config)) | {"batch_size": min(BATCH_SIZE, config["batch_size"]), "device": "cpu"}
-    tiny["compute"] = tiny["compute"] | {"cuda_graphs": False, "compile": False}  # which take long, and change no shape
+    tiny["compute"] = tiny["compute"] | {"cuda_graphs": False, "compile": False}  # they take long, and change no shape
     try:
         trainer = Trainer(tiny, device=device, dataset=dataset)
         trainer.gradient(0, 0, trainer.order, "rehearsal")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from grid.engine.states.runs import Run
 
 WAITING = ("pending", "new", "preempted", "lost")
-# what a shape is told by, where shapes differ in it
+# the resources that name a shape, where shapes differ in them
 ASKED = ("nodes", "ranks", "gpus", "cpus", "mem", "time", "partition")
 SMALLEST = 16  # lines: below that a screen cannot hold a line of everything
 

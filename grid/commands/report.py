@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from grid.commands.options import count
 
-NUMBERS = re.compile(r"(?<![\w.])\d[\d_.]*(?!\w)")  # of jobs, steps, seconds: what makes equal reasons differ
+NUMBERS = re.compile(r"(?<![\w.])\d[\d_.]*(?!\w)")  # numbers of jobs, steps, seconds make equal reasons differ
 
 if TYPE_CHECKING:
     from grid.engine.states.evidence import View

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from grid.engine.states.evidence import View
     from grid.engine.states.runs import Run
 
-FEW = 40  # so many runs are listed one by one
-REFRESH_S = 15.0  # of the files; the scheduler is asked every 40 s at most, whatever looks
+FEW = 40  # at most this many runs are listed one by one
+REFRESH_S = 15.0  # the time between looks at the files; the scheduler is asked every 40 s at most
 METRICS = 3
-LINE_BYTES = 400  # of a log, generously
+LINE_BYTES = 400  # a generous length of a line of a log
 
 
 def status(argv: Sequence[str], root: Path) -> int:
@@ -146,7 +146,7 @@ def _one_by_one(runs: Sequence[Run], view: View) -> None:
     rows = []
     for run in runs:
         state = view.states[run.run_dir]
-        before = "was " if state.word == "pending" else ""  # of an earlier life or submission
+        before = "was " if state.word == "pending" else ""  # the run is of an earlier life or submission
         progress = f"{before}{state.step}/{state.steps}" if state.steps else ""
         element = state.element if state.word in ("pending", "running") else ""
         item = run.experiment

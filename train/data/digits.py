@@ -13,7 +13,7 @@ import torch
 from .dataset import Arrays, DataSet, InMemory, Normalization
 
 NORMALIZATION = Normalization(mean=(0.3053,), std=(0.3760,), top=16.0)  # of all pixels, in units of a full pixel
-TEST_EVERY = 5  # of each class, every fifth image is a test image
+TEST_EVERY = 5  # every fifth image of each class is a test image
 
 
 def _bundled_file() -> Path:

@@ -19,7 +19,7 @@ FASHION_MNIST = idx.Idx(
     "Fashion-MNIST",
     Origin("fashion_mnist", "FashionMNIST", size_mb=31),
     ("fashion_mnist", "fashion_mnist/raw", "fashion_mnist/FashionMNIST/raw", "FashionMNIST/raw", "FashionMNIST"),
-    Normalization(mean=(0.2860,), std=(0.3530,)),  # of all training pixels
+    Normalization(mean=(0.2860,), std=(0.3530,)),  # mean and std of all training pixels
     Augmentation(padding=2, flip=True),
 )
 

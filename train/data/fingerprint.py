@@ -19,7 +19,7 @@ import numpy as np
 from .pictures import Tree
 
 DIGITS = 14
-WHOLE_BYTES = 2**24  # of one split's inputs: 16 MB, which take some 10 ms
+WHOLE_BYTES = 2**24  # the limit of one split's inputs: 16 MB, which take some 10 ms
 NUM_SAMPLED = 1024  # examples of a larger split
 NUM_OPENED = 64  # pictures that are opened; of NUM_SAMPLED of them the size is asked for
 HEAD_BYTES = 4096

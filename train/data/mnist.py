@@ -16,7 +16,7 @@ MNIST = idx.Idx(
     "MNIST",
     Origin("mnist", "MNIST", size_mb=12),
     ("mnist", "mnist/raw", "mnist/MNIST/raw", "MNIST/raw", "MNIST"),
-    Normalization(mean=(0.1307,), std=(0.3081,)),  # of all training pixels; the original's constants
+    Normalization(mean=(0.1307,), std=(0.3081,)),  # mean and std of all training pixels; the original's constants
     Augmentation(padding=2, flip=False),  # a mirrored digit is another sign
 )
 

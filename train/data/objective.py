@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy, mse_loss
 
-Score = Callable[[np.ndarray, np.ndarray], float]  # of the predictions for a whole split, and its labels
+Score = Callable[[np.ndarray, np.ndarray], float]  # a function of the predictions for a whole split, and its labels
 
 
 class Loss(Protocol):

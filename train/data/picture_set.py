@@ -79,7 +79,7 @@ class PictureSet:
         self._cutout = augment.Cutout.of(settings, self.input_shape)
         self._normalization = normalization.tensors(device)
         self._threads: ThreadPoolExecutor | None = None
-        self._ahead: OrderedDict[object, Decoding] = OrderedDict()  # by pictures and the numbers drawn for them
+        self._ahead: OrderedDict[object, Decoding] = OrderedDict()  # keyed by pictures and the numbers drawn for them
 
     def expect(self, indices: Tensor, generator: torch.Generator) -> None:
         """Begin to decode a batch that ``train_batch`` will be asked for; nothing where enough is under way."""

@@ -89,7 +89,7 @@ class View:
         return next(factor for factor in (8, 4, 2, 1) if most >= factor or factor == 1)
 
 
-Plan = Callable[[int, int], View]  # of a picture's width and height
+Plan = Callable[[int, int], View]  # a function of a picture's width and height
 
 
 def whole(width: int, height: int) -> View:

@@ -39,9 +39,9 @@ SKIPPED = {
     ),  # packages of their own in some distributions, or gone
     *("encodings", "pydoc_data"),  # tables and generated text
 }
-# how a name begins that differs from one installation to the next
+# beginnings of names that differ from one installation to the next
 GENERATED = ("_sysconfigdata", "site.py", "sysconfig")
-TEST_BELOW = 32  # of 256: one file in eight is a test file
+TEST_BELOW = 32  # a bound out of 256: one file in eight is a test file
 
 _CODES = np.full(256, NUM_CODES - 1, dtype=np.uint8)
 _CODES[np.frombuffer(VOCABULARY, dtype=np.uint8)] = np.arange(len(VOCABULARY), dtype=np.uint8)

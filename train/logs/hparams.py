@@ -22,7 +22,7 @@ PLUGIN: Any = plugin_hparams_pb2
 SUMMARY: Any = summary_pb2
 
 METRICS = ("Vacc", "Vloss", "est_var", "comm/bits_per_coordinate")
-# what the tab shows before it is asked for more
+# the settings that the tab shows before it is asked for more
 FIRST = ("method.name", "method.bits", "method.bucket_size", "optim.lr", "workers")
 SECTIONS = ("method", "model", "optim", "schedule")
 NAMES = ("data.name", "model.name", "optim.name", "schedule.name")

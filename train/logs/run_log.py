@@ -19,7 +19,7 @@ from train.logs.event_file import EventFile
 from train.process.terminal import say
 
 FLUSH_S = 10.0
-MOST_HISTOGRAMS = 200  # of one tag in a run: at 3 kB each they would outgrow everything else in the log
+MOST_HISTOGRAMS = 200  # the most of one tag in a run: at 3 kB each they would outgrow everything else in the log
 
 
 def keeps_histogram(step: int, every: int, steps: int) -> bool:

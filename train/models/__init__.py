@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 Shape = tuple[int, ...]
-# of settings, the shape of an input and the number of classes
+# a function of settings, the shape of an input and the number of classes
 Make = Callable[[Mapping[str, Any], Shape, int], nn.Module]
 
 

@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from train.torchvision_import import torchvision
 
 FILES = ("model.safetensors", "pytorch_model.bin")
-HEAD = ("classifier.", "bert.pooler.")  # what pretrained weights may lack: it starts anew
+HEAD = ("classifier.", "bert.pooler.")  # parameters that pretrained weights may lack: they start anew
 WIDER = 4  # the inner layer of a block against its width
 
 
@@ -79,7 +79,7 @@ def build(settings: Mapping[str, Any], num_tokens: int, length: int, num_classes
 def _transformers() -> Any:
     """The package ``transformers``; ValueError says how to install it."""
     os.environ.setdefault("HF_HUB_OFFLINE", "1")  # read as it is imported: nothing is fetched
-    torchvision()  # which it imports, and which not every build of torch lets in
+    torchvision()  # transformers imports it, and not every build of torch lets it in
     try:
         import transformers
     except ImportError as error:
@@ -96,7 +96,7 @@ SIZES = {
     "num_attention_heads",
 }
 REST = {"hidden_act", "layer_norm_eps", "type_vocab_size", "pad_token_id", "initializer_range"}
-# what other networks say here
+# the values of these keys in BERT; other networks have others
 OTHERS = {"is_decoder": False, "add_cross_attention": False, "position_embedding_type": "absolute"}
 
 

@@ -102,4 +102,4 @@ class VGG(nn.Module):
         nn.init.zeros_(self.classifier.bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.classifier(self.features(x).mean(dim=(2, 3)))  # of one pixel below 64
+        return self.classifier(self.features(x).mean(dim=(2, 3)))  # the mean is over one pixel below 64

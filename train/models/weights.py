@@ -52,7 +52,7 @@ def load_weights(model: nn.Module, name: str, path: Path) -> None:
         found = "not a regular file" if path.exists() else "no such file"
         raise WeightsError(f"model.weights_file={path}: {found}; {expected}")
     try:
-        with warnings.catch_warnings(action="ignore"):  # of formats that are not read either
+        with warnings.catch_warnings(action="ignore"):  # torch warns of formats that are not read either
             content = torch.load(path, map_location="cpu", weights_only=True)
     except (*UNREADABLE, OSError) as error:
         if not isinstance(error, OSError) and (start := _no_saved(path)):

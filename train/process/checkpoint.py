@@ -36,10 +36,10 @@ FILE, PREVIOUS = "checkpoint.pt", "checkpoint.previous.pt"
 DAMAGED = "checkpoint.damaged.pt"  # a newest that gave way to the previous one, kept to be looked at
 _LINE = re.compile(rb"\nsha256 of the bytes before: ([0-9a-f]{64})\n")
 _LINE_BYTES = 94
-_END = b"PK\x05\x06"  # of an archive, with 18 bytes behind it
+_END = b"PK\x05\x06"  # the end of an archive, with 18 bytes behind it
 _CHUNK_BYTES = 1 << 22
 _PLAIN = {"identity": str, "step": int, "evaluated": bool, "fingerprint": str, "transform_input": bool}
-_LATER = ("totals.network_bytes", "tensors.seed", "tensors.formats")  # what older checkpoints lack
+_LATER = ("totals.network_bytes", "tensors.seed", "tensors.formats")  # names that older checkpoints lack
 UNREADABLE = (
     *(
         RuntimeError,

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 GIT_S = 0.5  # a checkout on a slow file system stays unnamed; the run does not wait for it
-MANIFEST = ".snapshot.json"  # of a copy of the code that jobs run from
+MANIFEST = ".snapshot.json"  # the manifest of a copy of the code that jobs run from
 
 
 def describe(device: torch.device, root: Path) -> dict[str, Any]:

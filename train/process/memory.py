@@ -15,7 +15,7 @@ import ctypes
 TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3  # mallopt's parameters
 KEPT_BYTES = 1 << 30  # free at the top of the heap before any goes back
 LARGEST_BYTES = 1 << 25  # blocks below come from the heap (glibc's most)
-SMALLEST_BYTES = 1 << 16  # of a block that goes back by itself: activations that are packed leave holes in a heap
+SMALLEST_BYTES = 1 << 16  # the smallest block that goes back by itself: packed activations leave holes in a heap
 
 
 def keep_freed_memory() -> bool:

@@ -27,9 +27,9 @@ from train.process import status as statuses
 from train.process.signals import NOTHING_YET, Preempted, StopSignal
 
 LOOK_S = 0.1  # between two looks at what there is to hear
-REACH_S = 5.0  # for one attempt to reach the store
-GRACE_S = 10.0  # for the others, which may still be importing, once this rank was asked to stop
-_threads: list[threading.Thread] = []  # that wait, or have waited, in C++
+REACH_S = 5.0  # the time for one attempt to reach the store
+GRACE_S = 10.0  # the time for the others, which may still be importing, once this rank was asked to stop
+_threads: list[threading.Thread] = []  # threads that wait, or have waited, in C++
 
 
 class Refused(Exception):

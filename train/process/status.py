@@ -33,10 +33,10 @@ PATIENCE_S = 60.0  # heartbeats may fail for so long before they end a run: file
 EXIT_DONE, EXIT_BAD_SETTINGS, EXIT_DIVERGED, EXIT_REQUEUE, EXIT_INTERRUPTED, EXIT_CRASH = 0, 2, 3, 75, 130, 1
 EXIT_HELD = 4  # another process has the folder: no word on the run
 METRICS = ("loss", "Vloss", "Vacc")  # the latest of these are told; everything else is in the logs
-SLURM = ("JOB_ID", "TASK_ID", "JOB_NAME", "RESTART_COUNT", "CLUSTER_NAME")  # which job this is, and which of its lives
+SLURM = ("JOB_ID", "TASK_ID", "JOB_NAME", "RESTART_COUNT", "CLUSTER_NAME")  # they identify the job and its life
 MESSAGE_CHARACTERS = 2000
 _REMEDY = ": move it away, and the run goes on from its checkpoint, where it has one"
-_KINDS: dict[str, tuple[Any, str]] = {  # of the values that are read again
+_KINDS: dict[str, tuple[Any, str]] = {  # the kinds of the values that are read again
     **dict.fromkeys(("attempt", "step", "saved_step"), (int, "number")),
     "seconds": ((int, float), "number"),  # a finite one, as all of these
     "state": (str, "word"),
@@ -156,7 +156,7 @@ class Status:
         self._path = run_dir / "status.json" if run_dir else None
         self._folder = _inode(run_dir) if run_dir else None
         self._lock = threading.Lock()
-        self._peak_bytes = 0  # of this process, as of the last heartbeat
+        self._peak_bytes = 0  # the peak of this process, as of the last heartbeat
         self._failing: tuple[float, OSError] | None = None  # since when (monotonic), and the last error
         self.progress = Progress()
         before = read(run_dir) if run_dir else {}

@@ -79,7 +79,7 @@ class Moments:
         }
 
 
-# that ``Rows`` keeps of every sample, 2 MB; of a longer gradient the error is rather too large than too small
+# coordinates that ``Rows`` keeps of a sample, 2 MB; a longer gradient's error is rather too large than too small
 SPREAD_COORDINATES = 2**19
 
 

@@ -31,7 +31,7 @@ def attached(
     if optimizer is None:
         formats = {kind: spec for kind, spec in formats.items() if kind not in NOT_ALONE}
     elif config["optim"]["name"] == "sgd" and not config["optim"]["momentum"]:
-        formats.pop("moments", None)  # of ``all``, where there are none
+        formats.pop("moments", None)  # the key comes from ``all``, and there are no moments
     if not formats:
         return None
     master = values["master"] and optimizer is not None

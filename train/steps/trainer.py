@@ -48,8 +48,8 @@ class Interrupted(Exception):
 class Totals:
     """The values that a run adds up over its attempts."""
 
-    bytes: int = 0  # that the first worker encoded, the same in every split
-    network_bytes: int = 0  # that the first process handed to the network in its steps
+    bytes: int = 0  # bytes that the first worker encoded, the same in every split
+    network_bytes: int = 0  # bytes that the first process handed to the network in its steps
     update_s: float = 0.0
     measure_s: float = 0.0
 
@@ -235,7 +235,7 @@ class Trainer:
         if not workers.adaptive:
             return
         started = time.perf_counter()
-        if self.loss_scale is not None:  # what overflows is skipped
+        if self.loss_scale is not None:  # gradients that overflow are skipped
             gradients = {
                 worker: gradient for worker, gradient in gradients.items() if non_finite_parameter(gradient) is None
             }

@@ -11,7 +11,7 @@ from grid.engine.sweeps.overrides import chosen, pinned
 from grid.engine.sweeps.resources import Resources
 
 SHUTDOWN_S = 100  # torchrun waits so long for a checkpoint after a signal; jobs are warned 120 s before their end
-PORTS = (20000, 32000)  # of rendezvous: below those that systems hand out by themselves
+PORTS = (20000, 32000)  # ports of the rendezvous: below those that systems hand out by themselves
 
 
 def run_script(experiment: Experiment, run_dir: str, checkout: str) -> str:
@@ -92,7 +92,7 @@ def job_script(
         nodes=f'export NUQ_NODES="${{NUQ_NODES:-{resources.nodes}}}"\n' if resources.nodes > 1 else "",
         runs="\n".join(f"  {shlex.quote(run)}" for run in run_dirs),
         where=" in slot $NUQ_SLOT" if slots > 1 else "",
-        output=" >/dev/null" if slots > 1 else "",  # its log is its own also where this shell writes to a terminal
+        output=" >/dev/null" if slots > 1 else "",  # a run has its own log also where this shell writes to a terminal
     )
     loose = "\n".join(["set +u", *preamble, "set -u", ""]) if preamble else ""
     return head + piece("ledger") + place + piece("wait") + loose + runs + _work(resources, slots) + piece("result")

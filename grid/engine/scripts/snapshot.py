@@ -25,15 +25,15 @@ from files.atomic import aside, write_text
 
 FOLDER = "jobs/code"
 DIGITS = 12
-MANIFEST = ".snapshot.json"  # what the snapshot holds: commit, dirty, digest, and a mark for each file
+MANIFEST = ".snapshot.json"  # the contents of the snapshot: commit, dirty, digest, and a mark for each file
 LIBRARY = "nuq/native/libnuq.so"  # built from files of the snapshot, so no part of the digest
 LINKED = ("runs", "data", "figures", ".venv")  # linked even where the checkout does not have them yet
-GENERATED = {*LINKED, "jobs", "build", "dist"}  # of the top level
-# of any level
+GENERATED = {*LINKED, "jobs", "build", "dist"}  # names at the top level
+# names at any level
 CACHES = {"__pycache__", ".git", ".pytest_cache", ".ruff_cache", ".mypy_cache", ".hypothesis", ".ipynb_checkpoints"}
-UNREAD = {".md", ".rst", ".pdf", ".ipynb", ".log"}  # what people write and no run reads: no part of the code
+UNREAD = {".md", ".rst", ".pdf", ".ipynb", ".log"}  # files that people write and no run reads: no part of the code
 LARGEST_UNTRACKED_BYTES = 20 * 2**20
-ABANDONED_S = 3600.0  # what a killed process left half-built is removed after this time
+ABANDONED_S = 3600.0  # a half-built copy that a killed process left is removed after this time
 TRIES = 3
 
 

@@ -15,8 +15,8 @@ from grid.engine.sweeps.resources import Resources
 SUBMITIT = ((1, 5), (1, 6))  # versions whose private text function has the signature we call: from, below
 # A run that is checkpointed and requeued more often is going nowhere; one in other hands is looked for without end.
 MAX_REQUEUES = 100
-LARGEST_INDEX = 1000  # of an array under SLURM's default MaxArraySize
-CHECKPOINT_S = 20  # of the warning before the time limit that torchrun leaves for what comes after the ranks
+LARGEST_INDEX = 1000  # the largest index of an array under SLURM's default MaxArraySize
+CHECKPOINT_S = 20  # the part of the warning that torchrun leaves for what comes after the ranks
 
 
 def array_spec(first: int, count: int, max_running: int | None) -> str:

@@ -248,7 +248,7 @@ def _queue(ids: Sequence[str], marks: Marks) -> dict[str, Job]:
     except Unreachable as error:
         if "Invalid job id specified" not in str(error):
             raise
-        return {}  # what squeue says of one id that it has forgotten
+        return {}  # squeue says this of one id that it has forgotten
     jobs = {}
     for name, (word, queued, start, end, node, rest) in _rows(text, 6):
         reason, _, which = rest.partition("\x1f")
@@ -270,8 +270,8 @@ def _queue_job(word: str, queued: str, start: str, end: str, node: str, reason: 
         word=word,
         reason="" if reason == "None" else reason,
         node=node,
-        start=None if word in WAITING else _time(start),  # of what waits it is a forecast
-        end=_time(end) if word in ENDS else None,  # of what lives it is the time limit
+        start=None if word in WAITING else _time(start),  # for a waiting job it is a forecast
+        end=_time(end) if word in ENDS else None,  # for a live job it is the time limit
         queued=None if word in ENDS else _time(queued),
     )
 
@@ -288,7 +288,7 @@ def _accounts(ids: Sequence[str], since: float, marks: Marks) -> dict[str, Job]:
 def _accounts_job(state: str, exit_code: str, start: str, end: str, node: str) -> Job:
     code, _, number = exit_code.partition(":")
     died = _whole(number, 0)
-    word = state.split()[0] if state else ""  # of "CANCELLED by 1000"
+    word = state.split()[0] if state else ""  # the first word of "CANCELLED by 1000"
     if word.endswith("+"):  # cut short
         word = next((end for end in sorted(ENDS) if end.startswith(word[:-1])), word)
     return Job(

@@ -69,11 +69,11 @@ class Job:
     word: str  # PENDING RUNNING COMPLETING COMPLETED FAILED CANCELLED TIMEOUT OUT_OF_MEMORY NODE_FAIL PREEMPTED ...
     reason: str = ""  # why it waits, or how it failed, in SLURM's words
     node: str = ""
-    exit_code: int | None = None  # of its script; only accounting tells it
+    exit_code: int | None = None  # the exit code of its script; only accounting tells it
     restarts: int = 0
     start: float | None = None
-    end: float | None = None  # of ended ones
-    queued: float | None = None  # of others: when it was submitted, or queued again
+    end: float | None = None  # only ended jobs have one
+    queued: float | None = None  # for other jobs: when it was submitted, or queued again
 
     @property
     def is_over(self) -> bool:
@@ -129,7 +129,7 @@ class Known:
     # array id -> when it, and when an element, was first not there
     missed: dict[str, dict[str, float]] = field(default_factory=dict)
     history: dict[str, float] = field(default_factory=dict)  # array id -> when accounting was asked
-    failures: tuple[int, float, str] = (0, 0.0, "")  # in a row, when the last one was, its words
+    failures: tuple[int, float, str] = (0, 0.0, "")  # the number in a row, when the last one was, its words
     facts: tuple[float, Facts] | None = None
 
     def put(self, now: float, ids: Iterable[str], jobs: Mapping[str, Job]) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 MEGABYTE = 1 << 20
-NEARLY = 0.9  # of its share: what a run told last is a moment older than its end
+NEARLY = 0.9  # a fraction of its share: what a run told last is a moment older than its end
 
 
 @dataclass(frozen=True)

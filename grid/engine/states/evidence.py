@@ -18,7 +18,7 @@ from grid.engine.states.ledger import Submission
 from grid.engine.states.run_files import Claim, Record, RunFolder, State, ids_to_ask, judge, own_element
 
 CACHE = Path("jobs") / "scheduler.json"
-EXPLAINED = {"done", "failed", "diverged"}  # by the run's own word
+EXPLAINED = {"done", "failed", "diverged"}  # the run's own word explains these states
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class View:
     jobs: Mapping[str, Job] = field(default_factory=dict)  # run folder -> the scheduler's word on its array element
     answer: Answer | None = None  # None: there was nothing to ask
     submissions: Sequence[Submission] = ()
-    # of runs that were submitted in these folders and not asked for
+    # states of runs that were submitted in these folders and not asked for
     others: Mapping[str, State] = field(default_factory=dict)
 
 

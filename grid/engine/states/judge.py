@@ -152,7 +152,7 @@ def _verdict(seen: _Seen | None, claim: Claim | None, job: Job | None, answer: A
             return State("running")
         return State("unknown", "sbatch was asked to run it, and its answer got lost")
     mine = seen is not None and seen.element == claim.element
-    # by other means, after it was submitted
+    # the run was started by other means, after it was submitted
     later = seen is not None and not mine and seen.start > claim.submitted_at + LAG_S
     if seen is not None and seen.beats and not mine:
         return State("running", "" if later else f"started before job {claim.element} was submitted for it")
@@ -329,7 +329,7 @@ def _when_over(
     )
     ended = job.end if job and job.end is not None else gone
     spoke = seen if mine or later else None
-    # of this machine, whose files we see at once
+    # the run is of this machine, whose files we see at once
     is_ours = job is None and spoke is not None and spoke.process is False
     is_settled = ended is None or now - ended > _settling_s(job) or is_ours
     if spoke is not None and spoke.word != "running":
@@ -354,7 +354,7 @@ def _when_over(
         return State("failed", told)
     if word in ("CANCELLED", "PREEMPTED") and not later:
         return State(word.lower(), told)
-    if seen is not None and seen.word != "running":  # of an earlier submission: this one never came to it
+    if seen is not None and seen.word != "running":  # the record is of an earlier submission: this one never came to it
         return State(seen.word, seen.message)
     return State("lost", told)
 

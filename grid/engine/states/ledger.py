@@ -39,14 +39,14 @@ class Chunk:
     name: str
     resources: Mapping[str, Any]  # one experiment's, as ``Resources`` takes them
     elements: Sequence[Sequence[str]]  # run folders, as seen from the checkout
-    cap: int | None = None  # so many elements at once
+    cap: int | None = None  # at most this many elements run at once
     after: Sequence[
         tuple[str, str]
     ] = ()  # (afterok: it has to succeed | afterany: it has to end, name of another chunk)
     state: str = WRITTEN
     job_id: str = ""
     at: float = 0.0  # when it was handed over
-    cluster: str = ""  # to which
+    cluster: str = ""  # the cluster to which it was handed over
     error: str = ""
     first: int = 0  # index of the first element
     scripts: str = (
@@ -66,7 +66,7 @@ class Chunk:
 class Submission:
     """All that one ``submit`` or ``retry`` hands over."""
 
-    folder: str  # of the runs, below runs/
+    folder: str  # the folder of the runs, below runs/
     id: str
     title: str
     # digest, commit, dirty, and path (the snapshot that the jobs run; empty: the checkout itself)

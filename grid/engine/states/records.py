@@ -13,7 +13,7 @@ from typing import Any
 
 from grid.engine.sweeps.resources import Resources
 
-NAME = re.compile(r"\w[\w.-]*")  # of submissions, arrays and folders: a part of file names
+NAME = re.compile(r"\w[\w.-]*")  # a name of a submission, array or folder: a part of file names
 
 
 def text(

@@ -69,7 +69,7 @@ class RunFolder:
             return None
         except NotADirectoryError:
             raise
-        except OSError as error:  # another user's, or a file system in trouble
+        except OSError as error:  # the file is another user's, or the file system is in trouble
             return Damaged(f"{self.status.name} cannot be read: {error.strerror or error}")
         except Unreadable as error:
             return Damaged(f"{self.status.name} {error}; delete it to start the run again")

@@ -17,7 +17,7 @@ from grid.engine.sweeps.families import load, parse_seeds
 from settings import command_line
 
 RUNS = "runs"
-SIGNED = ".sweeps"  # beside the runs: a line for each sweep that was started there
+SIGNED = ".sweeps"  # the file beside the runs with a line for each sweep that was started there
 
 
 @dataclass(frozen=True)

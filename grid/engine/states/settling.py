@@ -47,7 +47,7 @@ def only_one(root: Path, folder: str) -> Iterator[None]:
                 "the same runs",
                 str(place / "lock"),
             ) from error
-        os.set_inheritable(file.fileno(), True)  # by sbatch: see slurm.submit
+        os.set_inheritable(file.fileno(), True)  # sbatch inherits it: see slurm.submit
         file.truncate(0)
         file.write(f"process {os.getpid()} on {socket.gethostname()}")
         file.flush()

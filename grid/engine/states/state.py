@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 WORDS = ("new", "pending", "running", "done", "failed", "diverged", "preempted", "cancelled", "lost", "unknown")
-SUSPENDED = "suspended"  # how the reason begins
-LIVES_ON = "it lives on"  # how the reason begins where a run outlives its script, or the life of its job that began it
+SUSPENDED = "suspended"  # the beginning of the reason
+LIVES_ON = "it lives on"  # the beginning of the reason where a run outlives its script, or its job's life
 ENDED = {"done", "failed", "diverged", "preempted"}
 STARTABLE = {"new", "failed", "diverged", "preempted", "cancelled", "lost"}  # the others may be alive: leave them alone
 HELD = 4  # the exit code of run.sh where another process has the folder: no end of the run
@@ -30,8 +30,8 @@ class State:
     metrics: Mapping[str, float] = field(default_factory=dict)  # the latest it told
     code: str = ""  # the digest of the code it ran
     data: str = ""  # fingerprint and sizes of what its steps were made on (``data_told``)
-    memory_bytes: float = 0.0  # what its processes took at most; 0 where it does not tell
-    wait_s: float = 0.0  # what its job's end means will be certain in so many seconds
+    memory_bytes: float = 0.0  # the peak of its processes; 0 where it does not tell
+    wait_s: float = 0.0  # the seconds until the meaning of its job's end is certain
 
     @property
     def may_start(self) -> bool:

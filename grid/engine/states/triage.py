@@ -75,7 +75,7 @@ _BEGUN = re.compile(r"^.+: \S+, \S+ on .+, \d+ workers$\n?", re.MULTILINE)
 _WRAPPERS = {"ChildFailedError", "SystemExit", "KeyboardInterrupt", "SignalException", "Preempted"}
 _SITE = re.compile(r"^(site profile \S.*?) on \S+: (.+)$", re.MULTILINE)  # see preamble.py: the script ends with it
 _STARTED = re.compile(r"^[\d-]+ [\d:]+ start (.+?)(?: in slot \d+)?$", re.MULTILINE)
-_MISSING = re.compile(  # what a shell says before it ends with 126 or 127
+_MISSING = re.compile(  # messages of a shell that ends with 126 or 127
     r"command not found|: not found$|: No such file or directory$|Permission denied$|cannot execute|Exec format error"
     r"|error while loading shared libraries"
 )
@@ -127,7 +127,7 @@ class _Raised:
     @property
     def signature(self) -> str:
         message = normal(self.message.partition("\n")[0])[:MESSAGE_CHARACTERS].rstrip()
-        place = _LINE_NUMBER.sub("", self.place)  # which moves with every edit of the file
+        place = _LINE_NUMBER.sub("", self.place)  # the line number moves with every edit of the file
         return f"{self.type}{f' at {place}' if place else ''}{f': {message}' if message else ''}"
 
     @property
@@ -225,7 +225,7 @@ _VARYING: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ..
     (re.compile(r"(?<![\w./])(?:(?:~|\.{1,2})?(?:/[\w.+=,@-]+)+|[\w.+=,@-]+(?:/[\w.+=,@-]+){2,})/?"), "PATH"),
     (re.compile(r"\b(?=[0-9a-f]*[a-f])(?=[0-9a-f]*\d)[0-9a-f]{8,}\b"), "*"),
     (re.compile(r"(?<![\w.])\d+_\d+(?!\w)"), "N_N"),  # an element of an array
-    (  # what stands by itself, or with a unit; float16, 32x32 and conv1.weight are names
+    (  # numbers by themselves, or with a unit; float16, 32x32 and conv1.weight are names
         re.compile(
             r"\b(exit code \d+)\b|(?<![\w.])-?\d+(?:\.\d+)*(?:e[-+]?\d+)?(?=(?:[kKMGT]?i?B|[num]?s|min|h)?(?!\w))"
         ),
@@ -267,7 +267,7 @@ def _by_site(logs: Sequence[str], run: str) -> tuple[str, str] | None:
         ):
             continue
         sentence = " ".join(said[-1][2].split())
-        if sentence.startswith(("stage:", "the scratch folder")):  # with paths of this job
+        if sentence.startswith(("stage:", "the scratch folder")):  # these sentences have paths of this job
             sentence = normal(sentence)
         return f"{said[-1][1]}: {sentence[: 2 * MESSAGE_CHARACTERS]}", said[-1][0]
     return None

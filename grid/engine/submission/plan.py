@@ -26,7 +26,7 @@ from grid.engine.sweeps.resources import Resources
 from settings.dotted import dotted
 
 Item = TypeVar("Item")
-FRESH = {"new", "lost", "preempted", "cancelled"}  # what a submission starts; what failed is for `retry`
+FRESH = {"new", "lost", "preempted", "cancelled"}  # runs in these states are started; `retry` starts the failed ones
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Planned:
 
     run_dir: str
     label: str
-    word: str  # its state
+    word: str  # the word of its state
     resources: Mapping[str, Any]
 
 
@@ -61,7 +61,7 @@ class Plan:
     cancel: Sequence[Cancelled] = ()
     chunks: Sequence[Chunk] = ()
     site: str = ""  # a digest of the cluster's profile
-    files: Mapping[str, str] = dataclasses.field(default_factory=dict)  # of the code, with their marks
+    files: Mapping[str, str] = dataclasses.field(default_factory=dict)  # the files of the code, with their marks
 
     def essence(self) -> dict[str, Any]:
         """The essence of the plan as plain values: it has to be the same when the plan is applied."""
@@ -253,7 +253,7 @@ def _differing(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[tuple[str
 class Remaining:
     """The resources that the runs that have not ended will still take."""
 
-    seconds: float  # of all runs, one after another
+    seconds: float  # the time of all runs, one after another
     gpu_hours: float
     num_guessed: int  # runs without a finished sibling: not counted above
 

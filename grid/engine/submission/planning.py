@@ -50,7 +50,7 @@ class Options:
     parallel: int = 1
     max_running: int | None = None
     canary: bool = False
-    ignore: Sequence[str] = ()  # of preflight.CHECKS
+    ignore: Sequence[str] = ()  # names of preflight.CHECKS
     resources: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     retry: Mapping[str, Mapping[str, Any]] | None = (
         None  # run folder -> changed resources: only these, and also those that failed

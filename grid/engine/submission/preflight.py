@@ -28,13 +28,13 @@ from nuq.settings import unknown
 from settings.data import DATA
 from settings.text import OnDisk
 
-# what --ignore takes; each may be wrong about somebody's cluster
+# the checks that --ignore takes; each may be wrong about somebody's cluster
 CHECKS = ("time", "data", "folders", "disk", "opinion", "build")
-FREE_BYTES = 200 * 2**20  # beside what the runs are expected to write
+FREE_BYTES = 200 * 2**20  # free space wanted beside what the runs are expected to write
 # left for each run: worth a word where nothing tells what they need; small models leave as much
 LITTLE_BYTES = 20 * 2**20
-SIBLINGS = 20  # so many finished runs are measured
-MEASURED = "dry_run.json"  # what `dry-run` measured, beside the submissions of the sweep
+SIBLINGS = 20  # at most this many finished runs are measured
+MEASURED = "dry_run.json"  # the results of `dry-run`, beside the submissions of the sweep
 
 
 class Finding(NamedTuple):

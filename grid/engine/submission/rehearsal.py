@@ -24,8 +24,8 @@ from grid.engine.states.state import State
 from settings.data import DATA
 from settings.text import OnDisk
 
-LIMIT_S = 60.0  # for all combinations; one takes some .1 s, importing torch 2 s
-FEW = 3  # so many labels stand for all
+LIMIT_S = 60.0  # the limit for all combinations; one takes some .1 s, importing torch 2 s
+FEW = 3  # at most this many labels stand for all
 MODULE = Path("train") / "rehearsal.py"
 Config = Mapping[str, Any]
 
@@ -51,7 +51,7 @@ def rehearse(
     combinations: dict[str, list[Run]] = {}
     for run in start:
         combinations.setdefault(_combination(run.experiment.settings), []).append(run)
-    earlier: dict[str, list[Run]] = {}  # that have made steps on data of files
+    earlier: dict[str, list[Run]] = {}  # runs that have made steps on data of files
     for run in runs:
         state = states[run.run_dir]
         if (

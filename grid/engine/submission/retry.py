@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from grid.engine.submission.planning import Made
 
 FAILED = {"failed", "diverged", "lost"}
-STUBBORN = {"code", "settings", "cuda_oom", "non_finite"}  # the same again, unless somebody changes something
+STUBBORN = {"code", "settings", "cuda_oom", "non_finite"}  # these kinds fail again, unless somebody changes something
 NO_FAILURES = {"preempted", "cancelled"}  # plan and submit start them again
 SPACE = {"disk"}  # somebody has to make room first
 

@@ -20,7 +20,7 @@ from grid.engine.states import ledger, settling
 from grid.engine.states.evidence import CACHE
 from grid.engine.states.ledger import RECORD, Chunk, Submission
 
-SPARED = 0.1  # of MaxJobCount stays free: a full controller makes everybody's sbatch wait
+SPARED = 0.1  # this share of MaxJobCount stays free: a full controller makes everybody's sbatch wait
 SMALLEST_ARRAY = 1000  # elements of an array that every cluster takes: SLURM's default MaxArraySize is 1001
 
 
@@ -93,7 +93,7 @@ def hand_over(
     """
     found = room(site, root, scripts(item.left))
     free, why = (found.scripts, found.why) if found else (None, "")
-    refused: int | None = None  # so many were one too many, or more
+    refused: int | None = None  # this number was one too many, or more
     largest: int | None = None
     while item.left:
         chunk = item.left[0]

@@ -31,13 +31,13 @@ NOT_IN_POINTS = {
 class Experiment:
     """One resolved run of a sweep."""
 
-    folder: str  # below runs/
+    folder: str  # the folder below runs/
     label: str  # the first point that led here
     aliases: tuple[str, ...]  # labels of other points that mean the same run
-    settings: Settings  # what the sweep sets, in dotted names
+    settings: Settings  # the settings of the sweep, in dotted names
     config: Settings  # the full configuration
-    resources: Settings = field(default_factory=dict)  # what sweep and point ask for, in the names of Resources
-    identity: str = ""  # of the configuration, where it is known; empty: it follows from it
+    resources: Settings = field(default_factory=dict)  # the resources of sweep and point, in the names of Resources
+    identity: str = ""  # the configuration's, where it is known; empty: it follows from it
 
     @functools.cached_property
     def name(self) -> str:
@@ -62,7 +62,7 @@ class Sweep:
 
     points: Sequence[Point]
     seeds: Sequence[int] | int = (1,)  # or a count, as --seeds takes it: 3 is 1, 2, 3
-    folder: str = ""  # below runs/; the run name unless another sweep has it already
+    folder: str = ""  # the folder below runs/; the run name unless another sweep has it already
     # Of all runs, or a function of a configuration; a point's own win.
     resources: Settings | Callable[[Settings], Settings] = field(default_factory=dict)
     grid: str = ""
@@ -136,10 +136,10 @@ class Sweep:
 
     @functools.cached_property
     def _expanded(self) -> tuple[list[Experiment], list[str]]:
-        first: dict[str, Experiment] = {}  # by identity
+        first: dict[str, Experiment] = {}  # the first experiment of each identity
         others: dict[str, list[Point]] = {}  # later points of the same identity
         labels: dict[tuple[str, int], str] = {}  # (label, seed) -> identity
-        several: dict[tuple[str, int], dict[str, None]] = {}  # the same where there are more
+        several: dict[tuple[str, int], dict[str, None]] = {}  # the identities of a label and seed that has several
         sound: dict[str, Settings] = {}  # resources that are checked already, shared by those that ask for the same
         resolver, seeds = resolving.Resolver(), [{"seed": seed} for seed in self.all_seeds]
         for item in self.points:

@@ -43,7 +43,7 @@ class Point:
     label: str = ""
     settings: Settings = field(default_factory=dict)
     optional: frozenset[str] = frozenset()
-    resources: Settings = field(default_factory=dict)  # what Resources names
+    resources: Settings = field(default_factory=dict)  # the resources, by the names of Resources
 
     is_nameless: bool = False  # its method was set without a label
 

@@ -81,7 +81,7 @@ class Resources:
     constraint: str | None = None
     exclude: str | None = None
 
-    NAMES: ClassVar[tuple[str, ...]] = ()  # of the fields; filled in below
+    NAMES: ClassVar[tuple[str, ...]] = ()  # the names of the fields; filled in below
 
     def __post_init__(self) -> None:
         for name in ("nodes", "ranks", "cpus"):
