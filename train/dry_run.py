@@ -91,8 +91,6 @@ def in_one_process(config: dict[str, Any]) -> dict[str, Any]:
     """The same configuration with a collective that one process can simulate.
 
     A message says so where the collective is another one.
-
-    It says aloud where the collective is another one.
     """
     exchange = config["exchange"]
     if exchange["collective"] != "hierarchical":

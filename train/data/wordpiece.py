@@ -100,8 +100,6 @@ def learned(counts: Mapping[str, int], size: int) -> list[str]:
 
     It has the special tokens, characters, then what joining the most frequent pair gives, again.
 
-    They are the special ones, characters, then what joining the most frequent pair gives, again.
-
     counts: of each word.  At most half are characters, the most frequent ones.  Pairs that are equally frequent come in
     alphabetical order, so that the same text gives the same tokens anywhere, whatever the order of its words.  Where no
     pair is left that is there twice, [unused0], [unused1] ... fill the rest, as in BERT's own.

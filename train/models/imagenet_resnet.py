@@ -48,8 +48,6 @@ def by_name(arch: str, input_shape: tuple[int, ...], num_classes: int) -> nn.Mod
     """The model of ``build``, after a try on shapes alone.
 
     ValueError where the model cannot take ``input_shape``, which only the model itself knows.
-
-    ValueError where the model cannot take ``input_shape``, which only the model itself knows.
     """
     if arch.startswith("vit_") and input_shape[1] != input_shape[2]:
         raise _unfit(arch, input_shape, "it takes square images")

@@ -134,7 +134,7 @@ def _save_archive(state: dict[str, Any], file: IO[bytes]) -> None:
 def _set_aside(run_dir: Path) -> None:
     """Rename a damaged newest checkpoint, so that it never takes the place of a whole previous one.
 
-    Only for who holds the folder.
+    Only the process that holds the folder may call it.
     """
     os.replace(run_dir / FILE, run_dir / DAMAGED)
     _flush_names(run_dir)
@@ -174,7 +174,7 @@ def _flush_names(run_dir: Path) -> None:
 def load(run_dir: Path, identity: str, device: torch.device) -> dict[str, Any] | None:
     """The state of ``find``, after one warning where the newest is damaged; None where there is none.
 
-    Changes nothing.
+    It changes nothing.
     """
     found = find(run_dir, identity, device)
     if found is not None and found.damage:

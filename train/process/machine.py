@@ -20,7 +20,7 @@ def describe(device: torch.device, root: Path) -> dict[str, Any]:
 
     The cores are those that this process may use; gpu is "" without, commit is "" where unknown.
 
-    Never fails.
+    It never fails.
 
     root: the checkout, for a process that runs from it and not from a snapshot (``NUQ_CODE``).
     """

@@ -24,7 +24,7 @@ class StopSignal:
 
     SIGHUP is a terminal that is closed; nohup ignores it. Twice is once.
 
-    So does, in a rank, the end of the torchrun that started it: nobody else would end what it leaves behind.
+    The end of the torchrun that started a rank asks for it, too: nobody else would end what it leaves behind.
     """
 
     def __init__(self) -> None:
@@ -56,8 +56,8 @@ class StopSignal:
     def at_once(self) -> Iterator[None]:
         """Raise Preempted where the signal comes, because inside there is nothing to save.
 
-        Not among several ranks: torchrun sends SIGTERM to all when one of them fails, which is not to be told as a
-        preemption.
+        This does not hold among several ranks: torchrun sends SIGTERM to all when one of them fails, which is not to be
+        told as a preemption.
         """
         self._at_once = int(os.environ.get("WORLD_SIZE", "1")) == 1
         try:

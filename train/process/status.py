@@ -85,7 +85,7 @@ def _check(status: object) -> None:
 def tidy(folder: Path, *names: str) -> None:
     """Delete what processes that were killed have left half-written of these files.
 
-    Only for the process that holds the folder.
+    Only the process that holds the folder may call it.
     """
     for name in names:
         for path in folder.glob(f".{name}.*.tmp"):

@@ -18,7 +18,7 @@ def open_streams() -> None:
 
     Otherwise the next file that is opened takes their number.
 
-    What is said on them is escaped, for it may be a file's words.
+    Text on them is escaped, for it may be a file's words.
     """
     for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
         try:

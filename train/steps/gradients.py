@@ -247,7 +247,7 @@ def evaluate(
 
     ``between`` is called after each batch.
 
-    In float32, whatever the precision of training.
+    They are computed in float32, whatever the precision of training.
     """
     model.eval()
     tally = Tally(objective_of(dataset))

@@ -79,8 +79,8 @@ def without_decay(model: nn.Module) -> list[nn.Parameter]:
 
     They are all of a module of ``NORMS``, and all that are called a bias.
 
-    By the kind of module, not by dimension: a gain of a hand-made layer decays, as do embeddings and matrices of one
-    row.
+    The kind of module decides, not the dimension: a gain of a hand-made layer decays, as do embeddings and
+    matrices of one row.
     """
     found = [(module, name, p) for module in model.modules() for name, p in module.named_parameters(recurse=False)]
     return [p for module, name, p in found if isinstance(module, NORMS) or "bias" in name]
@@ -105,7 +105,7 @@ def clipped(values: Mapping[str, Any], mean: Tensor) -> Tensor:
 def _norm(vector: Tensor) -> Tensor:
     """The L2 norm, 0-d, in float64: float32's is .4 % short at 50 million coordinates on a CPU, or infinite.
 
-    In parts, to save memory.
+    It is computed in parts, to save memory.
     """
     return torch.linalg.vector_norm(
         torch.stack([torch.linalg.vector_norm(part, dtype=torch.float64) for part in vector.split(PART)])

@@ -151,7 +151,7 @@ class _Attempt:
     def _traffic(self, result: Exchanged) -> dict[str, float]:
         """The scalars of what was encoded, the same in every split.
 
-        Where there are several processes, also what the first one sent, headers included.
+        Where there are several processes, they include what the first one sent, with headers.
         """
         totals = self.trainer.totals
         values: dict[str, float] = {"comm/bits_per_coordinate": result.bits_per_coordinate, "comm/bytes": totals.bytes}
@@ -174,7 +174,7 @@ class _Attempt:
     def _log_evaluation(self) -> dict[str, float]:
         """The values of an evaluation, on rank 0, which works alone and has a word with the others every ATTEND_S.
 
-        Empty on the others.
+        They are empty on the others.
         """
         trainer = self.trainer
         trainer.sync_buffers()

@@ -41,7 +41,7 @@ def submit(path: Path, job_name: str | None = None) -> str:
 def test_only(path: Path) -> None:
     """Raise ValueError, with SLURM's words, where SLURM would not accept the file.
 
-    ``Unreachable``.
+    Raises ``Unreachable`` without an answer.
     """
     check_sbatch()
     _ask_sbatch(["--test-only", str(path)], path)

@@ -170,7 +170,7 @@ def queue_size() -> tuple[int, int]:
 
     The first number counts each element, and also jobs that have ended.
 
-    Unreachable.
+    Raises Unreachable.
     """
     kept = own = 0
     for line in _call(["squeue", "-h", "-a", "-t", "all", "-o", "%i|%U|%T"]).splitlines():
@@ -203,7 +203,7 @@ def find(name: str, since: float) -> str | None:
 def cluster_name() -> str:
     """The cluster that commands here speak to, found without asking it: one folder may be seen from several clusters.
 
-    Empty where nothing tells.
+    It is empty where nothing tells.
     """
     named = os.environ.get("SLURM_CLUSTERS", "")
     if named and "," not in named:
@@ -226,7 +226,7 @@ def cluster_name() -> str:
 def cancel(elements: Collection[str]) -> None:
     """Cancel these elements with ``scancel``; elements that have ended are passed over.
 
-    ValueError with SLURM's words, or Unreachable.
+    Raises ValueError with SLURM's words, or Unreachable.
     """
     for words in _parts(elements):
         try:

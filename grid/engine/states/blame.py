@@ -41,8 +41,8 @@ ALONE = Memory()
 def culprits(killed: Mapping[str, Memory]) -> set[str]:
     """The runs to blame, among runs that were killed as their job ran out of memory.
 
-    Those that had outgrown their share; else the one that came nearest to it, for what a run tells of itself lags a
-    little.  Where none tells anything, it may have been any.
+    They are those that had outgrown their share; else the one that came nearest to it, for what a run tells of itself
+    lags a little.  Where none tells anything, it may have been any.
     """
     over = {run for run, memory in killed.items() if 0 < memory.share_bytes < memory.peak_bytes}
     most = max(killed, key=lambda run: killed[run].peak_bytes / (killed[run].share_bytes or MEGABYTE), default="")

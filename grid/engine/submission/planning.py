@@ -339,7 +339,7 @@ def apply(made: Made, root: Path, note: Callable[[Chunk], None]) -> tuple[Submis
 
     Call it under ``only_one``.
 
-    The submission, and why something of it has to wait for the next call (``go_on``); empty where nothing has.
+    Returns the submission, and why something of it has to wait for the next call (``go_on``); empty where nothing has.
     """
     _, path = snapshot.snapshot(root)
     item = submission_of(made, path)

@@ -229,7 +229,7 @@ def keep_measured(run: Run, size: int, root: Path) -> None:
 def _opinions(plan: Plan, test_only: Callable[[Path], None], text: Callable[[str], str]) -> list[Finding]:
     """SLURM's opinion on one script of each resource shape, asked without running it.
 
-    Of nodes that are down or drained it says that there are none such; a job that waits for them is accepted all the
+    It says of nodes that are down or drained that there are none such; a job that waits for them is accepted all the
     same.
     """
     found = []
