@@ -1,6 +1,5 @@
-"""``python -m analysis report demo``: figures, tables and a report of a sweep from the logs of its runs; ``predict``:
-the cost model.
-"""
+"""Commands of ``python -m analysis``: ``report demo`` makes figures, tables and a report; ``predict`` is the cost
+model."""
 
 from __future__ import annotations
 
@@ -128,7 +127,9 @@ def _seconds(text: str) -> float:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit code: 0; 1 where there is nothing to show; 2 for a sweep, condition or option that does not exist."""
+    """Run one command and return its exit code.
+
+    The code is 0; 1 where there is nothing to show; 2 for a sweep, condition or option that does not exist."""
     options = _parser().parse_args(arguments)
     # names and notes are others' words
     with redirect_stdout(Escaping(sys.stdout)), redirect_stderr(Escaping(sys.stderr)):

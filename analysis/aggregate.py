@@ -28,7 +28,7 @@ class Estimate:
 
 
 def half_width(std: np.ndarray | float, n: np.ndarray | int) -> np.ndarray:
-    """Student's t interval of a mean: t(n - 1) * s / sqrt(n); NaN where n is below 2."""
+    """The half-width t(n - 1) * s / sqrt(n) of Student's t interval of a mean; NaN where n is below 2."""
     n = np.asarray(n, float)
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.where(
@@ -47,20 +47,20 @@ def estimate(values: pd.Series | np.ndarray) -> Estimate:
 
 
 def runs_to_use(logs: Logs, seed_group: SeedGroup) -> list[str]:
-    """The complete runs of a seed group; where there is none yet, all that have logged something."""
+    """The complete runs of a seed group; all runs that have logged something where none is complete yet."""
     complete = _told(logs, "complete", seed_group)
     chosen = complete if complete.any() else _told(logs, "logged", seed_group)
     return [run for run, used in zip(seed_group.runs, chosen.tolist(), strict=True) if used]
 
 
 def _told(logs: Logs, name: str, seed_group: SeedGroup) -> np.ndarray:
-    """A yes or no of ``logs.status`` for each run of a seed group."""
+    """The column ``name`` of ``logs.status``, a yes or no, for each run of a seed group."""
     places = logs.status.index.get_indexer(pd.Index(seed_group.runs, dtype=object))
     return logs.status[name].to_numpy(bool)[places]
 
 
 def incomplete(logs: Logs) -> str:
-    """How many runs have not finished, by state; empty where all have."""
+    """A sentence that says how many runs have not finished, by state; empty where all have."""
     status = logs.status
     unfinished = status.loc[~status["complete"]]
     if not len(unfinished):
@@ -71,13 +71,15 @@ def incomplete(logs: Logs) -> str:
 
 
 def wide(logs: Logs, tag: str, runs: Sequence[str]) -> pd.DataFrame:
-    """Steps down, runs across; non-finite values are absent.  ``a / b`` with two known tags is their quotient."""
+    """The values of a tag as a table: steps down, runs across; non-finite values are absent.
+
+    ``a / b`` with two known tags is their quotient."""
     step, values = _values(logs, tag, runs)
     return pd.DataFrame(values, pd.Index(step, name="step"), pd.Index(runs, name="run", dtype=object))
 
 
 def _values(logs: Logs, tag: str, runs: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-    """``wide`` as arrays: steps, and values of (steps, runs), NaN where there is none."""
+    """The table ``wide`` as arrays: steps, and values of (steps, runs), NaN where there is none."""
     numerator, _, denominator = tag.partition(" / ")
     if denominator:
         (step, values), (steps_below, below) = _values(logs, numerator, runs), _values(logs, denominator, runs)
@@ -99,9 +101,7 @@ def _values(logs: Logs, tag: str, runs: Sequence[str]) -> tuple[np.ndarray, np.n
 
 @dataclass(frozen=True)
 class Seeds:
-    """The values of those runs of a seed group that make up its curve, (steps, runs), at the steps that all of them
-    have.
-    """
+    """The values that make up a seed group's curve: (steps, runs), at the steps that all these runs have."""
 
     step: np.ndarray
     values: np.ndarray
@@ -109,8 +109,9 @@ class Seeds:
 
 
 def seeds(logs: Logs, tag: str, runs: Sequence[str], *, geometric: bool = False) -> Seeds:
-    """The values (``geometric``: their logarithms) of those of a seed group's ``runs_to_use`` that make up its curve,
-    at the steps that all have.
+    """The values of a tag that make up a seed group's curve, at the steps that all used runs have.
+
+    ``runs`` are the seed group's ``runs_to_use``; ``geometric`` gives the logarithms of the values.
 
     Runs that have no finite (positive) value of the tag do not count.  Where the others share no step, because their
     seeds were measured at different ones, it is the run with the most values alone: a mean whose members change from
@@ -132,7 +133,7 @@ def seeds(logs: Logs, tag: str, runs: Sequence[str], *, geometric: bool = False)
 
 
 def curve(logs: Logs, tag: str, seed_group: SeedGroup, *, geometric: bool = False) -> pd.DataFrame:
-    """Mean, low, high and n by step, of ``seeds``.
+    """The mean, low end, high end and n of ``seeds`` at each step.
 
     ``geometric``: mean and interval of the logarithm, for quantities that spread over orders of magnitude.
     """
@@ -144,9 +145,9 @@ def curve(logs: Logs, tag: str, seed_group: SeedGroup, *, geometric: bool = Fals
 
 
 def mean_and_interval(values: np.ndarray, *, geometric: bool = False) -> np.ndarray:
-    """Mean, low and high (3, rows) of each row; where those are logarithms (``geometric``), of what they are the
-    logarithms of.
-    """
+    """The mean, low end and high end of each row: (3, rows).
+
+    With ``geometric`` the values are logarithms, and the results are those of the quantity itself."""
     n = values.shape[1]
     if not n:
         return np.zeros((3, 0))
@@ -157,26 +158,26 @@ def mean_and_interval(values: np.ndarray, *, geometric: bool = False) -> np.ndar
 
 
 def mark(logs: Logs, seed_group: SeedGroup, n: int) -> str:
-    """What a legend has to add to a mean over ``n`` runs of a seed group; empty where all its seeds are complete and
-    used.
-    """
+    """The words that a legend adds to a mean over ``n`` runs of a seed group.
+
+    They are empty where all its seeds are complete and used."""
     if not any_complete(logs, seed_group):
         return UNFINISHED
     return fewer(seed_group, n)
 
 
 def any_complete(logs: Logs, seed_group: SeedGroup) -> bool:
-    """Whether a run of the seed group is."""
+    """Whether any run of the seed group is complete."""
     return bool(_told(logs, "complete", seed_group).any())
 
 
 def fewer(seed_group: SeedGroup, n: int) -> str:
-    """``2 of 3 seeds``; empty for all of them."""
+    """The words ``2 of 3 seeds``; empty where all seeds are used."""
     return f"{n} of {len(seed_group.runs)} seeds" if n < len(seed_group.runs) else ""
 
 
 def marked(label: str, addition: str) -> str:
-    """``ALQ (2 of 3 seeds)``, ``ALQ (4 bits, unfinished)``."""
+    """A label with an addition in brackets: ``ALQ (2 of 3 seeds)``, ``ALQ (4 bits, unfinished)``."""
     if not addition:
         return label
     return f"{label[:-1]}, {addition})" if label.endswith(")") else f"{label} ({addition})"
@@ -209,14 +210,16 @@ def average(logs: Logs, tag: str, runs: list[str]) -> pd.Series:
 
 
 def _rows(logs: Logs, tag: str) -> tuple[pd.Index, np.ndarray, np.ndarray]:
-    """The names of all runs; and of each row of a tag the number of its run and its value, in step order."""
+    """The names of all runs, and the run number and value of each row of a tag, in step order."""
     rows = logs.of_tags(tag)
     runs = rows["run"].cat
     return runs.categories, runs.codes.to_numpy(), rows["value"].to_numpy(float)
 
 
 def late(logs: Logs, tag: str, runs: list[str]) -> pd.Series:
-    """Geometric mean of each run's last quarter of values, at least one: measurements are noisy, one is not enough."""
+    """The geometric mean of the last quarter of each run's values, at least one value.
+
+    Measurements are noisy, so one of them is not enough."""
     table = wide(logs, tag, runs)
 
     def of_run(values: np.ndarray) -> float:
@@ -227,8 +230,9 @@ def late(logs: Logs, tag: str, runs: list[str]) -> pd.Series:
 
 
 def relative_variance_error(logs: Logs, runs: list[str]) -> pd.Series:
-    """Standard error of the log of each run's ``late`` relative variance, from what its measurements say of theirs; NaN
-    where they do not.
+    """The standard error of the log of each run's ``late`` relative variance, from the errors of its measurements.
+
+    It is NaN where the measurements do not tell their errors.
 
     Measurements draw minibatches of their own, so their errors are independent.
     """
@@ -251,6 +255,6 @@ def with_own_error(value: np.ndarray | float, log_error: np.ndarray | float) -> 
 
 
 def geometric_mean(values: pd.Series | np.ndarray) -> float:
-    """Of the finite positive values; NaN where there is none."""
+    """The geometric mean of the finite positive values; NaN where there is none."""
     finite = values[np.isfinite(values) & (values > 0)]
     return float(np.exp(np.log(finite).mean())) if len(finite) else np.nan

@@ -1,4 +1,7 @@
-"""What a curve can be drawn against: training steps, seconds of training, epochs, bytes that one worker sent.
+"""The axes against which a curve can be drawn: training steps, seconds of training, epochs, bytes one worker sent.
+
+The position of a run on such an axis is known at the steps at which it logged something of it (knots), and linear
+between them.
 
 Where a run was on such an axis is known at the steps at which it logged something of it (knots), and linear between
 them.
@@ -43,7 +46,9 @@ _UNITS = {
 
 
 def checked(axes: Iterable[str] | None) -> tuple[str, ...]:
-    """The axes of that names, in the order of AXES, all of them by default; ValueError for one that does not exist."""
+    """The axes of these names, in the order of AXES; all axes by default.
+
+    Raises ValueError for an axis that does not exist."""
     wanted = AXES if axes is None else tuple(axes)
     for axis in wanted:
         if axis not in AXES:
@@ -52,14 +57,14 @@ def checked(axes: Iterable[str] | None) -> tuple[str, ...]:
 
 
 def unit(axis: str, largest: float) -> tuple[float, str]:
-    """(size of the unit, label of the axis) for an axis that ends at ``largest`` steps, seconds, epochs or bytes."""
+    """The size of the unit and the label of an axis that ends at ``largest`` steps, seconds, epochs or bytes."""
     return next((size, label) for begin, size, label in reversed(_UNITS[axis]) if largest >= begin or begin == 0)
 
 
 def positions(
     logs: Logs, axis: str, runs: Sequence[str], steps: Sequence[float] | np.ndarray | pd.Index
 ) -> pd.DataFrame:
-    """Where each run was on that axis after each step: steps down, runs across; NaN where it logged nothing of it.
+    """The position of each run on the axis after each step: steps down, runs across; NaN where it logged nothing of it.
 
     - ``time``: seconds of training, the sum of ``time/step_s`` over the steps; for runs without it the wall time since
       their first record, in which a gap between two attempts counts only what its steps take elsewhere in the run;
@@ -88,7 +93,7 @@ class _Knots:
     value: np.ndarray
 
     def read(self, at: np.ndarray) -> np.ndarray:
-        """Linear between the knots and one interval beyond them; NaN further out."""
+        """The positions at some steps: linear between the knots and one interval beyond them; NaN further out."""
         step, value = self.step, self.value
         if not len(step):
             return np.full(len(at), np.nan)
@@ -105,13 +110,13 @@ class _Knots:
 
 
 def _records(logs: Logs, tag: str, runs: list[str]) -> tuple[np.ndarray, np.ndarray]:
-    """Steps (n), and values (n, runs), NaN where a run logged none."""
+    """The steps (n) and values (n, runs) of a tag; NaN where a run logged none."""
     table = logs.of_tag(tag).reindex(columns=runs)
     return table.index.to_numpy(float), table.to_numpy(float)
 
 
 def _from_zero(step: np.ndarray, value: np.ndarray) -> _Knots:
-    """A sum that begins at zero before the first step."""
+    """The knots of a sum that begins at zero before the first step."""
     return _Knots(step, value) if step[0] == 0 else _Knots(np.append(0.0, step), np.append(0.0, value))
 
 
@@ -135,7 +140,7 @@ def _time(logs: Logs, runs: list[str]) -> Iterator[_Knots | None]:
 
 
 class _Walls:
-    """Wall times of runs that did not log how long their steps take."""
+    """The wall times of runs that did not log how long their steps take."""
 
     def __init__(self, logs: Logs) -> None:
         self._rows = logs.rows
@@ -143,7 +148,7 @@ class _Walls:
         self._spans = dict(zip(logs.rows.names, itertools.pairwise(edges), strict=True))
 
     def knots(self, run: str) -> _Knots | None:
-        """Those of the tag that the run logged most often, after its first record of all."""
+        """The wall times of the tag that the run logged most often, after the run's very first record."""
         begin, end = self._spans.get(run, (0, 0))
         if begin == end:
             return None
@@ -174,7 +179,9 @@ def _epoch(logs: Logs, runs: list[str]) -> Iterator[_Knots | None]:
 
 
 def _steps_per_epoch(step: np.ndarray, epoch: np.ndarray, batch: np.ndarray) -> float | None:
-    """From the first and the last record: whether steps are counted from 0 or from 1 cancels.
+    """The number of steps per epoch, from the first and the last record.
+
+    Whether steps are counted from 0 or from 1 cancels. The number is None where the records do not tell it.
 
     None where they do not tell.
     """
@@ -193,7 +200,9 @@ def _steps_per_epoch(step: np.ndarray, epoch: np.ndarray, batch: np.ndarray) -> 
 
 
 def _stairs(step: np.ndarray, epoch: np.ndarray) -> _Knots | None:
-    """Epochs logged as whole numbers: linear between the first records of each, and on at the last pace."""
+    """The knots of epochs logged as whole numbers.
+
+    They are linear between the first records of each epoch, and go on at the last pace."""
     if not len(step):
         return None
     new = np.flatnonzero(np.diff(epoch, prepend=-np.inf) > 0)

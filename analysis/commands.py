@@ -1,4 +1,4 @@
-"""What the commands of ``python -m analysis`` do; each takes the parsed options and gives the exit code."""
+"""The commands of ``python -m analysis``; each takes the parsed options and returns the exit code."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _LONG = 100  # characters of a folder's name
 
 
 def folder_of(options: argparse.Namespace) -> Path:
-    """Where a sweep's figures go, and in it what conditions select."""
+    """The folder for a sweep's figures, with a folder inside it for the runs that conditions select."""
     chosen = re.sub(r"[^\w.=,-]+", "_", " ".join(options.where))
     if len(chosen) > _LONG:  # than file systems like
         chosen = f"{chosen[:_LONG]}-{hashlib.sha256(chosen.encode()).hexdigest()[:8]}"
@@ -34,7 +34,9 @@ def folder_of(options: argparse.Namespace) -> Path:
 
 
 def loaded(options: argparse.Namespace) -> Logs:
-    """The chosen runs; FileNotFoundError for a sweep and ValueError for a condition that does not exist."""
+    """The chosen runs of a sweep.
+
+    Raises FileNotFoundError for a sweep and ValueError for a condition that does not exist."""
     every = load(options.runs, options.sweep, cache=not options.no_cache)
     chosen = select(every, options.where)
     if not options.where:
@@ -45,13 +47,13 @@ def loaded(options: argparse.Namespace) -> Logs:
 
 
 def note(texts: Sequence[str]) -> None:
-    """Sentences beside the output."""
+    """Print sentences beside the output, on standard error."""
     for text in texts:
         print(f"note: {text}", file=sys.stderr)
 
 
 def _is_empty(logs: Logs) -> bool:
-    """Whether there is nothing to draw or tabulate; says so."""
+    """Whether there is nothing to draw or tabulate, which is printed."""
     if logs.tags and list(logs.settings["method.name"].dropna()):
         return False
     num_runs = len(logs.settings)
@@ -150,7 +152,7 @@ def _report(options: argparse.Namespace) -> int:
 
 
 def how(options: argparse.Namespace, every_s: float | None = None) -> How:
-    """How a report is to be, from the options of ``report`` and ``watch``."""
+    """The form of a report, from the options of ``report`` and ``watch``."""
     from analysis.report.write import How
 
     return How(options.width, options.most_figures, tuple(options.where), every_s)

@@ -10,7 +10,11 @@ _FEW = 10  # more falls than this, or than a third of the records, are a smooth 
 
 
 def drops(logs: Logs) -> list[float]:
-    """Steps of all drops in any run, ascending.
+    """The steps of all drops in any run, ascending.
+
+    They are the planned ones (``schedule.at``) where no rate was logged or the logged rate does fall there; where it
+    falls elsewhere, the first step that was logged with the lower rate. Schedules that fall all the time have none: the
+    corners of a piecewise linear one are no drops.
 
     The planned ones (``schedule.at``) where no rate was logged or the logged rate does fall there; where it falls
     elsewhere, the first step that was logged with the lower rate.  None for schedules that fall all the time: the

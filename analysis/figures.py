@@ -95,6 +95,11 @@ class Named:
     """A figure that can be drawn.
 
     ``name``: of its files, without extension; ``title``: a short sentence; ``section``: the group of runs that it
+    shows; ``make``: draws it, or says in a sentence why there is nothing to draw. Whatever renders it, ``save`` or
+    other, must do so under ``rc_context(LAID_OUT)``: matplotlib sizes the ticks that it adds while rendering by the
+    settings of that moment.
+
+    ``name``: of its files, without extension; ``title``: a short sentence; ``section``: the group of runs that it
     shows;  ``make``: draws it, or says in a sentence why there is nothing to draw.  What renders it, ``save`` or other,
     must do so under ``rc_context(LAID_OUT)``: matplotlib sizes the ticks that it adds while rendering by the settings
     of that moment.
@@ -109,14 +114,14 @@ class Named:
 
 @dataclass(frozen=True)
 class Drawn:
-    """What came of a sweep: the files, and a sentence for each figure that could not be drawn."""
+    """The result of drawing a sweep: the files, and a sentence for each figure that could not be drawn."""
 
     paths: tuple[Path, ...]
     notes: tuple[str, ...]
 
 
 def means_of(logs: Logs) -> list[Means]:
-    """Of every group of runs that share a plot; each is computed when it is first drawn."""
+    """The means of every group of runs that share a plot; each is computed when it is first drawn."""
     return [Means(group) for group in groups(logs)]
 
 
@@ -129,8 +134,9 @@ def draw(
     target: float | None = None,
     processes: int | None = None,
 ) -> Drawn:
-    """Draw every figure of the sweep into ``folder``; ``width`` is that of the single figures, the overview takes the
-    page.
+    """Draw every figure of the sweep into ``folder``.
+
+    ``width`` is that of the single figures; the overview takes the page.
 
     ``axes``: only curves against these x axes (``analysis.axes.AXES``), ValueError for one that does not exist; all by
     default.  ``target``: the accuracy in percent of ``time_to_accuracy``, by default one for each group
@@ -160,7 +166,9 @@ def named(
     target: float | None = None,
     means: Sequence[Means] | None = None,
 ) -> Iterator[Named]:
-    """Every figure of a sweep; ``width`` in inches is that of single figures, ``axes`` and ``target`` as for ``draw``.
+    """Every figure of a sweep.
+
+    ``width`` in inches is that of single figures; ``axes`` and ``target`` are as for ``draw``.
 
     ``means``: those of every group (``means_of``), where somebody has them already.
 
@@ -212,7 +220,7 @@ def _of_group(
 
 
 def _against(means: Means, axis: str) -> Iterator[tuple[str, str, Callable[[Group, float], Figure | str]]]:
-    """Curves against one axis: all in one figure, then one by one."""
+    """The curves against one axis: all in one figure, then one by one."""
     end = "" if axis == "step" else f"-{axis}"
     yield f"overview{end}", f"All quantities {TITLES[axis]}.", lambda *_: _overview(means, axis)
     for plot in PLOTS:
@@ -236,7 +244,7 @@ def _section(group: Group) -> str:
 
 
 def _styled(function: Callable[[Any, float], Figure | str], of: Any, width: float) -> Figure | str:
-    """Drawn in our style, and laid out once for all formats."""
+    """A figure drawn in our style, and laid out once for all formats."""
     with rc_context(RC):
         figure = function(of, width)
     if isinstance(figure, Figure):
@@ -248,7 +256,7 @@ def _styled(function: Callable[[Any, float], Figure | str], of: Any, width: floa
 
 
 def _single(width: float, fill: Callable[[Axes], str | None]) -> Figure | str:
-    """One panel; on the width of the page where its legend is too long for ``width``."""
+    """A figure of one panel; it is as wide as the page where its legend is too long for ``width``."""
     figure = new_figure(width, min(width * _RATIO, _TALLEST))
     problem = fill(figure.add_subplot())
     if problem:
@@ -269,7 +277,7 @@ def _too_many(figure: Figure) -> str:
 
 
 def _overview(means: Means, axis: str) -> Figure | str:
-    """All curves that have data, under one legend; what a panel shows is its title."""
+    """All curves that have data, under one legend; the title of a panel says what it shows."""
     width = WIDTHS["page"]
     figure = new_figure(width, width)
     panels: list[Axes] = []

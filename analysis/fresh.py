@@ -1,4 +1,8 @@
-"""What was drawn from the very same files is not drawn again.
+"""A record of what was drawn, so that the same files are not drawn twice.
+
+The file ``.drawn.json`` lies beside the figures. It holds a digest of all files that they were drawn from and of this
+package's own (names, sizes, times of change), the arguments, the paths and the notes. The digest is taken before the
+logs are read: what changes meanwhile counts as new.
 
 Beside the figures lies ``.drawn.json``: a digest of all files that they were drawn from and of this package's own
 (names, sizes, times of change), the arguments, the paths and the notes.  The digest is taken before the logs are read:
@@ -21,9 +25,9 @@ _NOT_READ = (".log", ".pt", ".pth", ".tar", ".ckpt", ".sh")
 
 
 def digest(sweep_dir: Path) -> str:
-    """Of everything that figures and reports of a sweep come from, without reading it; the same as long as nothing has
-    changed.
-    """
+    """The digest of everything that figures and reports of a sweep come from, without reading it.
+
+    It is the same as long as nothing has changed."""
     total = hashlib.sha256()
     package = Path(__file__).parent
     for path in sorted(path for pattern in _OWN for path in package.rglob(pattern)):
@@ -37,9 +41,9 @@ def digest(sweep_dir: Path) -> str:
 
 
 def drawn_before(folder: Path, of: str, arguments: Sequence[str]) -> tuple[list[str], list[str]] | None:
-    """(paths, notes) of figures that were drawn from the files of this digest; None where something is missing or was
-    drawn otherwise.
-    """
+    """The (paths, notes) of figures that were drawn from the files of this digest.
+
+    None where something is missing or was drawn otherwise."""
     try:
         stamp = json.loads((folder / STAMP).read_text())
         same = (stamp["digest"], stamp["arguments"]) == (of, list(arguments))
@@ -50,6 +54,6 @@ def drawn_before(folder: Path, of: str, arguments: Sequence[str]) -> tuple[list[
 
 
 def remember(folder: Path, of: str, arguments: Sequence[str], paths: Sequence[str], notes: Sequence[str]) -> None:
-    """Leave the stamp; call it after the last figure is written."""
+    """Write the record of what was drawn; call it after the last figure is written."""
     text = json.dumps({"digest": of, "arguments": list(arguments), "paths": list(paths), "notes": list(notes)})
     write_text(folder / STAMP, text)

@@ -1,4 +1,4 @@
-"""What the notebook calls: figures by name, as pictures."""
+"""The functions that the notebook calls: figures by name, as pictures."""
 
 from __future__ import annotations
 
@@ -16,18 +16,22 @@ DPI = 160  # a column of 3.4 inches is 544 pixels wide
 
 
 def chosen(figures: Sequence[Named], name: str) -> list[Named]:
-    """The figures of this name (``accuracy``, ``accuracy-bytes``), of every group of runs that has one."""
+    """The figures of this name (``accuracy``, ``accuracy-bytes``), from every group of runs that has one."""
     return [figure for figure in figures if _of_group(figure.name, name)]
 
 
 def _of_group(whole: str, name: str) -> bool:
-    """``accuracy-bits=3`` is a group's ``accuracy``; ``accuracy-bytes`` is another figure."""
+    """Whether the whole name is a group's figure ``name``.
+
+    ``accuracy-bits=3`` is a group's ``accuracy``; ``accuracy-bytes`` is another figure."""
     rest = whole.removeprefix(name)
     return whole.startswith(name) and (not rest or (rest[0] == "-" and rest[1:].partition("-")[0] not in AXES))
 
 
 def drawn(figures: Sequence[Named], *names: str) -> Iterator[tuple[str, bytes | str]]:
-    """Title and PNG of each figure of these names, in their order.
+    """The title and PNG of each figure of these names, in their order.
+
+    A sentence replaces the PNG where there is nothing to draw.
 
     A sentence instead where there is nothing to draw.
     """

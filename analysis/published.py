@@ -1,4 +1,4 @@
-"""What the paper's figures show, to stand beside our numbers.
+"""Results that the paper's figures show, to stand beside our numbers.
 
 Final test accuracy in percent, read from the curves of Faghri et al., "Adaptive Gradient Quantization for Data-Parallel
 SGD" (NeurIPS 2020), to +-.05; the estimator variances are those on the common SGD trajectory, relative to SuperSGD's.
@@ -115,9 +115,9 @@ RELATIVE_VARIANCE: dict[tuple[str, str], dict[str, float]] = {
 
 
 def accuracy(sweep: str, settings: Mapping[str, Any]) -> dict[str, float] | None:
-    """The paper's accuracies for runs of these settings (dotted names), by method; None for a task that is not the
-    paper's.
-    """
+    """The paper's accuracies for runs of these settings (dotted names), by method.
+
+    None for a task that is not the paper's."""
     if settings.get("trajectory") == "sgd":
         return None
     if sweep in DGC_SWEEPS:
@@ -138,16 +138,16 @@ def accuracy(sweep: str, settings: Mapping[str, Any]) -> dict[str, float] | None
 
 
 def dgc_row(settings: Mapping[str, Any]) -> tuple[int, int, str]:
-    """(GPUs, workers that compress, schedule) of these settings (dotted names): a worker's GPUs are its batches of
-    ``DGC_BATCH`` a step.
-    """
+    """The (GPUs, workers that compress, schedule) of these settings (dotted names).
+
+    The number of a worker's GPUs is that of its batches of ``DGC_BATCH`` a step."""
     batches = settings.get("compute.accumulate", 1)
     images = settings["batch_size"] * (1 if math.isnan(batches) else batches)  # runs from before it have none
     return int(settings["workers"] * images) // DGC_BATCH, int(settings["workers"]), str(settings.get("schedule.name"))
 
 
 def _dgc(settings: Mapping[str, Any]) -> dict[str, float] | None:
-    """The row of DGC's table that these settings are, by method."""
+    """The row of DGC's table for these settings, by method."""
     model, workers, batch = settings.get("model.name"), settings.get("workers"), settings.get("batch_size")
     if settings.get("data.name") != "imagenet" or model not in DGC_MODELS or not workers or not batch:
         return None
@@ -159,8 +159,9 @@ def _dgc(settings: Mapping[str, Any]) -> dict[str, float] | None:
 
 
 def smaq_row(sweep: str, settings: Mapping[str, Any]) -> str:
-    """The row of SmaQ's table for runs of these settings (dotted names): the format of all their tensors; empty for
-    what is none of them.
+    """The row of SmaQ's table for runs of these settings (dotted names): the format of all their tensors.
+
+    It is empty for runs that have no row.
 
     A run of its own code says nothing of tensors, and keeps all of them in its format.
     """

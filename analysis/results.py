@@ -1,4 +1,4 @@
-"""What each run came to: one row per run, from which the tables are made."""
+"""The results of each run: one row per run, from which the tables are made."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ from nuq.registry import METHODS
 
 
 def of_runs(logs: Logs) -> pd.DataFrame:
-    """One row per run, finished or not; NaN where it has not logged the quantity, and of a damaged log that ends early.
+    """A table of results with one row per run, finished or not.
+
+    A value is NaN where the run has not logged the quantity, and of a damaged log that ends early.
 
     ``final``, ``best``: accuracy in percent; ``correlation``: last, of predictions and labels, for data that log one;
     ``loss``: last validation loss; ``bits``: sent per coordinate, last step; ``ratio``: of ``compression_ratio``;
-    ``sent_mb``: by one worker, 10^6 bytes;  ``variance``: relative to SuperSGD's, last quarter of the measurements;
-    ``variance_low``, ``variance_high``: its own 95 % interval;  ``steps_per_s``: by the mean duration of a training
+    ``sent_mb``: by one worker, 10^6 bytes; ``variance``: relative to SuperSGD's, last quarter of the measurements;
+    ``variance_low``, ``variance_high``: its own 95 % interval; ``steps_per_s``: by the mean duration of a training
     step, level updates in, measurements and evaluations not; ``images_per_s``: of all workers that train; ``seconds``:
-    the whole run.
-    """
+    the whole run."""
     runs = list(logs.settings.index)
     step_s = average(logs, "time/step_s", runs)
     steps_per_s = 1 / step_s.where(step_s > 0)
@@ -48,11 +49,11 @@ def of_runs(logs: Logs) -> pd.DataFrame:
 
 
 def compression_ratio(logs: Logs) -> pd.Series:
-    """Bytes of float32 over those of the formats in which tensors are kept, of each run: the mean of what it logged.
+    """The bytes of float32 over those of the formats in which tensors are kept, of each run: the mean of what it
+    logged.
 
-    In a sweep where any did: of runs that compress gradients alone 32 bits over those that travelled, 1 for full
-    precision.  NaN else.
-    """
+    In a sweep where any run logged it, runs that compress gradients alone have 32 bits over those that travelled, and 1
+    for full precision. It is NaN otherwise."""
     runs = list(logs.settings.index)
     found = average(logs, "compression_ratio", runs)
     if found.notna().to_numpy().any():
@@ -63,7 +64,9 @@ def compression_ratio(logs: Logs) -> pd.Series:
 
 
 def images_per_step(settings: pd.DataFrame) -> pd.Series:
-    """Training images of one step over all workers that compute a gradient; NaN where batch or workers are unknown."""
+    """The training images of one step over all workers that compute a gradient.
+
+    NaN where batch or workers are unknown."""
     alone = np.array([name in METHODS and METHODS[name].single_worker for name in settings["method.name"]], bool)
     alone |= (settings["trajectory"] == "sgd").to_numpy()
     batch, workers = (_numbers(settings, name) for name in ("batch_size", "workers"))

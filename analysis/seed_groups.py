@@ -1,4 +1,4 @@
-"""Which runs belong together: selection by settings, seed groups (runs that differ in nothing but the seed), figures.
+"""The grouping of runs: selection by settings, seed groups (runs that differ in nothing but the seed), figures.
 
 Nothing here looks at the names of runs.
 """
@@ -27,7 +27,7 @@ from nuq.settings import unknown
 
 @dataclass(frozen=True)
 class SeedGroup:
-    """The seeds of one setting."""
+    """The runs of one setting that differ in nothing but the seed."""
 
     method: str
     variant: int  # counts the settings of a method within a figure or table
@@ -47,7 +47,7 @@ class Group:
 
     @property
     def name(self) -> str:
-        """Part of the file name: empty for a sweep that needs one group only."""
+        """The group's part of a file name: empty for a sweep that needs one group only."""
         parts = ["sgd_trajectory"] if self.trajectory == "sgd" else []
         return "-".join(parts + [f"{_short(key)}={shown(value)}" for key, value in self.differs.items()])
 
@@ -56,7 +56,9 @@ class Group:
 
 
 def setting_named(name: str, legal: Sequence[str]) -> str:
-    """The full name of a setting: itself, a group's (``method`` is ``method.name``), or the only one that ends so."""
+    """The full name of a setting.
+
+    The given name is itself full, or a group's (``method`` is ``method.name``), or the end of only one full name."""
     if name in legal:
         return name
     if f"{name}.name" in legal:
@@ -144,7 +146,7 @@ def _varying(settings: pd.DataFrame, names: Sequence[str]) -> list[str]:
 
 
 def _distinct(values: Sequence[Any]) -> Iterable[Any]:
-    """Those that differ, few of thousands, so that the slow look at each comes after."""
+    """The values that differ, few of thousands, so that the slow look at each comes after."""
     try:
         return {(type(value), value): value for value in values}.values()  # True is not 1
     except TypeError:  # a list inside, which has no hash
@@ -169,14 +171,15 @@ _WORDS = {
 
 
 def of_the_method(name: str) -> bool:
-    """Whether a setting says how gradients and other tensors are compressed, not what is trained: methods are compared
-    across it.
-    """
+    """Whether a setting says how gradients and other tensors are compressed, and not what is trained.
+
+    Methods are compared across such a setting."""
     return name.startswith(("method.", "feedback.", PREFIX)) or name == "layers"
 
 
 def _phrase(name: str, value: Any) -> str:
-    """``mixture``, ``4 bits``, ``bucket 64``, ``p 0.5``, ``symmetric=false``, ``layer-wise``."""
+    """A setting and its value in words: ``mixture``, ``4 bits``, ``bucket 64``, ``p 0.5``, ``symmetric=false``,
+    ``layer-wise``."""
     if isinstance(value, str) and (name, value) in _WORDS:
         return _WORDS[name, value]
     if isinstance(value, bool):
@@ -189,20 +192,19 @@ def _phrase(name: str, value: Any) -> str:
 
 
 def title(method: str) -> str:
-    """The paper's name of a method; of one that METHODS does not know, the name itself."""
+    """The paper's name of a method; the name itself where METHODS does not know it."""
     return METHODS[method].title if method in METHODS else method
 
 
 def method_order(name: str) -> tuple[int, str]:
-    """Sorts methods as METHODS lists them, strangers last."""
+    """The sort key of methods: as METHODS lists them, strangers last."""
     return (list(METHODS).index(name) if name in METHODS else len(METHODS), name)
 
 
 def seed_groups(settings: pd.DataFrame) -> tuple[SeedGroup, ...]:
-    """The runs of a table of settings by method and by every setting but the seed.
+    """The runs of a table of settings, grouped by method and by every setting but the seed.
 
-    Where gradients are in full precision and other tensors are not, the method is the format of those.
-    """
+    Where gradients are in full precision and other tensors are not, the method is the format of those tensors."""
     kept = settings.loc[settings["method.name"].notna()]
     methods, with_tensors = kept["method.name"], _keeping(kept)
     if with_tensors:
@@ -246,7 +248,7 @@ def _keeping(settings: pd.DataFrame) -> bool:
 
 
 def _head(method: str, row: Mapping[str, Any], with_tensors: bool, *, alone: bool = False) -> str:
-    """A label's first words.
+    """The first words of a label.
 
     ``with_tensors``: other runs keep tensors in formats, ``alone``: some of the same method.
     """
@@ -256,7 +258,7 @@ def _head(method: str, row: Mapping[str, Any], with_tensors: bool, *, alone: boo
 
 
 def _told_apart(found: Sequence[SeedGroup], settings: pd.DataFrame) -> tuple[SeedGroup, ...]:
-    """Cells whose labels are equal say what is set of their formats."""
+    """The seed groups, where those whose labels are equal say what is set of their formats."""
     counts = Counter(seed_group.label for seed_group in found)
     made = []
     for seed_group in found:
@@ -270,8 +272,9 @@ def _told_apart(found: Sequence[SeedGroup], settings: pd.DataFrame) -> tuple[See
 
 
 def _telling(varying: Sequence[str], heads: Mapping[tuple[Any, ...], str]) -> set[str]:
-    """Fit, solver, bits, bucket size and table, and the fewest of the other varying settings that tell all points apart
-    beside their heads.
+    """The settings that a label must name to tell all points apart beside their heads.
+
+    They are fit, solver, bits, bucket size and table, and the fewest of the other varying settings.
 
     A label need not repeat what follows from the rest.  heads: of each point, its values of ``varying``, the label's
     first words.
@@ -291,9 +294,10 @@ def _apart(varying: Sequence[str], kept: Sequence[str], heads: Mapping[tuple[Any
 
 
 def _is_read(name: str, row: Mapping[str, Any]) -> bool:
-    """Whether a run reads a setting: not a default that another of its section leaves without effect, as error feedback
-    does masking.
-    """
+    """Whether a run reads a setting.
+
+    It does not read a default that another setting of its section leaves without effect, as error feedback does
+    masking."""
     section, _, short = name.rpartition(".")
     known = METHODS.get(str(row["method.name"]))
     schema = known.settings if known and section == "method" else args.SECTIONS.get(section)
@@ -317,7 +321,7 @@ def _absent(value: Any) -> bool:
 
 
 def _sortable(value: Any) -> tuple[int, float, str]:
-    """A key that puts numbers in numeric order and everything else by its text."""
+    """A sort key that puts numbers in numeric order and everything else by its text."""
     if _absent(value):
         return (-1, 0.0, "")
     number = isinstance(value, int | float) and not isinstance(value, bool)

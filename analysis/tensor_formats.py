@@ -1,6 +1,6 @@
-"""The formats in which a run keeps its tensors (section ``tensors`` of the settings, and the method for gradients), and
-words for them.
-"""
+"""The formats in which a run keeps its tensors, and words for them.
+
+They are the section ``tensors`` of the settings, and the method for gradients."""
 
 from __future__ import annotations
 
@@ -26,8 +26,7 @@ def spoken_of(name: str) -> bool:
 def formats(settings: Mapping[str, Any]) -> dict[str, str]:
     """Kind -> its format with the settings that are given with it, as in ``smaq samples=16``; empty for full precision.
 
-    settings: of one run, by dotted names.  What a gradient is quantized to is the method.
-    """
+    settings: of one run, by dotted names. The format of a gradient is the method."""
     specs = {kind: _text(settings.get(PREFIX + kind)) or _text(settings.get(f"{PREFIX}all")) for kind in KINDS}
     specs["gradients"] = _text(settings.get("method.name"))
     return {kind: "" if spec.partition(" ")[0] in FULL_PRECISION else spec for kind, spec in specs.items()}
@@ -39,9 +38,9 @@ def keeps(settings: Mapping[str, Any]) -> bool:
 
 
 def compressor(settings: Mapping[str, Any]) -> str:
-    """What a run is compared as: its method; of one that quantizes no gradient, the format of the first kind that has
-    one.
-    """
+    """The compressor as which a run is compared: its method, if that quantizes gradients.
+
+    For a run that quantizes no gradient it is the format of the first kind that has one."""
     found = formats(settings)
     spec = (
         found["gradients"] or next((spec for spec in found.values() if spec), "") or _text(settings.get("method.name"))
@@ -50,9 +49,9 @@ def compressor(settings: Mapping[str, Any]) -> str:
 
 
 def everywhere(settings: Mapping[str, Any]) -> str:
-    """The one format of all five kinds, the weights without a master copy of float32; empty where they differ, or have
-    none.
-    """
+    """The one format of all five kinds, the weights without a master copy of float32.
+
+    It is empty where the formats differ, or there is none."""
     names = {spec.partition(" ")[0] for spec in formats(settings).values()}
     return names.pop() if len(names) == 1 and settings.get(f"{PREFIX}master") is not True else ""
 
@@ -63,7 +62,7 @@ def all_or_none(settings: Mapping[str, Any]) -> bool:
 
 
 def uneven(settings: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Of one format of all five kinds, the settings that differ between them: name -> kind -> value.
+    """The settings that differ between the kinds where all five have one format: name -> kind -> value.
 
     The gradients' are settings of the method.  The scope is none of them: it says which gradients travel together.
     """
@@ -89,13 +88,11 @@ def said(name: str, value: str) -> str:
 
 
 def label(settings: Mapping[str, Any], *, exact: bool = False) -> str:
-    """``SmaQ``, ``SmaQ, activations only``, ``SmaQ, all but gradients``, ``QSGD, activations SmaQ``,
-    ``SmaQ, master weights``.
+    """The words for a run's formats, such as ``SmaQ, activations only``.
 
-    Where kinds differ in the settings of their one format, those that are no default:
-    ``SmaQ, both gradients to 16 sigma``.  exact: each format with the settings that are given with it,
-    ``SmaQ samples=64, activations only``.
-    """
+    Others are ``SmaQ``, ``SmaQ, all but gradients``, ``QSGD, activations SmaQ`` and ``SmaQ, master weights``. Where
+    kinds differ in the settings of their one format, those that are no default follow: ``SmaQ, both gradients to 16
+    sigma``. exact: each format has the settings that are given with it, ``SmaQ samples=64, activations only``."""
     found = {kind: spec if exact else spec.partition(" ")[0] for kind, spec in formats(settings).items()}
     found["gradients"] = next((spec for spec in found.values() if spec.partition(" ")[0] == found["gradients"]), "")
     there = {kind: _title(spec) for kind, spec in found.items() if spec}
@@ -117,7 +114,7 @@ def label(settings: Mapping[str, Any], *, exact: bool = False) -> str:
 
 
 def _differences(differing: Mapping[str, Mapping[str, Any]], spec: str) -> list[str]:
-    """``both gradients to 16 sigma`` for every value of these settings that is not the format's default."""
+    """The words ``both gradients to 16 sigma`` for every value of these settings that is not the format's default."""
     defaults = parsed_format(spec.partition(" ")[0])[1]
     said_of = []
     for name, of_kind in differing.items():

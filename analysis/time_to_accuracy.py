@@ -1,4 +1,4 @@
-"""How long training takes to a given accuracy, in seconds and in bytes."""
+"""The time that training takes to a given accuracy, in seconds and in bytes."""
 
 from __future__ import annotations
 
@@ -32,15 +32,16 @@ _LOG_FROM = 5.0  # ratio of the longest to the shortest from which the axis is l
 
 @dataclass(frozen=True)
 class Target:
-    """An accuracy in percent, and in words where it comes from (empty for one that was asked for)."""
+    """A target accuracy in percent, with its origin in words (empty for one that was asked for)."""
 
     percent: float
     rule: str = ""
 
 
 def reach(logs: Logs, runs: Sequence[str], target: float, axis: str = "time") -> pd.Series:
-    """For each run the position on an axis (``analysis.axes.AXES``) at its first evaluation of at least ``target`` %
-    accuracy.
+    """For each run the position on an axis at its first evaluation of at least ``target`` % accuracy.
+
+    The axis is one of ``analysis.axes.AXES``.
 
     There is no interpolation between evaluations: a model is known only where it was evaluated, so the answer is never
     too early and at most one evaluation interval too late.  NaN where the run never gets there, or has no position on
@@ -58,9 +59,9 @@ def reach(logs: Logs, runs: Sequence[str], target: float, axis: str = "time") ->
 
 
 def default_target(group: Group) -> Target | None:
-    """One point below SuperSGD's final accuracy (mean over seeds), or the best method's where SuperSGD has none; None
-    without any.
-    """
+    """A target one point below SuperSGD's final accuracy (mean over seeds).
+
+    The best method's takes its place where SuperSGD has none; None without any."""
     means = [
         (seed_group, estimate(final(group.logs, TAG, runs_to_use(group.logs, seed_group))).mean)
         for seed_group in group.seed_groups
@@ -76,8 +77,9 @@ def default_target(group: Group) -> Target | None:
 
 @rc_context(RC)
 def time_to_accuracy(logs: Logs, width: float, target: float | None = None) -> Figure | str:
-    """Training time and bytes sent by one worker until the validation accuracy first reaches ``target`` percent (see
-    ``reach``).
+    """A figure of the training time and bytes until the validation accuracy first reaches ``target`` percent.
+
+    The bytes are those sent by one worker; see ``reach``.
 
     A row for each method: a dot for each run; mean and 95 % interval over seeds only where all runs of the row get
     there, as a mean over the fast ones would flatter; otherwise how many of them do.  Runs that have not finished count
@@ -179,7 +181,7 @@ def _rows(axes: Axes, axis: str, seed_groups: list[SeedGroup], by_label: Mapping
 
 
 def _scale(axes: Axes, places: np.ndarray) -> None:
-    """From zero where the rows are alike; logarithmic where they span a factor of five.
+    """Set the scale of an axis: from zero where the rows are alike, logarithmic where they span a factor of five.
 
     Long intervals do not squeeze the rest.
     """
@@ -199,7 +201,7 @@ def _scale(axes: Axes, places: np.ndarray) -> None:
 
 
 def _counts(axes: Axes, seed_groups: list[SeedGroup], steps: pd.Series) -> None:
-    """At the right edge, how many runs of a row get there, where it is not all."""
+    """Write at the right edge how many runs of a row get there, where it is not all."""
     for row, seed_group in enumerate(seed_groups):
         count = int(np.isfinite(steps.reindex(list(seed_group.runs))).sum())
         if count < len(seed_group.runs):

@@ -1,1 +1,1 @@
-"""Measured claims: ``python -m benchmarks.NAME``; rivals in the same run, the last line one JSON object."""
+"""Benchmarks of the claims: ``python -m benchmarks.NAME`` runs rivals too and ends with a line of one JSON object."""

@@ -1,6 +1,6 @@
-"""What ``benchmarks.accuracy_per_bit`` compares: every unbiased method with every choice of its options, measured at
-many rates.
-"""
+"""The contenders of ``benchmarks.accuracy_per_bit``, measured at many rates.
+
+They are every unbiased method with every choice of its options."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Family:
         return dict(self.options)
 
     def label(self, words: Mapping[str, str] = _WORDS, separator: str = ", ") -> str:
-        """Title and options, but for those that every method has."""
+        """The title and options, without those that every method has."""
         values = [str(value) for _, value in self.options if str(value) not in _PLAIN]
         return separator.join([METHODS[self.method].title, *(words.get(value, value) for value in values)])
 
@@ -77,7 +77,7 @@ class Family:
 
     @property
     def kinds(self) -> list[str]:
-        """The contests that it takes part in."""
+        """The contests in which the family takes part."""
         if self.is_eden:
             form = "eden_uniform" if self.settings.get("levels") == "uniform" else "eden_lloyd_max"
             return ["all", "eden", form, *(["eden_packed"] if self.settings["coding"] == "packed" else [])]
@@ -94,7 +94,9 @@ class Family:
 
 @dataclass(frozen=True)
 class Point:
-    """bits: per coordinate, in all; error: vNMSE; setting: what set the rate."""
+    """A measured point.
+
+    bits: per coordinate, in all; error: vNMSE; setting: what set the rate."""
 
     bits: float
     error: float
@@ -119,7 +121,7 @@ def families() -> list[Family]:
 
 
 def _legal(family: Family) -> bool:
-    """Whether these options go together: uniform levels want an entropy coder."""
+    """Whether these options go together: uniform levels need an entropy coder."""
     schema = METHODS[family.method].settings
     try:
         check(schema, vars(schema(**family.settings)), "")
@@ -161,14 +163,14 @@ def build(family: Family, value: float | None, source: Source) -> Any:
 
 
 def relative_error(decoded: Tensor, x: Tensor) -> float:
-    """|decoded - x|^2 / |x|^2"""
+    """The relative error |decoded - x|^2 / |x|^2."""
     return float((decoded - x).square().sum(dtype=torch.float64) / x.square().sum(dtype=torch.float64))
 
 
 def measure(compressor: Any, source: Source, known_error: float | None = None) -> tuple[float, float]:
-    """(bits per coordinate, vNMSE) over the source's vectors, decoded from the bytes; nothing is decoded where the
-    error is known.
-    """
+    """The (bits per coordinate, vNMSE) over the source's vectors, decoded from the bytes.
+
+    No bytes are decoded where the error is known."""
     num_bytes, errors = 0, []
     for number, x in enumerate(source.measure):
         data = compressor.encode(x, Key(0, number, 0, "model")).to_bytes()
@@ -179,7 +181,7 @@ def measure(compressor: Any, source: Source, known_error: float | None = None) -
 
 
 def bias_in_sigmas(compressor: Any, x: Tensor) -> float:
-    """T |mean_T - x|^2 less what independent errors give, in standard deviations of it; T = NUM_DRAWS."""
+    """The bias T |mean_T - x|^2 less what independent errors give, in standard deviations of it; T = NUM_DRAWS."""
     errors = torch.stack(
         [compressor.decode(compressor.encode(x, Key(1, step, 0, "model"))) - x for step in range(NUM_DRAWS)]
     ).double()
@@ -192,7 +194,7 @@ Curves = dict[Family, list[Point]]
 
 
 def curves_of(source: Source) -> Curves:
-    """Every family's points, by rate."""
+    """The points of every family, by rate."""
     curves: Curves = {}
     errors: dict[tuple[Family, float | None], float] = {}  # a coding changes the bytes, never the error
     for family in families():
@@ -238,9 +240,9 @@ def _around(points: list[Point], rate: float) -> tuple[Point, Point] | None:
 
 
 def frontier(points: list[Point]) -> list[Point]:
-    """The points that no other one beats in both bits and error, by rate (even numbers of levels, without a zero, often
-    are).
-    """
+    """The points that no other one beats in both bits and error, by rate.
+
+    Even numbers of levels, without a zero, are often beaten."""
     kept: list[Point] = []
     for point in sorted(points, key=lambda point: (point.bits, point.error)):
         if not kept or point.error < kept[-1].error:
@@ -286,9 +288,9 @@ def best(
 
 
 def check_unbiased(source: Source) -> dict[str, float]:
-    """Method -> the largest excess of T |mean - x|^2 over its families, in sigmas,
-    on 4096 coordinates of the source.
-    """
+    """Method -> the largest excess of T |mean - x|^2 over its families, in sigmas.
+
+    It is measured on 4096 coordinates of the source."""
     x = source.measure[0][:4096]
     worst: dict[str, float] = {}
     every = {_without_coding(family): family for family in families()}  # whose errors differ
@@ -300,9 +302,9 @@ def check_unbiased(source: Source) -> dict[str, float]:
 
 
 def eden_errors(source: Source, repeats: int = 4) -> list[float]:
-    """EDEN's vNMSE at 1 to 4 index bits; the mean over several rotations, so that its own error is some tenths of a
-    percent.
-    """
+    """The vNMSE of EDEN at 1 to 4 index bits.
+
+    It is the mean over several rotations, so that its own error is some tenths of a percent."""
     errors = []
     for bits in range(1, 5):
         compressor = METHODS["eden"].load()(METHODS["eden"].settings(bits=bits))

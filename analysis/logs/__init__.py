@@ -1,1 +1,1 @@
-"""From event files to tables: reading, merging, caching, and the runs of other systems."""
+"""Readers that turn event files into tables: reading, merging, caching, and the runs of other systems."""

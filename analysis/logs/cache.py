@@ -1,4 +1,10 @@
-"""What was read of a sweep, kept so that only runs whose files have changed are read again.
+"""A cache of the logs of a sweep, so that only runs whose files have changed are read again.
+
+It lies in ``<runs>/.cache/<sweep>.sweep``, or below $XDG_CACHE_HOME where that cannot be written: parts
+(``analysis.logs.parts``) and an index. The index holds of each run the sizes and times of the files it was read from,
+its settings and status, and where its rows are. Everything is JSON or plain arrays, written aside and renamed; parts
+are never changed, so that readers of an older index are not disturbed; whatever does not fit together counts as not
+there.
 
 In ``<runs>/.cache/<sweep>.sweep``, or below $XDG_CACHE_HOME where that cannot be written, lie parts
 (``analysis.logs.parts``) and an index: of each run the sizes and times of the files it was read from, its settings and
@@ -34,7 +40,7 @@ _PART_NAME = re.compile(r"[0-9a-f]{16}")
 
 @dataclass(frozen=True)
 class Seen:
-    """One thing that was read of a run: from which files, the result, and what to say about it."""
+    """A piece of a run that was read: the files it came from, the result, and the notes about it."""
 
     of: Any  # names, sizes and times of the files; None: read it anew next time
     content: Any
@@ -54,7 +60,7 @@ class Entry:
 
 
 def place(runs: Path, sweep: str) -> Path | None:
-    """A folder that can be written, for the cache of this sweep; None where there is none."""
+    """A writable folder for the cache of this sweep; None where there is none."""
     name = f"{quote(sweep, safe='')}.sweep"
     home = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
     elsewhere = home / "nuq-analysis" / hashlib.sha256(os.fsencode(runs.absolute())).hexdigest()[:16]
@@ -67,7 +73,7 @@ def place(runs: Path, sweep: str) -> Path | None:
 
 
 def read(folder: Path, reader: str) -> dict[str, Entry]:
-    """What the cache knows, by run; ``reader`` names what else the rows depend on and must be as it was."""
+    """The entries of the cache by run; ``reader`` names what else the rows depend on and must be as it was."""
     try:
         index = json.loads((folder / _INDEX).read_text())
         if index["version"] != _VERSION or index["reader"] != reader:
@@ -93,7 +99,7 @@ def read(folder: Path, reader: str) -> dict[str, Entry]:
 
 
 def write(folder: Path, reader: str, entries: Mapping[str, Entry], before: Mapping[str, Entry]) -> dict[str, Entry]:
-    """Keep ``entries``; of ``before``, as it was read, the parts are used again.
+    """Keep ``entries``; the parts of ``before``, the cache as it was read, are used again.
 
     Returns the entries with their rows in the cache.
 

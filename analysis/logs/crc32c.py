@@ -16,7 +16,7 @@ _BLOCK = 512  # bytes folded with one set of tables
 
 @functools.cache
 def _tables() -> np.ndarray:
-    """[j, b]: what byte b contributes when j bytes follow it; uint32, (_BLOCK, 256)."""
+    """A table [j, b] of what byte b contributes when j bytes follow it; uint32, (_BLOCK, 256)."""
     tables = np.zeros((_BLOCK, 256), np.uint32)
     first = np.arange(256, dtype=np.uint32)
     for _ in range(8):
@@ -28,9 +28,9 @@ def _tables() -> np.ndarray:
 
 
 def crc32c(columns: np.ndarray) -> np.ndarray:
-    """Checksums of n records of one length; ``columns`` is uint8 (length, n), so that one byte of all records is
-    contiguous.
-    """
+    """The checksums of n records of one length.
+
+    ``columns`` is uint8 (length, n), so that one byte of all records is contiguous."""
     length, num = columns.shape
     tables = _tables()
     state = np.full(num, 0xFFFFFFFF, np.uint32)

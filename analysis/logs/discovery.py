@@ -1,4 +1,4 @@
-"""Which folders below a sweep are runs, and which files they hold."""
+"""The search for the runs below a sweep's folder, and for the files that they hold."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ DEPTH = 3
 
 @dataclass(frozen=True)
 class Run:
-    """A run and the files that lie directly in its folder, or are its evaluator's, each with size and time of change in
-    ns.
-    """
+    """A run and its files, each with its size and time of change in ns.
+
+    The files lie directly in the run's folder, or are its evaluator's."""
 
     name: str  # the folder as seen from the sweep's
     folder: Path
     files: dict[str, tuple[int, int]]
 
     def events(self) -> list[str]:
-        """Names of its event files."""
+        """The names of the run's event files."""
         return [name for name in self.files if name.removeprefix(EVALUATOR).startswith(EVENTS)]
 
 
@@ -52,9 +52,9 @@ def find(sweep: Path, notes: list[str]) -> list[Run]:
 
 
 def _listed(folder: Path, name: str, notes: list[str]) -> tuple[dict[str, tuple[int, int]], Sequence[str]]:
-    """The files and folders in a folder, without those whose names begin with a dot; what vanishes meanwhile is left
-    out.
-    """
+    """The files and folders in a folder, without those whose names begin with a dot.
+
+    Files that vanish meanwhile are left out."""
     files: dict[str, tuple[int, int]] = {}
     inner: list[str] = []
     try:

@@ -1,4 +1,4 @@
-"""TensorBoard event files to arrays, checksums verified, without TensorFlow, TensorBoard or torch.
+"""A reader of TensorBoard event files, checksums verified, without TensorFlow, TensorBoard or torch.
 
 A file is a chain of records (``analysis.logs.framing``), and each record a protobuf ``Event``.  Nearly all records of a
 run are single scalars, so records of equal length are checked and taken apart together, as rows of a matrix; whatever
@@ -55,7 +55,9 @@ class _Content(NamedTuple):
 
 
 def read(paths: Sequence[Path]) -> Scalars:
-    """All scalars of the event files; of a damaged file, those before the damage.
+    """All scalars of the event files.
+
+    A damaged file gives those before the damage, and a file that cannot be read gives none.
 
     Of a file that cannot be read, none.
     """
@@ -88,7 +90,7 @@ def read(paths: Sequence[Path]) -> Scalars:
 
 
 def _content(paths: Sequence[Path], damage: dict[int, str]) -> tuple[_Content, np.ndarray]:
-    """The files end to end with the records in them, and their sizes; what is damaged is told in ``damage``."""
+    """The files end to end with the records in them, and their sizes; ``damage`` gets a note on each damaged file."""
     contents, starts, lengths = [], [], []
     sizes = np.zeros(len(paths), np.int64)
     for index, path in enumerate(paths):
@@ -122,9 +124,9 @@ def _groups(keys: np.ndarray) -> Iterator[np.ndarray]:
 
 
 def _windows(content: _Content, which: np.ndarray, length: int) -> np.ndarray:
-    """The bytes of records of one length with their footers, as (n, a multiple of 8); behind the footer stands
-    anything.
-    """
+    """The bytes of records of one length with their footers: (n, a multiple of 8).
+
+    The bytes behind the footer can be anything."""
     width = -(-(length + FOOTER) // 8) * 8
     return np.lib.stride_tricks.sliding_window_view(content.data, width)[content.start[which]]
 
@@ -158,7 +160,9 @@ def _scalars(rows: np.ndarray, length: int, record: np.ndarray, tags: dict[str, 
 
 
 def _by_step_bytes(rows: np.ndarray, length: int) -> Iterator[tuple[int, np.ndarray]]:
-    """(bytes of the step's field, 0 where it is absent as step 0 is; the rows) of those that begin as scalars do."""
+    """The rows that begin as scalars do, grouped: (bytes of the step's field, the rows).
+
+    The field is absent (0 bytes) for step 0."""
     if length < 18:
         return
     more = rows[:, 9] == 0x10
@@ -177,7 +181,7 @@ def _by_step_bytes(rows: np.ndarray, length: int) -> Iterator[tuple[int, np.ndar
 def _plain_scalars(
     rows: np.ndarray, length: int, step_bytes: int, record: np.ndarray, tags: dict[str, int]
 ) -> tuple[_Rows, np.ndarray]:
-    """Events of the one layout that scalar writers produce, and which of the rows are such.
+    """The events of the one layout that scalar writers produce, and which of the rows these are.
 
     09 wall_time(8) [10 step(varint)] 2a len { 0a len { 0a len tag 15 value(4) } }
     """
@@ -205,7 +209,7 @@ def _plain_scalars(
 
 
 def _representatives(rows: np.ndarray, of: slice) -> np.ndarray:
-    """For each row, the index of one that has the same bytes there; it is its own representative."""
+    """For each row, the index of a row with the same bytes in ``of``; that row is its own representative."""
     mask = np.zeros(rows.shape[1], np.uint8)
     mask[of] = 0xFF
     words, masks = rows.view("<u8"), mask.view("<u8")

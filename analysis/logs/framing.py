@@ -1,4 +1,4 @@
-"""Where the records of an event file lie.
+"""The positions of the records of an event file.
 
 A file is a chain of TFRecords: length (uint64), its masked CRC-32C, that many bytes, their masked CRC-32C.  Following
 the chain takes a step of Python for each of 20 million records; instead, all places that look like the header of a
@@ -21,7 +21,7 @@ _SHORT = 256  # lengths below this have seven zero bytes
 
 
 class Records(NamedTuple):
-    """The whole records of a file whose headers have right checksums, up to the first that is not so."""
+    """The whole records of a file whose headers have right checksums, up to the first header that has not."""
 
     start: np.ndarray  # int64, where the header begins
     length: np.ndarray  # int64, bytes between header and footer
@@ -30,7 +30,7 @@ class Records(NamedTuple):
 
 
 def records(content: bytes) -> Records:
-    """Take the chain apart; what lies in the records is not looked at."""
+    """The records of a file, taken apart; their content is not looked at."""
     data = np.frombuffer(content, np.uint8)
     place, length = _short_headers(data)
     end = place + length + (HEADER + FOOTER)
@@ -71,7 +71,7 @@ def _unchecked(pairs: list[tuple[int, int]]) -> tuple[np.ndarray, np.ndarray, bo
 
 
 def _sound_headers(data: np.ndarray, start: np.ndarray) -> np.ndarray:
-    """Whether the checksums of the lengths that stand there are right."""
+    """Whether the checksums of the record lengths at ``start`` are right."""
     headers = np.zeros((HEADER, len(start)), np.uint8)
     for k in range(HEADER if len(start) else 0):
         headers[k] = data[k:].take(start)
@@ -80,16 +80,16 @@ def _sound_headers(data: np.ndarray, start: np.ndarray) -> np.ndarray:
 
 @functools.cache
 def _checksums() -> np.ndarray:
-    """Masked checksum of the length field of each short length, as four bytes; uint8 (4, _SHORT)."""
+    """The masked checksum of the length field of each short length, as four bytes; uint8 (4, _SHORT)."""
     columns = np.zeros((8, _SHORT), np.uint8)
     columns[0] = np.arange(_SHORT)
     return np.ascontiguousarray(masked(crc32c(columns)).astype("<u4").view(np.uint8).reshape(_SHORT, 4).T)
 
 
 def _short_headers(data: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(start, length) of everything that is the header of a record below 256 bytes, in order; some may lie inside of
-    records.
-    """
+    """The (start, length) of every place that is the header of a record below 256 bytes, in order.
+
+    Some may lie inside of records."""
     if len(data) < HEADER + FOOTER:
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
     zero = data[1:-8] == 0

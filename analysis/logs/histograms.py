@@ -1,4 +1,4 @@
-"""The histograms of a run, read back from its event files: what was measured, and the law that was fitted to it.
+"""The histograms of a run, read back from its event files: the measured one and the distribution fitted to it.
 
 Few files at a time are read for a figure, so records are taken one by one; checksums are verified as in
 ``analysis.logs.events``, and of a damaged file what lies before the damage is kept.
@@ -25,7 +25,7 @@ COORDINATES, FIT = "stats/coordinates", "stats/fit"  # the tags that training lo
 
 @dataclass(frozen=True)
 class Histogram:
-    """edges: float64[n + 1], increasing; counts: float64[n], of any scale (training logs shares of one)."""
+    """A histogram: edges float64[n + 1], increasing; counts float64[n], of any scale (training logs shares of one)."""
 
     step: int
     edges: np.ndarray
@@ -59,7 +59,7 @@ def read(folder: Path, tag: str) -> list[Histogram]:
 
 
 def _values(content: bytes, tag: bytes) -> Iterator[tuple[int, tuple[np.ndarray, np.ndarray] | None]]:
-    """(step, edges and counts under ``tag``) of each event that holds a value."""
+    """The (step, edges and counts under ``tag``) of each event that holds a value."""
     for event in _events(content):
         # a step behind the wall time: a value of another tag, of which the step is enough
         if tag not in event and event[9:10] == b"\x10":
@@ -73,7 +73,7 @@ def _values(content: bytes, tag: bytes) -> Iterator[tuple[int, tuple[np.ndarray,
 
 
 def _events(content: bytes) -> Iterator[bytes]:
-    """What the whole records hold, up to the first that is cut off or has a wrong checksum."""
+    """The content of the whole records, up to the first that is cut off or has a wrong checksum."""
     found = records(content)
     good = _sound(np.frombuffer(content, np.uint8), found)
     for start, length, sound in zip(found.start.tolist(), found.length.tolist(), good.tolist(), strict=True):
@@ -83,7 +83,7 @@ def _events(content: bytes) -> Iterator[bytes]:
 
 
 def _sound(data: np.ndarray, found: Records) -> np.ndarray:
-    """Which records have the right checksum; those of one length are checked together."""
+    """Whether each record has the right checksum; the records of one length are checked together."""
     good = np.zeros(len(found.start), bool)
     for size in np.unique(found.length).tolist():
         which = np.flatnonzero(found.length == size)
@@ -93,7 +93,7 @@ def _sound(data: np.ndarray, found: Records) -> np.ndarray:
 
 
 def _histogram(proto: bytes) -> tuple[np.ndarray, np.ndarray] | None:
-    """edges and counts of a HistogramProto; None for a damaged or empty one.
+    """The edges and counts of a HistogramProto; None for a damaged or empty one.
 
     Its limits are upper edges.  An empty first bucket gives the first edge; else that is the smallest value, and the
     last edge is at most the largest, as in histograms whose outer buckets are open.

@@ -1,4 +1,4 @@
-"""The runs of a sweep as tables: what they logged, how they were set, how they ended."""
+"""The runs of a sweep as tables: what they logged, how they were set and how they ended."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _JUST_NOW_NS = 10**9  # two changes so close may leave a file with the same time
 
 @dataclass(frozen=True)
 class Logs:
-    """A sweep, read.
+    """A sweep that has been read, as tables.
 
     ``scalars``: run, tag (both categorical), attempt, step, wall_time, value; one row per run, tag and step, in this
     order.  ``attempt`` counts the event files of the run: which of them a row came from.  ``settings``: one row per
@@ -59,7 +59,9 @@ class Logs:
         return self.rows.tags
 
     def of_tag(self, tag: str) -> pd.DataFrame:
-        """One tag: steps down, runs across (those that logged it); non-finite values are absent.
+        """The values of one tag: steps down, runs across (those that logged it); non-finite values are absent.
+
+        The table is kept for the next call.
 
         Kept for the next call.
         """
@@ -70,7 +72,7 @@ class Logs:
         return self.rows.only(tags).frame
 
     def keep(self, runs: Iterable[str]) -> Logs:
-        """Only these runs."""
+        """The same sweep with only these runs."""
         wanted = set(runs)
         names = [run for run in self.settings.index if run in wanted]
         return replace(
@@ -78,7 +80,7 @@ class Logs:
         )
 
     def joined(self, *names: str) -> pd.DataFrame:
-        """``scalars`` with these settings as columns."""
+        """The table ``scalars`` with these settings as columns."""
         return self.scalars.merge(self.settings[list(names)], left_on="run", right_index=True)
 
 
@@ -92,7 +94,12 @@ def sweeps(runs: Path) -> list[str]:
 
 
 def load(runs: Path, sweep: str, *, cache: bool = True) -> Logs:
-    """All runs of ``runs/<sweep>``; FileNotFoundError with the sweeps there are where that folder does not exist.
+    """All runs of ``runs/<sweep>``.
+
+    Raises FileNotFoundError with the sweeps there are where that folder does not exist.
+
+    The content is kept (``analysis.logs.cache``) and only what has changed since is read again; ``cache=False`` reads
+    all of it and keeps nothing.
 
     What was read is kept (``analysis.logs.cache``) and only what has changed since is read again; ``cache=False``: all
     of it, not kept.
@@ -120,7 +127,9 @@ def load(runs: Path, sweep: str, *, cache: bool = True) -> Logs:
 
 
 def _in_our_units(logged: Rows, settings: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Rows of other systems' runs in our units, in place; a sentence for each run whose log does not show how."""
+    """Convert the rows of other systems' runs to our units, in place.
+
+    Returns a sentence for each run whose log does not show how."""
     notes = []
     for name in (name for name in logged.names if "system" in settings[name]):
         own = logged.keep([name])
@@ -147,7 +156,7 @@ def _some(one: str, several: str, names: Sequence[str], total: int) -> list[str]
 
 
 def _entries(runs: Path, sweep: str, found: list[Run], notes: list[str], use_cache: bool) -> dict[str, Entry]:
-    """Every run by name, from the cache where nothing has changed since."""
+    """Every run by name, from the cache where its files have not changed."""
     now = time.time_ns()
     names = foreign.TAGS
     reader = hashlib.sha256(json.dumps(names, sort_keys=True).encode()).hexdigest()[:16]
@@ -204,7 +213,7 @@ def _same(entries: Mapping[str, Entry], before: Mapping[str, Entry]) -> bool:
 
 
 def _about(run: Run, kind: str) -> list[list[Any]]:
-    """What a part of a run depends on: its files with their sizes and times."""
+    """The files that a part of a run depends on, with their sizes and times."""
     ours = CONFIG in run.files
     chosen = {
         "scalars": [*sorted(run.events(), key=reading.attempt), *([CONFIG] if ours else [])],
@@ -215,7 +224,9 @@ def _about(run: Run, kind: str) -> list[list[Any]]:
 
 
 def _trusted(about: list[list[Any]], now: int, notes: list[str]) -> list[list[Any]] | None:
-    """None where a file changed just now, or could not be read: it may change without a trace in size or time."""
+    """The argument ``about``; None where a file changed just now or could not be read.
+
+    Such a file may change without a trace in size or time."""
     just_now = any(len(item) > 1 and abs(now - item[2]) < _JUST_NOW_NS for item in about)
     return None if just_now or any("cannot be read" in note for note in notes) else about
 
@@ -230,7 +241,7 @@ def _files(run: Run, names: Mapping[str, str]) -> reading.Files:
 
 
 def _seen(run: Run, kind: str, old: Seen | None, now: int) -> Seen:
-    """Settings or status of a run; content None where there are none."""
+    """The settings or status of a run; its content is None where there are none."""
     about = _about(run, kind)
     if old and old.of == about:
         return old
@@ -250,7 +261,7 @@ def _seen(run: Run, kind: str, old: Seen | None, now: int) -> Seen:
 
 
 def _mapping(path: Path, notes: list[str]) -> dict[str, Any]:
-    """A small YAML or JSON file; empty where it cannot be read, with a note."""
+    """The content of a small YAML or JSON file; empty where it cannot be read, with a note."""
     try:
         content = read_json(path) if path.suffix == ".json" else read_yaml(path)
     except Unreadable as error:
@@ -266,12 +277,12 @@ def _mapping(path: Path, notes: list[str]) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """As JSON would give it back: what it does not know (dates) becomes text."""
+    """A value as JSON would give it back: a type that JSON does not know (dates) becomes text."""
     return json.loads(json.dumps(value, default=str))
 
 
 def _tuples(value: Any) -> Any:
-    """Lists become tuples, so that values can be compared and grouped."""
+    """The value with lists turned into tuples, so that values can be compared and grouped."""
     return tuple(_tuples(item) for item in value) if isinstance(value, list) else value
 
 
@@ -289,7 +300,7 @@ def _settings(names: pd.Index, entries: Iterable[Entry]) -> pd.DataFrame:
 
 
 def _younger() -> dict[str, Any]:
-    """Default by name of the settings that runs may be older than without being other experiments."""
+    """The default values, by name, of settings whose absence in an older run does not make it another experiment."""
     found = {
         f"{section}.{item.name}": item
         for section, schema in args.SECTIONS.items()
@@ -303,7 +314,10 @@ def _number(value: Any) -> float:
 
 
 def _status(names: pd.Index, entries: Collection[Entry], settings: pd.DataFrame, logged: Rows) -> pd.DataFrame:
-    """How each run ended.
+    """The status of each run, which says how it ended.
+
+    A run is complete when it says so, except where a damaged log ends before the last step. A run that says nothing is
+    complete when its log reaches that step, or where nobody knows how many steps there are (other systems' runs).
 
     It is complete when it says so, but for a damaged log that ends before the last step; a run that says nothing, when
     its log reaches that step, or where nobody knows how many there are (other systems' runs).

@@ -23,9 +23,9 @@ _SPANS = np.dtype("<i8")
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """Scalars of runs 0 .. n - 1; ``spans`` is int64 (k, 4): run, tag (index into ``tags``), attempt and number of
-    rows, in row order.
-    """
+    """Scalars of runs 0 .. n - 1, in row order.
+
+    ``spans`` is int64 (k, 4): run, tag (index into ``tags``), attempt and number of rows."""
 
     num_runs: int
     tags: tuple[str, ...]
@@ -36,17 +36,17 @@ class Part:
 
     @functools.cached_property
     def span_edges(self) -> np.ndarray:
-        """The spans of run i are span_edges[i] .. span_edges[i + 1]."""
+        """The borders of the spans: those of run i are span_edges[i] .. span_edges[i + 1]."""
         return np.searchsorted(self.spans[:, 0], np.arange(self.num_runs + 1))
 
     @functools.cached_property
     def row_edges(self) -> np.ndarray:
-        """The rows of run i are row_edges[i] .. row_edges[i + 1]."""
+        """The borders of the rows: those of run i are row_edges[i] .. row_edges[i + 1]."""
         return np.concatenate([[0], np.cumsum(self.spans[:, 3])])[self.span_edges]
 
 
 def empty(num_runs: int = 0) -> Part:
-    """Runs that logged nothing."""
+    """A part of runs that logged nothing."""
     return Part(num_runs, (), np.zeros((0, 4), _SPANS), *(np.zeros(0, kind) for kind in COLUMNS.values()))
 
 
@@ -71,7 +71,7 @@ def _spans_of(pieces: Pieces) -> tuple[tuple[str, ...], np.ndarray]:
 
 
 def _slices(pieces: Pieces) -> list[tuple[Part, int, int]]:
-    """The rows of these runs; neighbours in one part are one slice."""
+    """The slices of rows that belong to these runs; neighbours in one part are one slice."""
     found: list[tuple[Part, int, int]] = []
     for part, run in pieces:
         begin, end = int(part.row_edges[run]), int(part.row_edges[run + 1])
@@ -94,7 +94,9 @@ def joined(pieces: Pieces) -> Part:
 
 
 def write(folder: Path, name: str, pieces: Pieces) -> None:
-    """These runs as the part ``name`` in a folder; the JSON file comes last, so that a part that has one is whole."""
+    """Write these runs as the part ``name`` in a folder.
+
+    The JSON file comes last, so that a part that has one is whole."""
     tags, spans = _spans_of(pieces)
     slices = _slices(pieces)
     np.save(folder / f"{name}.spans.npy", spans)
@@ -112,7 +114,9 @@ def write(folder: Path, name: str, pieces: Pieces) -> None:
 
 
 def opened(folder: Path, name: str, *, verify: bool = True) -> Part | None:
-    """The part of that name, mapped (what is written to it stays in memory); None where it is missing or damaged.
+    """The part of that name, mapped (changes to it stay in memory); None where it is missing or damaged.
+
+    ``verify=False`` is for a part that was written a moment ago: not all of its bytes are looked at.
 
     ``verify=False``, for what was written a moment ago: without a look at all of its bytes.
     """
@@ -140,7 +144,7 @@ def _mapped(path: Path) -> np.ndarray:
 
 
 def _sum(array: np.ndarray) -> int:
-    """Of the bits, as 64-bit words modulo 2^64: pages that a crash has left unwritten show."""
+    """The sum of the bits, as 64-bit words modulo 2^64, which shows pages that a crash has left unwritten."""
     return int(np.ascontiguousarray(array).view(np.uint64).sum(dtype=np.uint64))
 
 
@@ -159,6 +163,6 @@ def _consistent(part: Part) -> bool:
 
 
 def remove(folder: Path, name: str) -> None:
-    """Delete the files of a part, as far as they are there; who has them mapped keeps what he has."""
+    """Delete the files of a part, as far as they are there; a process that has them mapped keeps them."""
     for ending in ("json", "spans.npy", *(f"{column}.npy" for column in COLUMNS)):
         (folder / f"{name}.{ending}").unlink(missing_ok=True)

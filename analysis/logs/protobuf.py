@@ -1,4 +1,5 @@
-"""The protobuf wire format, as much of it as a TensorBoard ``Event`` needs; scalars of a single event of any layout."""
+"""The part of the protobuf wire format that a TensorBoard ``Event`` needs, and the scalars of an event of any
+layout."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from typing import NamedTuple
 
 
 def event_scalars(event: bytes) -> Iterator[tuple[str, int, float, float]]:
-    """(tag, step, wall time, value) of each scalar in one serialised Event; what is no scalar is passed over."""
+    """The (tag, step, wall time, value) of each scalar in one serialised Event; other values are passed over."""
     whole = decode(event)
     step = signed(whole.numbers.get(2, 0))
     wall_time = _float(whole.first(1), "<d")
@@ -37,7 +38,7 @@ def _float(data: bytes, layout: str) -> float | None:
 
 
 class Message(NamedTuple):
-    """Fields of a protobuf message by number: the last varint of each, and all pieces of bytes."""
+    """The fields of a protobuf message by number: the last varint of each, and all pieces of bytes."""
 
     numbers: dict[int, int]
     pieces: dict[int, list[bytes]]
@@ -47,7 +48,7 @@ class Message(NamedTuple):
 
 
 def decode(message: bytes) -> Message:
-    """Take a message apart, up to where its bytes stop making sense."""
+    """The fields of a message, taken apart up to where its bytes stop making sense."""
     found = Message({}, {})
     position = 0
     while position < len(message):
@@ -70,7 +71,7 @@ def decode(message: bytes) -> Message:
 
 
 def varint(message: bytes, position: int) -> tuple[int, int]:
-    """A number of seven bits a byte, and where it ends."""
+    """A number of seven bits a byte, and the position where it ends."""
     value = shift = 0
     while position < len(message):
         byte = message[position]

@@ -30,7 +30,7 @@ _MOST_PROCESSES = 8
 
 
 class Files(NamedTuple):
-    """The event files of a run, in the order they were begun, their size in all, and other names for some tags."""
+    """The event files of a run in the order they were begun, their total size, and other names for some tags."""
 
     paths: Sequence[str]
     num_bytes: int
@@ -46,15 +46,17 @@ class Read(NamedTuple):
 
 
 def attempt(name: str) -> tuple[int, str]:
-    """Sorts the event files of one run: by attempt (suffix ``.a3``), then by the time in the name; an evaluator's come
-    before all.
-    """
+    """The sort key of an event file of a run: by attempt (suffix ``.a3``), then by the time in the name.
+
+    An evaluator's files come before all."""
     match = _ATTEMPT.search(name)
     return (int(match[1]) if match else 0, name)
 
 
 def merged(step: np.ndarray, file: np.ndarray) -> np.ndarray:
-    """Which rows of one run stay when its files overlap: beyond a later file's first step, the earlier files give way.
+    """Which rows of one run stay where its files overlap.
+
+    Beyond a later file's first step, the earlier files give way.
 
     At that step itself both may have a word, of which the last counts for each tag: an attempt that goes on from step
     100 may begin with a measurement there, and what the one before logged at step 100 led to the checkpoint.
@@ -106,7 +108,7 @@ def read_runs(runs: Sequence[Files]) -> tuple[parts.Part, list[list[tuple[str, s
 
 
 def _renamed(found: events.Scalars, runs: Sequence[Files], run_of_file: np.ndarray) -> tuple[list[str], np.ndarray]:
-    """Tags under our names, sorted, and the tag of each row."""
+    """The tags under our names, sorted, and the tag of each row."""
     known = sorted({*found.tags, *(run.names[tag] for run in runs for tag in found.tags if tag in run.names)})
     place = {tag: code for code, tag in enumerate(known)}
     table = np.array([[place[run.names.get(tag, tag)] for tag in found.tags] for run in runs], np.int64)
@@ -116,7 +118,7 @@ def _renamed(found: events.Scalars, runs: Sequence[Files], run_of_file: np.ndarr
 def _last_of_each(
     rows: np.ndarray, found: events.Scalars, tag: np.ndarray, of_run: np.ndarray, beside: np.ndarray
 ) -> np.ndarray:
-    """The rows of a run by tag and step, each once: the last that was written by the last file that has a say.
+    """The rows of a run by tag and step, each once: the last row written by the last file that counts there.
 
     What an evaluator wrote (``beside``) is of no attempt: it neither gives way to later files nor makes earlier ones
     give way, but a row that the run logged itself has the last word.
@@ -144,15 +146,16 @@ def _portions(runs: Sequence[Files]) -> list[list[int]]:
 
 
 def is_large(runs: Sequence[Files]) -> bool:
-    """Whether to read these runs through files, with several processes."""
+    """Whether these runs are large enough to be read through files, with several processes."""
     return sum(run.num_bytes for run in runs) > _ALONE_BYTES
 
 
 def read_all(
     runs: Sequence[Files], folder: Path | None = None, meanwhile: Callable[[], None] = lambda: None
 ) -> list[Read]:
-    """All these runs; with a folder to work in, by as many processes as there are cores, and the rows lie in files
-    there.
+    """All these runs, read.
+
+    With a folder to work in, as many processes as there are cores read them, and the rows lie in files there.
 
     ``meanwhile`` is called once, while the others are at work.
     """

@@ -1,4 +1,4 @@
-"""What the runs of a sweep logged, found by run and tag without a look at the other rows."""
+"""The rows that a sweep's runs logged, found by run and tag without a look at the other rows."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Rows:
 
     @functools.cached_property
     def frame(self) -> pd.DataFrame:
-        """run, tag (both categorical), attempt, step, wall_time, value."""
+        """The table of these rows: run, tag (both categorical), attempt, step, wall_time, value."""
         run, tag, attempt, begin, end = self.spans.T
         edges = np.append(0, np.cumsum(end - begin))
         few_runs = np.int16 if len(self.names) < 1 << 15 else np.int32
@@ -61,19 +61,21 @@ class Rows:
         return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
 
     def keep(self, names: Sequence[str]) -> Rows:
-        """Only the runs of these names, which must be in the order that they have here."""
+        """The rows of the runs of these names, which must be in the order that they have here."""
         place = {name: number for number, name in enumerate(names)}
         number = np.array([place.get(name, -1) for name in self.names], np.int64)[self.spans[:, 0]]
         chosen = number >= 0
         return Rows(tuple(names), self.part, np.column_stack([number[chosen], self.spans[chosen, 1:]]))
 
     def only(self, tags: Sequence[str]) -> Rows:
-        """Only these tags."""
+        """The rows of these tags."""
         codes = [code for code, tag in enumerate(self.part.tags) if tag in set(tags)]
         return Rows(self.names, self.part, self.spans[np.isin(self.spans[:, 1], codes)])
 
     def of_tag(self, tag: str) -> pd.DataFrame:
-        """One tag: steps down, runs across (those that logged it); non-finite values are absent.
+        """The values of one tag: steps down, runs across (those that logged it); non-finite values are absent.
+
+        The table is kept for the next call.
 
         Kept for the next call.
         """
@@ -115,7 +117,9 @@ class Rows:
         return np.where(np.isinf(found), np.nan, found)
 
     def seconds(self, name: str) -> float:
-        """From the first row of a run to its last, without the time between its attempts.
+        """The seconds from the first row of a run to its last, without the time between its attempts.
+
+        NaN where it logged nothing.
 
         NaN where it logged nothing.
         """
@@ -127,7 +131,7 @@ class Rows:
 
 
 def _spread(of_span: np.ndarray, edges: np.ndarray, kind: type[np.integer]) -> np.ndarray:
-    """The value of each span for each of its rows; as ``np.repeat``, which takes its time over long spans."""
+    """The value of each span for each of its rows, as ``np.repeat`` gives it, which is slow over long spans."""
     found = np.zeros(int(edges[-1]), kind)
     if not len(of_span):
         return found
@@ -146,5 +150,5 @@ def rows(names: Sequence[str], part: Part) -> Rows:
 
 
 def none() -> Rows:
-    """No runs."""
+    """The rows of no runs."""
     return rows((), joined([]))

@@ -1,1 +1,1 @@
-"""The panels and figures themselves, and how they look."""
+"""The panels and figures themselves, and the style of how they look."""

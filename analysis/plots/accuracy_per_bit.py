@@ -1,4 +1,4 @@
-"""Final accuracy against the bits that really travelled, over all settings that trade the one for the other."""
+"""Final accuracy against the bits that really travelled, over all settings that trade one for the other."""
 
 from __future__ import annotations
 
@@ -31,8 +31,9 @@ KNOBS = (
 
 @rc_context(RC)
 def accuracy_per_bit(logs: Logs, width: float) -> Figure | str:
-    """The final accuracy of every method against its measured bits per coordinate, one line along ``KNOBS`` for its
-    remaining settings.
+    """The final accuracy of every method against its measured bits per coordinate.
+
+    Each method has one line along ``KNOBS`` for its remaining settings.
 
     Mean and 95 % interval over the complete runs; full precision as horizontal lines; bits on a logarithm to base 2
     where they span more than a factor of 10.  For sweeps in which a method has several values of ``KNOBS``.  ``width``

@@ -15,7 +15,7 @@ from analysis.seed_groups import Group, SeedGroup, groups, seed_groups, shown
 
 
 class Mean(NamedTuple):
-    """Of one number of several runs, with its 95 % interval (NaN for one run)."""
+    """The mean of one number over several runs, with its 95 % interval (NaN for one run)."""
 
     mean: float
     low: float
@@ -35,7 +35,7 @@ class Series:
 
 @dataclass(frozen=True)
 class Panel:
-    """The series that can be compared with each other: one task, trained alike."""
+    """The series that can be compared with each other: all of one task and trained alike."""
 
     group: Group
     series: tuple[Series, ...]
@@ -48,7 +48,7 @@ class Panel:
 
     @property
     def title(self) -> str:
-        """What tells this panel from the others; empty where nothing does."""
+        """The settings that tell this panel from the others; empty where nothing does."""
         return ", ".join(
             f"{name.removesuffix('.name').rpartition('.')[2]} {shown(value)}"
             for name, value in self.group.differs.items()
@@ -56,12 +56,12 @@ class Panel:
 
 
 def without(logs: Logs, names: Sequence[str]) -> Logs:
-    """The same runs as if they had no such settings: those that differ in them alone fall together."""
+    """The same runs without these settings: runs that differ in them alone fall together."""
     return replace(logs, settings=logs.settings.drop(columns=list(names), errors="ignore"))
 
 
 def along(logs: Logs, setting: str) -> list[Panel] | str:
-    """The series along a setting (a dotted name, as ``method.bits``); a sentence where it has fewer than two values.
+    """The series along a setting (a dotted name, as ``method.bits``); a sentence where it has under two values.
 
     Values are those of the settings, never read from a run's name.
     """
@@ -95,7 +95,9 @@ def _series(seed_group: SeedGroup, numbers: pd.Series) -> Series:
 
 
 def trade_offs(logs: Logs) -> list[Panel]:
-    """The seed groups of each method joined along what trades bits against error: its bits, or else its bucket size.
+    """The seed groups of each method, joined along the setting that trades bits against error.
+
+    That setting is the bits, or else the bucket size.
 
     Every seed group has a place in a series (at infinity if its method reads neither); sweeps over both have one series
     for each bucket size.
@@ -127,7 +129,7 @@ def _varies_within_a_method(settings: pd.DataFrame, name: str) -> bool:
 
 
 def geometric(values: pd.Series) -> Mean:
-    """Of the finite values by their logarithms, for a logarithmic axis; NaN where one is not positive."""
+    """The mean of the finite values by their logarithms, for a logarithmic axis; NaN where one is not positive."""
     finite = values.to_numpy(float)
     finite = finite[np.isfinite(finite)]
     if not len(finite) or finite.min() <= 0:
@@ -137,6 +139,6 @@ def geometric(values: pd.Series) -> Mean:
 
 
 def arithmetic(values: pd.Series) -> Mean:
-    """Of the finite values."""
+    """The arithmetic mean of the finite values."""
     found = estimate(values)
     return Mean(found.mean, found.mean - found.half_width, found.mean + found.half_width)

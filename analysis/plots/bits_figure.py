@@ -18,7 +18,7 @@ from analysis.tensor_formats import all_or_none
 
 
 def _bits(group: Group) -> Iterator[tuple[SeedGroup, float, pd.Series]]:
-    """Each seed group that logged both, its bits, and the final accuracies of its runs."""
+    """Each seed group that logged both quantities, with its bits and the final accuracies of its runs."""
     for seed_group in group.seed_groups:
         runs = runs_to_use(group.logs, seed_group)
         bits = geometric_mean(final(group.logs, "comm/bits_per_coordinate", runs))
@@ -36,8 +36,9 @@ _MOST_ROWS = 3  # of numbers above the axes: what finds no room is left to the t
 
 
 def _side_by_side(values: Sequence[float] | np.ndarray, width: float) -> tuple[np.ndarray, list[np.ndarray], float]:
-    """Positions on a logarithmic axis of so many inches, where no point hides another and each stands as near its value
-    as that allows.
+    """Positions on a logarithmic axis of so many inches where no point hides another.
+
+    Each point stands as near its value as that allows.
 
     Also which points stand side by side, in order of their values, around their geometric mean (the others: each at its
     value); and how far apart, in octaves.  It is less than a marker where points that differ by a tenth of an octave
@@ -56,7 +57,7 @@ def _side_by_side(values: Sequence[float] | np.ndarray, width: float) -> tuple[n
 
 
 def _blocks(octaves: np.ndarray, order: np.ndarray, apart: float) -> list[np.ndarray]:
-    """Neighbours that have no room of ``apart`` each, and twice that between two blocks, at their own places."""
+    """Blocks of neighbours that have no room of ``apart`` each; two blocks are at least twice that apart."""
     blocks: list[np.ndarray] = []
     for point in order:
         blocks.append(np.array([point]))
@@ -72,7 +73,7 @@ def _blocks(octaves: np.ndarray, order: np.ndarray, apart: float) -> list[np.nda
 def _name_blocks(
     axes: Axes, values: np.ndarray, places: np.ndarray, blocks: Sequence[np.ndarray], apart: float
 ) -> None:
-    """Above the points what they have, and a shade behind those that stand side by side."""
+    """Write the values above the points, and draw a shade behind those that stand side by side."""
     wide = 0.022 * max(float(np.ptp(np.log2(values))), 1.0)  # octaves that a letter takes of the axis
     rows: list[float] = []  # of numbers, from below: where the last one of each ends
     for block in blocks:
@@ -93,7 +94,9 @@ def _name_blocks(
 
 
 def bits_against_accuracy(axes: Axes, group: Group) -> str | None:
-    """Final accuracy against the bits that really travelled, where the methods differ enough in bits to show it."""
+    """Draw the final accuracy against the bits that really travelled.
+
+    The methods must differ enough in bits to show it."""
     points = list(_bits(group))
     if not points:
         return "no run has logged both comm/bits_per_coordinate and Vacc"
@@ -105,7 +108,10 @@ def bits_against_accuracy(axes: Axes, group: Group) -> str | None:
 
 
 def ratio_against_accuracy(axes: Axes, group: Group) -> str | None:
-    """Final accuracy against the measured compression ratio, full precision at 1.
+    """Draw the final accuracy against the measured compression ratio, full precision at 1.
+
+    Runs that keep tensors of some kinds in a format and others in float32 are left out: the others are not part of
+    their ratio.
 
     Runs that keep tensors of some kinds in a format and others in float32 are left out: those others are not part of
     their ratio.
@@ -133,9 +139,9 @@ def ratio_against_accuracy(axes: Axes, group: Group) -> str | None:
 
 
 def _draw(axes: Axes, group: Group, points: Sequence[tuple[SeedGroup, float, pd.Series]]) -> None:
-    """Mean and interval of each seed group's accuracies at its place, on a logarithmic axis; nearly equal ones side by
-    side.
-    """
+    """Draw the mean and interval of each seed group's accuracies at its place on a logarithmic axis.
+
+    Nearly equal ones stand side by side."""
     values = np.array([place for _, place, _ in points])
     places, blocks, apart = _side_by_side(values, _width(axes))
     estimates = [estimate(accuracy) for _, _, accuracy in points]
@@ -164,16 +170,16 @@ def _draw(axes: Axes, group: Group, points: Sequence[tuple[SeedGroup, float, pd.
 
 
 def _width(axes: Axes) -> float:
-    """Of the figure, in inches."""
+    """The width of the figure, in inches."""
     figure = axes.get_figure(root=True)
     assert figure is not None
     return figure.get_figwidth()
 
 
 def _limit(axes: Axes, estimates: Sequence[Estimate]) -> None:
-    """Fit the y axis to the means and what is near of their intervals: one over two seeds is often wider than all that
-    there is to see.
-    """
+    """Fit the y axis to the means and the near part of their intervals.
+
+    An interval over two seeds is often wider than all that there is to see."""
     means, half_widths = (np.array([getattr(found, name) for found in estimates]) for name in ("mean", "half_width"))
     half_widths = np.nan_to_num(half_widths)
     beyond = max(0.35 * float(np.ptp(means)), float(np.median(half_widths)))

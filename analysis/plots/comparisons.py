@@ -1,6 +1,6 @@
-"""Figures across settings: accuracy or variance against bits or bucket size, and error against the bits that really
-travelled.
-"""
+"""Figures across settings.
+
+They show accuracy or variance against bits or bucket size, and error against the bits that really travelled."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _LABELS = {
 
 @dataclass(frozen=True)
 class _Quantity:
-    """A number of each run, and how it is averaged over seeds and drawn."""
+    """A number of each run, with the way it is averaged over seeds and drawn."""
 
     label: str
     read: Callable[[Logs, list[str]], pd.Series]
@@ -41,11 +41,11 @@ class _Quantity:
     missing: str  # why there may be none
 
     def of_complete(self, logs: Logs) -> pd.Series:
-        """Of each complete run."""
+        """The value of each complete run."""
         return self.read(logs, list(logs.status.index[logs.status["complete"].to_numpy(bool)]))
 
     def of(self, of_complete: pd.Series, seed_group: SeedGroup) -> tuple[Mean, int]:
-        """Mean, low and high over the complete runs of a seed group, and how many there are."""
+        """The mean, low end and high end over the complete runs of a seed group, and the number of those runs."""
         values = of_complete.reindex(list(seed_group.runs)).dropna()
         return (geometric if self.log else arithmetic)(values), len(values)
 
@@ -66,9 +66,8 @@ _VARIANCE = _Quantity(
 
 @rc_context(RC)
 def against_setting(logs: Logs, width: float, setting: str) -> Figure | str:
-    """Fig.
-
-    7 of the paper: the final accuracy against a numeric setting such as ``method.bits`` or ``method.bucket_size``.
+    """The final accuracy against a numeric setting such as ``method.bits`` or ``method.bucket_size``: the paper's Fig.
+    7.
 
     Runs on the SGD trajectory show the late variance of the gradient instead, relative to SuperSGD's on the same
     minibatches (geometric mean of the last quarter of the measurements).  One line for each method and its remaining
@@ -122,6 +121,8 @@ def _moved(values: Sequence[float], by: float, every: Sequence[float], log: bool
     """Places beside the values, so that the intervals of all methods can be seen.
 
     by: in [-0.5, 0.5], of a third of the way between two neighbours in ``every``, and at most of a 24th of the axis.
+
+    by: in [-0.5, 0.5], of a third of the way between two neighbours in ``every``, and at most of a 24th of the axis.
     """
     all_places = np.log2(every) if log else np.asarray(every)
     step = min(float(np.diff(all_places).min()) / 3, float(np.ptp(all_places)) / 24)
@@ -129,7 +130,7 @@ def _moved(values: Sequence[float], by: float, every: Sequence[float], log: bool
 
 
 def _value_axis(axes: Axes, values: Sequence[float], inches: float) -> None:
-    """Ticks at the values themselves, as many of them as have room in so many inches."""
+    """Put ticks at the values themselves, as many of them as have room in so many inches."""
     log = _spans_decades(values)
     if log:
         axes.set_xscale("log", base=2)
@@ -149,7 +150,7 @@ def _value_axis(axes: Axes, values: Sequence[float], inches: float) -> None:
 
 
 def excess(logs: Logs, runs: list[str]) -> pd.Series:
-    """est_var / super_var - 1, the mean of each run's last quarter of measurements; NaN where a run has none.
+    """The mean of est_var / super_var - 1 over each run's last quarter of measurements; NaN where a run has none.
 
     est_var is the variance of the mean of all workers' quantized gradients, super_var that of the mean of the gradients
     themselves, both from the same minibatches: what is left is the variance that quantization adds, in units of the
@@ -225,9 +226,9 @@ def _error(axes: Axes, panel: Panel, counts: Counts) -> str | None:
 
 
 def _side_by_side(axes: Axes, bits: list[float]) -> list[float]:
-    """Places of single points: those within a tenth of a bit are moved apart, over a shade that says which bits they
-    all have.
-    """
+    """Places of single points, where those within a tenth of a bit are moved apart.
+
+    A shade behind them says which bits they all have."""
     near = [round(10 * value) for value in bits]
     places = [
         value * (1 + _APART * (near[:k].count(near[k]) - (near.count(near[k]) - 1) / 2)) for k, value in enumerate(bits)
@@ -244,7 +245,7 @@ def _side_by_side(axes: Axes, bits: list[float]) -> list[float]:
 
 
 def _guide(axes: Axes, tables: list[pd.DataFrame]) -> None:
-    """The slope of a factor of 4 for each bit, through the best point of the lines."""
+    """Draw the slope of a factor of 4 for each bit, through the best point of the lines."""
     if tables:
         places = np.concatenate([table.index.to_numpy(float) for table in tables])
         scaled = np.concatenate([table["mean"].to_numpy(float) for table in tables]) * 4.0**places

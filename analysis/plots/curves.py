@@ -1,4 +1,4 @@
-"""Panels: one quantity against the step, time, epoch or bytes."""
+"""Panels that show one quantity against the step, time, epoch or bytes."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ PLOTS = (
 
 @dataclass(frozen=True)
 class _Curve:
-    """A seed group's mean over seeds: step, x (where on the axis), and mean, low and high of the quantity there."""
+    """A seed group's mean over seeds: step, x (position on the axis), and mean, low and high of the quantity there."""
 
     seed_group: SeedGroup
     label: str
@@ -120,7 +120,7 @@ class _Curve:
     high: np.ndarray
 
     def at(self, axis_positions: np.ndarray, size: float) -> _Curve | None:
-        """The same where the position is known, in units of ``size``; None where it is nowhere."""
+        """The same curve where the position is known, in units of ``size``; None where it is nowhere known."""
         known = np.isfinite(axis_positions)
         parts = {name: getattr(self, name)[known] for name in ("step", "mean", "low", "high")}
         return replace(self, x=axis_positions[known] / size, **parts) if known.any() else None
@@ -170,7 +170,7 @@ class Means:
 
 @dataclass(frozen=True)
 class _Used:
-    """What every curve of a seed group is made from."""
+    """The runs from which every curve of a seed group is made."""
 
     seed_group: SeedGroup
     runs: tuple[str, ...]
@@ -194,6 +194,8 @@ def _curve(group: Group, used: _Used, tag: str, log: bool) -> _Curve:
 
 def curves(axes: Axes, means: Means, plot: Plot, axis: str = "step") -> str | None:
     """Draw a quantity for every seed group: mean and 95 % interval over seeds.
+
+    Returns a sentence where there is nothing to draw.
 
     A sentence where there is nothing to draw.
 
@@ -244,7 +246,9 @@ def _line(axes: Axes, curve: _Curve) -> None:
 
 
 def _bands(axes: Axes, shown: Sequence[_Curve], log: bool) -> None:
-    """The intervals, the fainter the more there are.
+    """Draw the intervals, fainter the more there are.
+
+    In a crowd an interval that takes much of the axis is left out; the axis limits must be set before.
 
     In a crowd none that takes much of the axis, whose limits are set.
     """
@@ -263,7 +267,7 @@ def _bands(axes: Axes, shown: Sequence[_Curve], log: bool) -> None:
 
 
 def _references(axes: Axes, group: Group, axis: str) -> None:
-    """Full-precision variances, from the same minibatches, where those methods have no run of their own here."""
+    """Draw full-precision variances, from the same minibatches, where those methods have no run of their own here."""
     own = {seed_group.method for seed_group in group.seed_groups}
     runs = list(group.logs.settings.index)
     for (tag, method), dash in zip(REFERENCES.items(), ("--", ":"), strict=True):
@@ -275,9 +279,9 @@ def _references(axes: Axes, group: Group, axis: str) -> None:
 
 
 def _drops(axes: Axes, means: Means, shown: Sequence[_Curve], axis: str, size: float, log: bool) -> None:
-    """Dashed lines where the learning rate drops; where the curves reach that step at different places, a stroke on
-    each.
-    """
+    """Draw dashed lines where the learning rate drops.
+
+    Where the curves reach that step at different places, each has a stroke of its own."""
     for step in means.drops:
         known: list[tuple[_Curve, float]] = []
         for curve in shown:
@@ -304,7 +308,7 @@ def _drops(axes: Axes, means: Means, shown: Sequence[_Curve], axis: str, size: f
 
 
 def _limit(axes: Axes, plot: Plot) -> None:
-    """Fit the y axis to the curves; where their beginning is too steep, from a third of each on.
+    """Fit the y axis to the curves, or to the last two thirds of each where the beginning is too steep.
 
     Bands may reach beyond it: an interval over two seeds is often wider than all that there is to see; and the steep
     first steps of an accuracy stay below the axis, so that the rest can be told apart.

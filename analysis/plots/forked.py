@@ -1,4 +1,4 @@
-"""Work on several cores, by processes that are forked, so that what they work on is not copied."""
+"""Work on several cores by forked processes, so that the objects they work on are not copied."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _MOST_ITEMS = 65536 // _NUMBER.size  # whose numbers a pipe holds at once
 
 
 def each(function: Callable[[T], R], items: Sequence[T], processes: int | None = None) -> list[R]:
-    """``list(map(function, items))``, in so many processes (by default one for each core); in this one where there are
-    few or very many items or no fork.  An error of the function is raised here; what a process that died left undone is
-    done here.
-    """
+    """The list ``list(map(function, items))``, computed in so many processes (by default one for each core).
+
+    This process computes it where there are few or very many items or no fork. An error of the function is raised here;
+    what a process that died left undone is done here."""
     count = min(processes or min(_MOST, _cores()), len(items))
     if count < 2 or not 4 <= len(items) <= _MOST_ITEMS or "fork" not in multiprocessing.get_all_start_methods():
         return [function(item) for item in items]
@@ -52,7 +52,7 @@ def each(function: Callable[[T], R], items: Sequence[T], processes: int | None =
 
 
 def _gathered(receivers: list[Connection]) -> dict[int, Any]:
-    """Results by number, as they come, until every process has ended; the first error is raised."""
+    """The results by number, as they come, until every process has ended; the first error is raised."""
     found: dict[int, Any] = {}
     while receivers:
         for receiver in wait(receivers):

@@ -1,4 +1,4 @@
-"""The gradient's normalised coordinates as measured, the law fitted to them, and the levels over both."""
+"""The gradient's normalised coordinates as measured, the distribution fitted to them, and the levels over both."""
 
 from __future__ import annotations
 
@@ -44,8 +44,9 @@ class _Shown:
 
 @rc_context(RC)
 def gradient_histogram(group: Group, width: float) -> Figure | str:
-    """For each adaptive method the density of the normalised coordinates, weighted by norm^2 as in a fit, at its last
-    measurement.
+    """For each adaptive method the density of the normalised coordinates, weighted by norm^2 as in a fit.
+
+    It is that of the last measurement.
 
     Filled: measured; line: the law fitted to the same buckets (``train.steps.estimator`` says which); strokes: the
     levels in use.  Of the lowest seed that logged ``stats/coordinates``.  In a figure of page width the first
@@ -131,13 +132,13 @@ def seed_of(group: Group, run: str) -> float:
 
 
 def sound(histogram: Histogram) -> bool:
-    """Whether it has something in it, and nothing that is no count."""
+    """Whether a histogram holds something, and nothing that is no count."""
     finite = np.isfinite(histogram.counts).all() and np.isfinite(histogram.edges).all()
     return bool(finite and histogram.counts.min() >= 0 and histogram.counts.sum() > 0)
 
 
 def density(histogram: Histogram) -> np.ndarray:
-    """Of each bucket: the area below is 1."""
+    """The density of each bucket: the area below is 1."""
     return histogram.counts / histogram.counts.sum() / np.diff(histogram.edges)
 
 

@@ -14,13 +14,13 @@ from matplotlib.textpath import TextPath
 
 
 def legend_rows(figure: Figure, width: float) -> int:
-    """How many rows a legend of all panels takes in ``width`` inches."""
+    """The number of rows that a legend of all panels takes in ``width`` inches."""
     handles = _legend_handles(figure)
     return -(-len(handles) // _legend_columns(list(handles), width - 0.1)) if handles else 0
 
 
 def legend_below(figure: Figure, width: float) -> None:
-    """One legend for all panels, outside of them, in as many columns as fit."""
+    """Add one legend for all panels, outside of them, in as many columns as fit."""
     handles = _legend_handles(figure)
     if not handles:
         return
@@ -31,9 +31,9 @@ def legend_below(figure: Figure, width: float) -> None:
 
 
 def _legend_handles(figure: Figure) -> dict[str, Artist]:
-    """One handle for each label of the panels, one for the drops of the learning rate, and a word on intervals that are
-    not there.
-    """
+    """The entries of the legend: one handle for each label of the panels, and one for the drops of the learning rate.
+
+    A further entry tells of intervals that are not there."""
     handles: dict[str, Artist] = {}
     for axes in figure.axes:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
@@ -63,7 +63,7 @@ def _legend_columns(labels: list[str], width: float) -> int:
 
 @functools.lru_cache(4096)  # the same labels stand under every figure
 def _text_width(text: str, size: float) -> float:
-    """In points."""
+    """The width of a text, in points."""
     return TextPath((0, 0), text, prop=FontProperties(family=rcParams["font.family"], size=size)).get_extents().width
 
 

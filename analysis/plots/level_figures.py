@@ -41,7 +41,7 @@ _PAPER = {
 
 
 def _levels(group: Group) -> Iterator[tuple[SeedGroup, pd.DataFrame]]:
-    """For each seed group that logged levels: index (run, step), one column per level, ascending."""
+    """The levels of each seed group that logged any: index (run, step), one column per level, ascending."""
     numbers = {tag: int(match[1]) for tag in group.logs.tags if (match := _TAG.match(tag))}
     rows = group.logs.of_tags(*numbers)
     rows = rows[np.isfinite(rows["value"])]
@@ -76,9 +76,9 @@ def threshold(levels: np.ndarray) -> float:
 
 
 def value_axis(axes: Axes, which: Literal["x", "y"], linear: float, inches: float) -> None:
-    """An axis of levels or normalised coordinates in [-1, 1]; ``linear``: ``threshold``; ticks as so many inches have
-    room for.
-    """
+    """Set an axis of levels or normalised coordinates in [-1, 1].
+
+    ``linear`` is the ``threshold``; there are as many ticks as so many inches have room for."""
     scale = axes.set_xscale if which == "x" else axes.set_yscale
     scale("symlog", linthresh=linear, linscale=_LINEAR)
     axis = axes.xaxis if which == "x" else axes.yaxis

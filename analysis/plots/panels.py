@@ -1,6 +1,6 @@
-"""Panels of a figure across settings: a line or a reference for each seed group, over one legend that says how many
-runs it rests on.
-"""
+"""Panels of a figure across settings: a line or a reference for each seed group.
+
+One legend says how many runs each rests on."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _MOST = 12
 
 
 def columns_of(width: float, panels: int) -> int:
-    """How many panels stand side by side in so many inches."""
+    """The number of panels that stand side by side in so many inches."""
     return min(panels, 2 if width > 5 else 1)
 
 
 class Counts:
-    """How many runs stand behind each entry of the legend, over all panels."""
+    """The number of runs behind each entry of the legend, over all panels."""
 
     def __init__(self) -> None:
         self._used: dict[str, list[int]] = {}
@@ -60,7 +60,10 @@ def limit(axes: Axes, log: bool) -> None:
 
 
 def line(axes: Axes, seed_group: SeedGroup, table: pd.DataFrame) -> None:
-    """A marker with its interval at every value, a line through them.
+    """Draw a marker with its interval at every value, and a line through them.
+
+    The intervals are bars, not bands: a dozen bands over each other cannot be told apart, least of all in grey. table:
+    mean, low, high, by ascending place on the x axis.
 
     Bars, not bands: a dozen bands over each other cannot be told apart, least of all in grey.
     table: mean, low, high, by ascending place on the x axis.
@@ -77,9 +80,9 @@ def line(axes: Axes, seed_group: SeedGroup, table: pd.DataFrame) -> None:
 
 
 def reference(axes: Axes, seed_group: SeedGroup, value: Mean) -> None:
-    """A horizontal line, for a method that has no place on the x axis; the marker at its end tells it from others of
-    its colour.
-    """
+    """Draw a horizontal line, for a method that has no place on the x axis.
+
+    The marker at its end tells it from others of its colour."""
     style = look(seed_group)
     marker = {**style.point(), "markevery": [1], "clip_on": False}
     axes.axhline(
@@ -90,7 +93,9 @@ def reference(axes: Axes, seed_group: SeedGroup, value: Mean) -> None:
 
 
 def draw(width: float, panels: Sequence[Panel], fill: Callable[[Axes, Panel, Counts], str | None]) -> Figure | str:
-    """A panel each, side by side where there is room, over one legend; the reasons where none can be drawn."""
+    """A figure of panels, side by side where there is room, over one legend.
+
+    Returns the reasons where none can be drawn."""
     figure = Figure(figsize=(width, width))
     FigureCanvasAgg(figure)
     counts = Counts()

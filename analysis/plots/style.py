@@ -1,4 +1,4 @@
-"""How figures look: sizes, fonts, and one colour, marker and dash for each method, the same in every figure."""
+"""The look of figures: sizes, fonts, and one colour, marker and dash for each method, the same in every figure."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ OWN_TEXT = {**RC, "text.parse_math": True}  # of figures whose every word is in 
 
 @dataclass(frozen=True)
 class Look:
-    """How one seed group is drawn."""
+    """The look of one seed group."""
 
     colour: str
     marker: str
@@ -112,12 +112,12 @@ class Look:
     index: int  # position in METHODS, which staggers the markers
 
     def line(self, num_points: int) -> dict[str, Any]:
-        """Keywords of a curve with some eight markers, staggered so that coinciding curves can be told apart."""
+        """The keywords of a curve with some eight markers, staggered so that coinciding curves can be told apart."""
         every = max(1, num_points // 8)
         return {**self.point(), "linestyle": self.dash, "markevery": (self.index % every, every)}
 
     def point(self) -> dict[str, Any]:
-        """Keywords of markers."""
+        """The keywords of markers."""
         size = RC["lines.markersize"] * _MARKER_SCALE.get(self.marker, 1.0)
         face = "white" if self.hollow else self.colour
         edge = self.colour if self.hollow else "white"
@@ -131,7 +131,9 @@ _SHADES = (0.0, -0.4, 0.3)
 
 
 def look(seed_group: SeedGroup, *, lines: bool = True) -> Look:
-    """Colour, marker and dash of the seed group's method; its second setting has another dash and a hollow marker.
+    """The colour, marker and dash of the seed group's method.
+
+    The method's second setting has another dash and a hollow marker.
 
     The next two settings have another marker and a darker shade, the two after a lighter one, and so on; in a figure of
     points alone (not ``lines``) every setting has another marker.  Where its settings differ in nothing but the scope,
@@ -153,7 +155,9 @@ def look(seed_group: SeedGroup, *, lines: bool = True) -> Look:
 
 
 def _shaded(colour: str, by: float) -> str:
-    """by: in [-1, 1], the way to black (negative) or to white."""
+    """A colour moved towards black or white.
+
+    by: in [-1, 1], the way to black (negative) or to white."""
     end = 255 if by > 0 else 0
     channels = [int(colour[place : place + 2], 16) for place in (1, 3, 5)]
     return "#" + "".join(f"{round(channel + abs(by) * (end - channel)):02x}" for channel in channels)

@@ -1,6 +1,6 @@
-"""How the numbers of training are distributed: each kind of tensor in standard deviations from its mean, beside the
-normal law.
-"""
+"""The distribution of the numbers of training: each kind of tensor in standard deviations from its mean.
+
+The normal distribution is drawn beside it."""
 
 from __future__ import annotations
 
@@ -42,8 +42,9 @@ class _Shown:
 
 @rc_context(RC)
 def tensor_histograms(group: Group, width: float) -> Figure | str:
-    """For each kind of tensor the density of z = (x - mean) / std over all its tensors, as last measured, and the
-    standard normal's.
+    """For each kind of tensor the density of z = (x - mean) / std over all its tensors, as last measured.
+
+    The standard normal density is drawn beside it.
 
     Of one run: the lowest seed of the setting that logged the most kinds, and of those the one whose format is the
     finest, as it leaves the tensors most as they would be (SmaQ's weights end where it clamps).  Kinds that were not
@@ -90,7 +91,7 @@ def tensor_histograms(group: Group, width: float) -> Figure | str:
 
 
 def _of_seed_group(group: Group, seed_group: SeedGroup) -> _Shown | None:
-    """Of the first run, by seed, that logged any."""
+    """The histograms of the first run, by seed, that logged any."""
     for run in sorted(runs_to_use(group.logs, seed_group), key=lambda run: seed_of(group, run)):
         logged = {kind: [item for item in read(group.logs.folder / run, TAG + kind) if sound(item)] for kind in KINDS}
         if kinds := {kind: items[-1] for kind, items in logged.items() if items}:

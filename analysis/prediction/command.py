@@ -1,5 +1,6 @@
-"""``python -m analysis predict``: what a step takes with each method, by workers and bandwidth, and from which
-bandwidth down it pays.
+"""The command ``python -m analysis predict``: the time of a step with each method, by workers and bandwidth.
+
+It also says from which bandwidth down a method pays.
 
 Three answers: how far the model was off where it was measured, a table per number of workers, and the break-even
 bandwidths.
@@ -32,7 +33,7 @@ _LADDER_FROM = 100  # a wider range has two bandwidths a decade, a narrower one 
 
 
 def quantity(text: str, name: str) -> float:
-    """``100M`` is 1e8; ValueError for what is no number above 0."""
+    """The number that a text such as ``100M`` (1e8) stands for; ValueError for what is no number above 0."""
     found = _NUMBER.fullmatch(text.strip())
     if not found or not float(found[1]):
         raise ValueError(
@@ -42,7 +43,9 @@ def quantity(text: str, name: str) -> float:
 
 
 def workers_of(text: str) -> list[int]:
-    """``8..1024``: 8 and the powers of two in between and 1024; ``8,16``: these."""
+    """The numbers of workers that a text names.
+
+    ``8..1024`` is 8 and the powers of two in between and 1024; ``8,16`` is these two."""
     values = [_ends(part, "--workers") for part in text.split(",")]
     found: set[int] = set()
     for ends in values:
@@ -54,9 +57,10 @@ def workers_of(text: str) -> list[int]:
 
 
 def bandwidths_of(text: str) -> list[float]:
-    """``100M..400G``: both ends and in between 1 and 4 (up to two decades: 1, 2 and 5) times powers of ten bit/s;
-    ``1G,10G``: these.
-    """
+    """The bandwidths that a text names, in bit/s.
+
+    ``100M..400G`` is both ends and in between 1 and 4 (up to two decades: 1, 2 and 5) times powers of ten bit/s;
+    ``1G,10G`` is these two."""
     found: set[float] = set()
     for part in text.split(","):
         ends = _ends(part, "--bandwidth")
@@ -76,7 +80,7 @@ def _ends(part: str, name: str) -> list[float]:
 
 
 def rows_of(names: Sequence[str], bits: float | None, second_bits: float, bucket_size: int | None) -> tuple[Row, ...]:
-    """fp32 and bf16, then the methods, those of equal cost together, in the order of METHODS."""
+    """The rows of the table: fp32 and bf16, then the methods in the order of METHODS, those of equal cost together."""
     together: dict[Variant, list[str]] = {}
     for name in names:
         if format_of(name).kind != "fp32":  # sgd exchanges nothing, supersgd is the fp32 row
@@ -93,7 +97,7 @@ def _label(names: Sequence[str]) -> str:
 
 
 def add_to(commands: argparse._SubParsersAction) -> None:
-    """The sub-command's options."""
+    """Add the sub-command and its options."""
     parser = commands.add_parser(
         "predict", help="step times by workers and bandwidth, and the break-even bandwidths, from measured rates"
     )
@@ -174,7 +178,7 @@ def _question(options: argparse.Namespace) -> Question:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Exit code: 0, or 2 with a sentence where something is asked that does not exist."""
+    """Run the command and return its exit code: 0, or 2 with a sentence where the request does not exist."""
     try:
         if options.validate:
             found = profile.read(options.profile)
@@ -265,7 +269,7 @@ def _table(question: Question, workers: int, bandwidths: Sequence[float]) -> str
 
 
 def aligned(lines: Sequence[Sequence[str]]) -> str:
-    """Columns of equal width, the first to the left."""
+    """Lines of columns of equal width, the first aligned to the left."""
     widths = [max(len(line[k]) for line in lines) for k in range(len(lines[0]))]
     return "\n".join(
         "  ".join(
@@ -276,17 +280,17 @@ def aligned(lines: Sequence[Sequence[str]]) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Three digits, in s or ms."""
+    """A duration in s or ms, with three digits."""
     return f"{seconds:.3g} s" if seconds >= 0.9995 else f"{1e3 * seconds:.3g} ms"
 
 
 def shown_break_even(bandwidth: float) -> str:
-    """A bandwidth, or never, or always."""
+    """A break-even bandwidth as text, or the word never or always."""
     return "never" if not bandwidth else "always" if math.isinf(bandwidth) else shown_bandwidth(bandwidth)
 
 
 def records(question: Question, workers: Sequence[int], bandwidths: Sequence[float]) -> Iterator[Mapping[str, object]]:
-    """One per method, number of workers and bandwidth."""
+    """One record per method, number of workers and bandwidth."""
     for count in workers:
         even = {row: question.break_even(row, count) for row in question.rows[2:]}
         for speed in bandwidths:

@@ -1,4 +1,6 @@
-"""Speed-up over bf16 against bandwidth: a panel per number of workers, a line per method, its break-even marked."""
+"""A figure of the speed-up over bf16 against bandwidth.
+
+It has a panel per number of workers and a line per method, with its break-even marked."""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ _RATIOS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50)
 
 
 def draw(question: Question, workers: Sequence[int], bandwidths: Sequence[float], path: Path) -> list[Path]:
-    """A PNG and a PDF; of many numbers of workers, some that lie evenly apart."""
+    """Draw the figure as a PNG and a PDF.
+
+    Of many numbers of workers, some that lie evenly apart are shown."""
     if path.suffix != ".png":
         raise ValueError(f"--figure {str(path)!r}: must end in .png; a PDF is written beside it")
     if not bandwidths[0] < bandwidths[-1]:
@@ -93,7 +97,7 @@ def _panel(axes: Axes, question: Question, workers: int, grid: np.ndarray) -> No
 
 
 def _method(row: Row) -> str:
-    """The one whose colour stands for all."""
+    """The first method of a row, whose colour stands for all of them."""
     return row.label.split()[0]
 
 

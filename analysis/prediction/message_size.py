@@ -1,4 +1,4 @@
-"""How many bytes a method's message takes, from its settings alone: the layouts of ``nuq.compressors``, without torch.
+"""The size in bytes of a method's message from its settings alone: the layouts of ``nuq.compressors``, without torch.
 
 A test holds ``Format.message_bytes`` to the lengths of real messages.
 """
@@ -33,22 +33,24 @@ _MEASURED = tuple(f"nuq.compressors.{name}:" for name in ("full_precision", "qua
 
 
 def predicted() -> list[str]:
-    """The methods that have a format, in the order of METHODS: those of measured arithmetic."""
+    """The methods whose arithmetic was measured, and so have a format, in the order of METHODS."""
     return [name for name, entry in METHODS.items() if entry.code.startswith(_MEASURED)]
 
 
 @dataclass(frozen=True)
 class Format:
-    """kind: one of KINDS; bits: of one code, for a lattice their mean; bucket_size: coordinates that share a scale."""
+    """The format of a message.
+
+    kind: one of KINDS; bits: of one code, for a lattice their mean; bucket_size: coordinates that share a scale."""
 
     kind: str
     bits: float
     bucket_size: int = 8192
 
     def message_bytes(self, num_coordinates: int) -> int:
-        """Length of the message of this many coordinates, header included; bf16 travels as its plain 2 bytes a
-        coordinate.
-        """
+        """The length of the message of this many coordinates, header included.
+
+        bf16 travels as its plain 2 bytes a coordinate."""
         n = num_coordinates
         if self.kind in DENSE:
             return 2 * n if self.kind == "bf16" else HEADER_BYTES + 4 * n
@@ -68,8 +70,9 @@ class Format:
 
 
 def format_of(name: str, bits: float | None = None, bucket_size: int | None = None) -> Format:
-    """The format of one of ``predicted()`` with its default settings; ``bits`` and ``bucket_size`` replace theirs where
-    they have any.
+    """The format of one of ``predicted()`` with its default settings.
+
+    ``bits`` and ``bucket_size`` replace those of the method where it has any.
 
     An entropy-coded method is taken to spend the ``bits`` of its setting, which is what normal coordinates take: real
     gradients take fewer.
@@ -91,7 +94,7 @@ def format_of(name: str, bits: float | None = None, bucket_size: int | None = No
 
 
 def second_format(name: str, bits: float, bucket_size: int | None = None) -> Format:
-    """The format in which means are encoded again: the method's own,
-    or that of the method that the table names for it.
-    """
+    """The format in which means are encoded again.
+
+    It is the method's own, or that of the method that the table names for it."""
     return format_of(METHODS[name].mean_compressor or name, bits, bucket_size)

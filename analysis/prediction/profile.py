@@ -1,6 +1,6 @@
-"""The measured rates that ``analysis.prediction.steps`` reads: ``profile.json``, written by
-``python -m benchmarks.rates``.
-"""
+"""The measured rates that ``analysis.prediction.steps`` reads.
+
+They lie in ``profile.json``, written by ``python -m benchmarks.rates``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DEFAULT = Path(__file__).with_name("profile.json")
 
 @dataclass(frozen=True)
 class Codec:
-    """Rates in GB/s of float32 input (4 bytes a coordinate), and what one more message costs whatever its size.
+    """The rates of a codec in GB/s of float32 input (4 bytes a coordinate), and the fixed cost of one more message.
 
     For the dense formats encoding is the cast (fp32 has none), decoding the addition of what was received and the cast
     back.
@@ -39,7 +39,7 @@ class Codec:
 
 @dataclass(frozen=True)
 class Bucket:
-    """One of DDP's: ready after this share of the backward pass; every tensor in it travels as a message of its own."""
+    """A bucket of DDP: ready after this share of the backward pass, every tensor in it a message of its own."""
 
     coordinates: int
     ready: float
@@ -48,8 +48,8 @@ class Bucket:
 
 @dataclass(frozen=True)
 class Model:
-    """What DDP does with one model: its buckets, in the order in which they become ready, and how a step's computation
-    divides.
+    """The work of DDP with one model: its buckets in the order they become ready, and the parts of a step's
+    computation.
 
     forward, tail: shares of the computation before the backward pass and after the exchange (the optimizer).
     """
@@ -68,10 +68,9 @@ class Profile:
     """Everything measured about one kind of worker.
 
     latency_s: from the sending of a small message to its arrival; message_s: processor time that one more message
-    takes;  host_gb_s: bytes that a rank can send, and receive as many, in a second of processor time.  shared_core:
-    encoding and the network's work run on the core that computes.  cores: of the machine the rates were measured on,
-    where several ranks shared them.  validation: what ``--validate --keep`` found, or nothing.
-    """
+    takes; host_gb_s: bytes that a rank can send, and receive as many, in a second of processor time. shared_core:
+    encoding and the network's work run on the core that computes. cores: of the machine the rates were measured on,
+    where several ranks shared them. validation: what ``--validate --keep`` found, or nothing."""
 
     about: str
     shared_core: bool
@@ -86,7 +85,9 @@ class Profile:
 
 
 def read(path: Path) -> Profile:
-    """ValueError in one sentence where the file cannot be a profile; FileNotFoundError where there is none."""
+    """The profile in a file.
+
+    Raises ValueError in one sentence where the file cannot be a profile, and FileNotFoundError where there is none."""
     try:
         data = json.loads(path.read_text())
     except FileNotFoundError:

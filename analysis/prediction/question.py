@@ -1,4 +1,4 @@
-"""What is predicted, and how its figures are written."""
+"""The question that a prediction answers, and the text form of its figures."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Question:
-    """What is predicted: everything but workers and bandwidth."""
+    """A question to the cost model: everything but workers and bandwidth."""
 
     profile: Profile
     model: Model
@@ -34,11 +34,11 @@ class Question:
     collective: str
 
     def network(self, workers: int, bandwidth: float) -> Network:
-        """Of so many workers with this link."""
+        """The network of so many workers with this link."""
         return Network(workers, bandwidth, self.per_machine, self.local_bandwidth)
 
     def step(self, row: Row, workers: int, bandwidth: float) -> Prediction:
-        """One row's step; the collective that was asked for where it is one of the row's."""
+        """The predicted step of one row, with the collective that was asked for where it is one of the row's."""
         network = self.network(workers, bandwidth)
         chosen = self.collective if self.collective in row.variant.collectives else "auto"
         return predict.predict(row.variant, self.model, self.compute_s, network, self.profile, chosen)
@@ -53,6 +53,6 @@ class Question:
 
 
 def shown_bandwidth(bandwidth: float) -> str:
-    """``1e8`` is 100M."""
+    """A bandwidth as text: ``1e8`` is 100M."""
     unit = next(unit for unit in ("T", "G", "M", "k", "") if bandwidth >= _UNITS[unit] or not unit)
     return f"{bandwidth / _UNITS[unit]:.3g}{unit}"

@@ -41,7 +41,9 @@ _STEPS_PER_DECADE = 4
 
 @dataclass(frozen=True)
 class Network:
-    """bandwidth, local_bandwidth: bit/s of a machine's link to the others, and of a worker's inside its machine."""
+    """A network of workers.
+
+    bandwidth, local_bandwidth: bit/s of a machine's link to the others, and of a worker's inside its machine."""
 
     workers: int
     bandwidth: float
@@ -56,13 +58,13 @@ class Network:
 
     @property
     def local_workers(self) -> int:
-        """Workers on one machine."""
+        """The number of workers on one machine."""
         return min(self.per_machine, self.workers)
 
 
 @dataclass(frozen=True)
 class Variant:
-    """What travels: the first stage's format and the second's."""
+    """The formats that travel: the first stage's and the second's."""
 
     first: Format
     second: Format
@@ -74,7 +76,9 @@ class Variant:
 
 @dataclass(frozen=True)
 class Stage:
-    """seconds: alone; cpu_s: of them on the processor."""
+    """A stage of an exchange.
+
+    seconds: its time alone; cpu_s: the part of them on the processor."""
 
     seconds: float
     cpu_s: float
@@ -82,9 +86,10 @@ class Stage:
 
 @dataclass(frozen=True)
 class Prediction:
-    """step_s, and the part of it that the exchange adds to the computation; bytes_sent: per step, by the rank that
-    sends most.
-    """
+    """A predicted step.
+
+    step_s; exposed_s: the part of it that the exchange adds to the computation; bytes_sent: per step, by the rank that
+    sends most."""
 
     step_s: float
     exposed_s: float
@@ -93,9 +98,9 @@ class Prediction:
 
 
 def ddp_buckets(parameters: int, tensors: int = 0, bucket_bytes: int = BUCKET_BYTES) -> Model:
-    """A model of many tensors (0: one per 200,000 coordinates): DDP's buckets full, ready by their share of the
-    parameters.
-    """
+    """A model of many tensors (0: one per 200,000 coordinates) in DDP's buckets.
+
+    The buckets are full, and ready by their share of the parameters."""
     first, size = min(parameters, FIRST_BUCKET_BYTES // 4, bucket_bytes // 4), bucket_bytes // 4
     sizes = [first] + [size] * ((parameters - first) // size)
     sizes += [parameters - sum(sizes)] * (parameters > sum(sizes))
@@ -128,22 +133,23 @@ class _Costs:
         return self._cpu(self.profile.codecs[form.kind].decode_s(coordinates, messages))
 
     def wire(self, out_bytes: float, local_bytes: float, handled_bytes: float, messages: int, rounds: int) -> Stage:
-        """out_bytes: through the machine's link; local_bytes: inside it; handled_bytes: by one rank, sent and as many
-        received.
-        """
+        """The stage that moves bytes over the network.
+
+        out_bytes: through the machine's link; local_bytes: inside it; handled_bytes: by one rank, sent and as many
+        received."""
         cpu = (handled_bytes / (1e9 * self.profile.host_gb_s) + messages * self.profile.message_s) * self.busy
         seconds = max(8 * out_bytes / self.network.bandwidth, 8 * local_bytes / self.network.local_bandwidth, cpu)
         return Stage(rounds * self.profile.latency_s + seconds, cpu)
 
     def direct(self, size: float) -> Stage:
-        """Every rank sends a message of this many bytes to every other."""
+        """The stage in which every rank sends a message of this many bytes to every other."""
         workers, local = self.network.workers, self.network.local_workers
         return self.wire(local * (workers - local) * size, (local - 1) * size, (workers - 1) * size, workers - 1, 1)
 
     def to_one(self, size: float) -> Stage:
-        """Every rank sends to rank 0 (or, the other way, is sent): its link and processor are the narrow ones, one way
-        at a time.
-        """
+        """The stage in which every rank sends to rank 0 (or, the other way, is sent).
+
+        The link and processor of rank 0 are the narrow ones, one way at a time."""
         workers, local = self.network.workers, self.network.local_workers
         return self.wire((workers - local) * size, (local - 1) * size, (workers - 1) * size / 2, workers - 1, 1)
 
@@ -191,7 +197,7 @@ def stages(
 
 
 def _payload_bytes(form: Format, coordinates: float, messages: float) -> float:
-    """So many messages of equal length."""
+    """The bytes of so many messages of equal length."""
     return messages * form.message_bytes(math.ceil(coordinates / messages))
 
 
@@ -257,9 +263,9 @@ def predict(
     collective: str = "auto",
     busy: float = 1.0,
 ) -> Prediction:
-    """The step with this collective; ``auto``: with the quickest of the variant's.  hierarchical needs several workers
-    a machine.
-    """
+    """The predicted step with this collective; ``auto`` takes the quickest of the variant's.
+
+    ``hierarchical`` needs several workers a machine."""
     legal = [name for name in variant.collectives if name != "hierarchical" or network.local_workers > 1]
     if collective not in ("auto", *legal):
         raise ValueError(f"collective {collective!r}: must be one of auto, {', '.join(legal)} here")
@@ -272,8 +278,9 @@ def predict(
 
 
 def break_even(step_s: Callable[[float], float], rival_s: Callable[[float], float]) -> float:
-    """The bandwidth in bit/s up to which the first is quicker than the second: 0 where it never is, inf where it always
-    is.
+    """The bandwidth in bit/s up to which the first is quicker than the second.
+
+    It is 0 where the first never is quicker, and inf where it always is.
 
     Looked for from below in steps of a quarter decade, then by bisection to a ten-thousandth.
     """

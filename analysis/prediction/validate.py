@@ -24,10 +24,9 @@ _BF16 = Variant(Format("bf16", 16), Format("bf16", 16))
 
 @dataclass(frozen=True)
 class Checked:
-    """errors: predicted / measured - 1 of every row that the model speaks of.
+    """The comparison of the cost model with measured rows.
 
-    Left_out: variants that it does not know.
-    """
+    errors: predicted / measured - 1 of every row that the model speaks of. left_out: variants that it does not know."""
 
     rows: tuple[Mapping[str, Any], ...]
     predictions: tuple[Prediction, ...]
@@ -38,7 +37,7 @@ class Checked:
         return [found.step_s / row["step_s"] - 1 for row, found in zip(self.rows, self.predictions, strict=True)]
 
     def summary(self) -> dict[str, Any]:
-        """What a profile keeps."""
+        """The summary that a profile keeps of its validation."""
         sizes = [abs(error) for error in self.errors]
         speeds = [row["raw_mbit"] for row in self.rows]
         return {
@@ -94,7 +93,9 @@ def _checked(row: object, number: int, path: Path) -> dict[str, Any]:
 
 
 def variant_of(row: Mapping[str, Any], bits: float | None, second_bits: float) -> Variant | None:
-    """What the row's runs sent; None where the model does not know it.  A row may state its own bits."""
+    """The formats that a row's runs sent; None where the model does not know them.
+
+    A row may state its own bits."""
     name = str(row["variant"]).removesuffix(GATED)
     if name in DENSE:
         form = Format(name, 32 if name == "fp32" else 16)
@@ -137,7 +138,7 @@ def _prediction(row: Mapping[str, Any], variant: Variant, profile: Profile) -> P
 
 
 def text(checked: Checked) -> str:
-    """A line per row, then the errors in all."""
+    """The comparison as text: a line per row, then the errors in all."""
     lines = [
         f"{'model':14s} {'ranks':>5s} {'Mbit/s':>7s} {'variant':10s} {'measured':>10s} {'predicted':>10s} "
         f"{'error':>6s}  collective"
@@ -158,7 +159,7 @@ def text(checked: Checked) -> str:
 
 
 def statement(validation: Mapping[str, Any], workers: int, bandwidth: float = 0.0) -> str:
-    """How far the model is to be trusted: the sentence before any prediction."""
+    """The sentence before any prediction that says how far the model is to be trusted."""
     if not validation:
         return (
             "This profile has not been validated: python -m analysis predict --validate FILE --keep does, with runs "

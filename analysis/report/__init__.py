@@ -1,3 +1,3 @@
-"""A sweep as one HTML page: what it holds (runs, provenance, curves, pictures) and how it looks (page, page.css,
-page.js).
-"""
+"""A sweep as one HTML page.
+
+Some modules hold its content (runs, provenance, curves, pictures), others its looks (page, page.css, page.js)."""

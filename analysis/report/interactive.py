@@ -26,9 +26,10 @@ _MARKERS = {"o": "circle", "s": "square", "^": "triangle", "v": "inverted_triang
 
 @dataclass(frozen=True)
 class Curves:
-    """``data``: for the page's script (see curves.js); ``slots``: curves that a plot can hold at once; ``notes``: a
-    sentence each.
-    """
+    """Curves for the page's script.
+
+    ``data``: for that script (see curves.js); ``slots``: curves that a plot can hold at once; ``notes``: a sentence
+    each."""
 
     data: dict[str, Any]
     slots: int
@@ -36,9 +37,9 @@ class Curves:
 
 
 def curves(of_groups: Sequence[Means]) -> Curves | None:
-    """The means (``analysis.figures.means_of``) of every quantity and seed group, thinned; None where there is nothing
-    to draw.
-    """
+    """The means (``analysis.figures.means_of``) of every quantity and seed group, thinned.
+
+    None where there is nothing to draw."""
     found, notes, pool = [], [], _Pool()
     of_sweep = [(means, _quantities(means)) for means in of_groups]
     count = sum(len(drawn) for _, quantities in of_sweep for _, drawn in quantities)
@@ -75,7 +76,7 @@ def curves(of_groups: Sequence[Means]) -> Curves | None:
 
 
 def group_title(group: Group) -> str:
-    """``bits=3, trained with the quantized gradient``."""
+    """The title of a group of runs: ``bits=3, trained with the quantized gradient``."""
     where = "measured on the SGD trajectory" if group.trajectory == "sgd" else "trained with the quantized gradient"
     differs = group.name.removeprefix("sgd_trajectory").strip("-").replace("-", ", ") if group.differs else ""
     return f"{differs}, {where}" if differs else where
@@ -105,9 +106,9 @@ class _Pool:
 
 @dataclass(frozen=True)
 class _Places:
-    """Where the runs of a group were on each axis at the steps that are drawn: arrays of steps x runs, in the unit of
-    ``labels``.
-    """
+    """The positions of a group's runs on each axis at the steps that are drawn.
+
+    They are arrays of steps x runs, in the unit of ``labels``."""
 
     steps: np.ndarray
     column: dict[str, int]
@@ -128,7 +129,7 @@ class _Places:
         return cls(steps, {run: number for number, run in enumerate(runs)}, of_axis, labels)
 
     def mean(self, curve: Any, kept: np.ndarray) -> dict[str, np.ndarray]:
-        """By axis, the mean over the runs of a curve at some of its steps."""
+        """The mean position on each axis over the runs of a curve, at some of its steps."""
         rows = np.searchsorted(self.steps, curve.step[kept])[:, None]
         columns = [self.column[run] for run in curve.runs]
         return {axis: where[rows, columns].mean(axis=1) for axis, where in self.of_axis.items()}
@@ -137,7 +138,7 @@ class _Places:
 def _quantity(
     plot: Plot, drawn: Sequence[Any], slots: Mapping[str, int], places: _Places, most: int, pool: _Pool
 ) -> dict[str, Any]:
-    """One quantity of a group: its curves, and what the x axes are called."""
+    """One quantity of a group: its curves, and the labels of its x axes."""
     made, there = [], set()
     for each in drawn:
         kept = _spread(len(each.step), most)
@@ -155,12 +156,12 @@ def _quantity(
 
 
 def _spread(length: int, most: int) -> np.ndarray:
-    """At most so many positions, the first and the last among them."""
+    """Evenly spread positions, at most so many, the first and the last among them."""
     return np.unique(np.linspace(0, length - 1, min(length, most)).round().astype(int))
 
 
 def _short(values: np.ndarray) -> list[float | None]:
-    """Numbers in five digits; None where there is none."""
+    """The numbers in five digits; None where there is none."""
     return [_number(value) if np.isfinite(value) else None for value in np.asarray(values, float).tolist()]
 
 

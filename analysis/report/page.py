@@ -1,4 +1,4 @@
-"""The HTML of a report: every word that comes from runs is escaped, nothing is loaded from anywhere.
+"""The HTML of a report, in which every word of a run is escaped and nothing is loaded from elsewhere.
 
 A Content-Security-Policy lets the page run its own three scripts, known by their hashes, and nothing else: even if a
 word of a run got through as markup, no script of it could run and nothing could be sent or fetched.
@@ -29,7 +29,7 @@ _AXES = ("group", "quantity", "axis")
 
 
 def escape(text: str) -> str:
-    """Words, perhaps a file's, as HTML; control characters are shown."""
+    """Text, perhaps from a file, as HTML; control characters are shown."""
     return html.escape(escaped(text))
 
 
@@ -46,7 +46,9 @@ class Section:
 def page(
     title: str, lead: str, sections: Sequence[Section], *, footer: str, with_curves: bool, every_s: float | None = None
 ) -> str:
-    """The whole page.  ``lead`` and ``footer`` are text; ``every_s``: it reloads itself so often."""
+    """The HTML of the whole page.
+
+    ``lead`` and ``footer`` are text; ``every_s``: it reloads itself so often."""
     style = (_HERE / "page.css").read_text()
     scripts = [
         *([_bokeh()] if with_curves else []),
@@ -94,7 +96,7 @@ def _bokeh() -> str:
 
 
 def packed(value: object) -> str:
-    """JSON, gzip, base64: what ``unpacked`` of page.js reads."""
+    """A value as JSON, gzip and base64, which ``unpacked`` of page.js reads."""
     text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     return base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
 
@@ -103,23 +105,23 @@ def packed(value: object) -> str:
 
 
 def paragraph(text: str, kind: str = "") -> str:
-    """One paragraph of text."""
+    """The HTML of one paragraph of text."""
     return f"<p{_class(kind)}>{escape(text)}</p>"
 
 
 def items(texts: Iterable[str]) -> str:
-    """A list of sentences."""
+    """The HTML of a list of sentences."""
     return "<ul>" + "".join(f"<li>{escape(text)}</li>" for text in texts) + "</ul>"
 
 
 def facts(values: Mapping[str, str], kind: str = "") -> str:
-    """Names and values, one below the other."""
+    """The HTML of names and values, one below the other."""
     rows = "".join(f"<dt>{escape(name)}</dt><dd{_class(kind)}>{escape(value)}</dd>" for name, value in values.items())
     return f'<dl class="facts">{rows}</dl>'
 
 
 def cards(values: Mapping[str, tuple[str, str]]) -> str:
-    """The few numbers that matter: name -> (value, explanation)."""
+    """The HTML of the few numbers that matter: name -> (value, explanation)."""
     made = "".join(
         f"<div><dt>{escape(name)}</dt><dd>{escape(value)}<span>{escape(more)}</span></dd></div>"
         for name, (value, more) in values.items()
@@ -128,7 +130,7 @@ def cards(values: Mapping[str, tuple[str, str]]) -> str:
 
 
 def states_bar(counts: Mapping[str, int]) -> str:
-    """How many runs are in each state, as a bar and in words."""
+    """The HTML of how many runs are in each state, as a bar and in words."""
     bar = "".join(f'<i class="{escape(word)}" style="flex:{count}"></i>' for word, count in counts.items())
     words = "".join(
         f'<li><span class="state {escape(word)}">{escape(word)}</span> {count}</li>' for word, count in counts.items()
@@ -139,7 +141,7 @@ def states_bar(counts: Mapping[str, int]) -> str:
 def table(
     headings: Sequence[str], rows: Iterable[Sequence[str]], numbers: Sequence[bool], wrapped: Sequence[int] = ()
 ) -> str:
-    """A plain table; the first cell of a row is its heading; ``wrapped``: columns of long text."""
+    """The HTML of a plain table; the first cell of a row is its heading; ``wrapped``: columns of long text."""
     head = "".join(
         f'<th scope="col"{_class("number" * is_number)}>{escape(text)}</th>'
         for text, is_number in zip(headings, numbers, strict=True)
@@ -160,7 +162,9 @@ def _class(kind: str) -> str:
 
 
 def pictures(found: Pictures, advice: str) -> str:
-    """All figures, section by section; those that could not be drawn with the reason; how many were left out.
+    """The HTML of all figures, section by section.
+
+    Figures that could not be drawn stand there with the reason, and the number of those left out is told.
 
     Curves against other axes than the step are folded away: they are the same quantities.
     """
@@ -194,9 +198,9 @@ def pictures(found: Pictures, advice: str) -> str:
 
 
 def _quantities(kinds: Iterable[str]) -> str:
-    """``accuracy, est_var-bytes``; a quantity against all axes is named once:
-    ``est_var against step, time, epoch, bytes``.
-    """
+    """The kinds of figures as text, such as ``accuracy, est_var-bytes``.
+
+    A quantity against all axes is named once: ``est_var against step, time, epoch, bytes``."""
     of_quantity: dict[str, list[str]] = {}
     for kind in kinds:
         name, _, axis = kind.rpartition("-")
@@ -211,7 +215,7 @@ def _quantities(kinds: Iterable[str]) -> str:
 
 
 def folded(name: str, title: str, content: str, *, is_open: bool = False) -> str:
-    """HTML behind a heading that opens and closes it."""
+    """The HTML of content behind a heading that opens and closes it."""
     return f'<details id="{name}"{" open" * is_open}><summary>{escape(title)}</summary>{content}</details>'
 
 
@@ -229,7 +233,7 @@ def _picture(picture: Picture) -> str:
 
 
 def curves(found: Curves) -> str:
-    """The interactive plots: three choices, two plots of which one is shown, the data."""
+    """The HTML of the interactive plots: three choices, two plots of which one is shown, and the data."""
     data = packed({"data": found.data, "plots": plots(found.slots)})
     titles = {"group": "runs", "quantity": "quantity", "axis": "against"}
     picks = "".join(f'<label>{titles[name]} <select id="curves-{name}"></select></label>' for name in _AXES)

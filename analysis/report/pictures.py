@@ -45,9 +45,9 @@ class Picture:
 
 @dataclass(frozen=True)
 class Pictures:
-    """What was drawn, in the order of the figures; ``left_out``: by section, the kinds (``est_var-time``) of those that
-    were not.
-    """
+    """The figures that were drawn, in their order, and those left out.
+
+    ``left_out``: by section, the kinds (``est_var-time``) of those that were not drawn."""
 
     drawn: tuple[Picture, ...]
     left_out: dict[str, list[str]]
@@ -62,8 +62,9 @@ def draw(
     processes: int | None = None,
     means: Sequence[Means] | None = None,
 ) -> Pictures:
-    """Every figure, or the ``most`` that tell most (0: all; None: as many as a page needs), within so many bytes of
-    text.
+    """Every figure, or the ``most`` that tell most (0: all; None: as many as a page needs).
+
+    The figures take at most so many bytes of text.
 
     A page of many groups has one overview for each of the first groups: the other quantities and axes are in its
     curves.  ``processes``: see ``analysis.plots.forked``; ``means``: as for ``analysis.figures.named``.
@@ -89,9 +90,10 @@ def _enough(figures: Sequence[Named]) -> int:
 
 
 def _by_importance(figures: Sequence[Named]) -> list[int]:
-    """Positions: the first overview, figures of the whole sweep, the other groups' overviews against the step, then one
-    of each in turn.
-    """
+    """The positions of the figures by importance.
+
+    First the first overview, figures of the whole sweep, the other groups' overviews against the step, then one of each
+    in turn."""
     sections: dict[str, list[int]] = {}
     for index, figure in enumerate(figures):
         sections.setdefault(figure.section, []).append(index)
@@ -105,7 +107,7 @@ def _by_importance(figures: Sequence[Named]) -> list[int]:
 
 
 def picture(figure: Named) -> Picture:
-    """One figure, drawn."""
+    """One figure as a picture."""
     drawn = figure.make()
     if isinstance(drawn, str):
         return Picture(figure.name, figure.title, figure.section, sentence=drawn)

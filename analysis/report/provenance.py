@@ -1,6 +1,4 @@
-"""Where the numbers of a sweep come from: code, versions, machines, dates, hours; and the commands that make them
-again.
-"""
+"""The origin of a sweep's numbers: code, versions, machines, dates, hours; and the commands that make them again."""
 
 from __future__ import annotations
 
@@ -22,7 +20,7 @@ NOT_RECORDED = "not recorded"
 
 
 def facts(runs: Runs) -> dict[str, str]:
-    """What the runs themselves recorded, each with the number of runs where they differ."""
+    """The facts that the runs themselves recorded, each with the number of runs where they differ."""
     records = [runs.record(run) for run in runs.states]
     machines = [_mapping(record.get("machine")) for record in records]
     return {
@@ -57,12 +55,14 @@ def of_this_checkout() -> str:
 
 
 def hours(runs: Runs) -> dict[str, float]:
-    """Hours of computing: of CPU cores (seconds times threads) for the runs on a CPU, of GPUs for those on a GPU."""
+    """The hours of computing, by kind.
+
+    They are of CPU cores (seconds times threads) for the runs on a CPU, of GPUs for those on a GPU."""
     return _time_by_kind(runs.record(run) for run in runs.states)
 
 
 def commands(sweep: str, runs_folder: Path, runs: Runs, conditions: str) -> list[str]:
-    """What to type to make the report, one run, or the checkout of the runs again."""
+    """The commands that make the report, one run, or the checkout of the runs again."""
     commits = Counter(filter(None, (_text(_mapping(runs.record(run).get("machine")), "commit") for run in runs.states)))
     lines = [f"git checkout {commits.most_common(1)[0][0]}"] if commits else []
     lines.append("make setup")
@@ -99,7 +99,7 @@ def _cpu(machine: Mapping[str, Any]) -> str:
 
 
 def _counted(values: Iterable[Mapping[str, Any]], read: Callable[[Mapping[str, Any]], str], most: int = 6) -> str:
-    """Distinct values, the most frequent first, with counts where there are several."""
+    """The distinct values, the most frequent first, with counts where there are several."""
     counts = Counter(read(value) or NOT_RECORDED for value in values)
     if len(counts) < 2:
         return next(iter(counts), NOT_RECORDED)
@@ -117,7 +117,7 @@ def _numbers(records: Iterable[Mapping[str, Any]], name: str) -> list[float]:
 
 
 def day(seconds: float) -> str:
-    """A moment in UTC, to the minute."""
+    """A moment in UTC as text, to the minute."""
     return datetime.datetime.fromtimestamp(seconds, datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
@@ -141,7 +141,7 @@ def _time_by_kind(records: Iterable[Mapping[str, Any]]) -> dict[str, float]:
 
 
 def shown_hours(value: float) -> str:
-    """Hours in three digits, minutes below one."""
+    """A number of hours as text: hours in three digits, minutes below one."""
     return f"{value:.3g} h" if value >= 1 else f"{60 * value:.3g} min"
 
 
@@ -151,6 +151,6 @@ def _hours(records: list[Mapping[str, Any]]) -> str:
 
 
 def _gpus(names: str) -> int:
-    """How many ``2 x NVIDIA H200, NVIDIA A100`` are."""
+    """The number of GPUs in a text such as ``2 x NVIDIA H200, NVIDIA A100``."""
     counts = [part.partition(" x ")[0] for part in names.split(", ")]
     return max(1, sum(int(count) if count.isdecimal() else 1 for count in counts))

@@ -1,4 +1,4 @@
-"""What the report tells of each run: its state, how it was set where runs differ, its results; and why runs failed.
+"""The facts that the report tells of each run: state, settings where runs differ, results; and why runs failed.
 
 States come from the runs' own files alone: no scheduler is asked, so a report can be made on any machine.
 """
@@ -26,18 +26,18 @@ _NO_SETTINGS = ("run_dir", "data_dir")  # where things are, not how a run was se
 
 @dataclass(frozen=True)
 class Runs:
-    """Every run of a sweep at one moment: what its status.json says, the state that follows, the failures by class."""
+    """Every run of a sweep at one moment: its status.json, the state that follows, the failures by class."""
 
     records: Mapping[str, Record]
     states: Mapping[str, State]
     failures: tuple[triage.Group, ...]
 
     def counts(self) -> dict[str, int]:
-        """Runs by state, the most frequent first."""
+        """The number of runs in each state, the most frequent first."""
         return _counted(self.states)
 
     def record(self, run: str) -> Mapping[str, Any]:
-        """The values of status.json; none where it is missing or damaged."""
+        """The values of a run's status.json; none where it is missing or damaged."""
         found = self.records[run]
         return found if isinstance(found, Mapping) else {}
 
@@ -60,7 +60,7 @@ def _record(folder: RunFolder) -> Record:
 
 
 def _states(logs: Logs, records: Mapping[str, Record], now: float) -> dict[str, State]:
-    """Of all runs.
+    """The states of all runs.
 
     Without status.json (the runs of other programs) the logs tell whether the last step was reached.
     """
@@ -82,7 +82,7 @@ def _by_logs(status: Mapping[Hashable, Any]) -> State:
 
 
 def counts(logs: Logs, now: float | None = None) -> dict[str, int]:
-    """Runs by state, without looking into failures."""
+    """The number of runs in each state, without looking into failures."""
     records = {str(run): _record(RunFolder(logs.folder / str(run))) for run in logs.settings.index}
     return _counted(_states(logs, records, time.time() if now is None else now))
 
@@ -96,9 +96,9 @@ def _counted(states: Mapping[str, State]) -> dict[str, int]:
 
 
 def differing(settings: pd.DataFrame) -> tuple[list[str], list[str]]:
-    """Names of the settings that take several values: those that a method alone does not explain, and those that it
-    does.
-    """
+    """The names of the settings that take several values.
+
+    First those that a method alone does not explain, then those that it does."""
     names = [str(name) for name in settings.columns if name not in (*_NO_SETTINGS, "method.name", "seed")]
     texts = {name: settings[name].dropna().map(shown) for name in names}
     varying = [name for name in names if len(texts[name].unique()) > 1]
@@ -109,7 +109,7 @@ def differing(settings: pd.DataFrame) -> tuple[list[str], list[str]]:
 
 
 def shared(settings: pd.DataFrame) -> dict[str, str]:
-    """The settings with one value, that of every run which reads them."""
+    """The settings with one value, which every run that reads them has."""
     found = {}
     for name in settings.columns:
         values = settings[name].dropna().map(shown).unique()
@@ -123,9 +123,10 @@ def shared(settings: pd.DataFrame) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Result:
-    """A column of the run table: of ``analysis.results.of_runs``, its heading, its name in conditions, digits after the
-    point.
-    """
+    """A column of the run table.
+
+    It is one of ``analysis.results.of_runs``, with its heading, its name in conditions, and its digits after the
+    point."""
 
     of: str
     heading: str

@@ -20,17 +20,17 @@ _NOTES = 40  # of loading; a thousand of one kind tell no more
 
 
 def counted(count: int, word: str) -> str:
-    """``1 run``, ``2 runs``."""
+    """A number of things as text: ``1 run``, ``2 runs``."""
     return f"{count} {word}{'s' * (count != 1)}"
 
 
 def states(of_runs: Runs) -> str:
-    """``28 done, 2 failed``."""
+    """The states of the runs as text: ``28 done, 2 failed``."""
     return ", ".join(f"{count} {word}" for word, count in of_runs.counts().items())
 
 
 def summary(logs: Logs, of_runs: Runs, found: pd.DataFrame) -> str:
-    """States of the runs, and the few numbers that matter."""
+    """The states of the runs, and the few numbers that matter."""
     there = sorted(map(str, logs.settings["method.name"].dropna().unique()), key=method_order)
     methods = [title(name) for name in there]
     cards = {"runs": (str(len(logs.settings)), states(of_runs))}
@@ -82,7 +82,7 @@ def failures(of_runs: Runs) -> str:
 
 
 def settings(logs: Logs) -> str:
-    """What differs between runs, and what they share."""
+    """The settings that differ between runs, and those that they share."""
     main, own = differing(logs.settings)
     rows = []
     for name in [*main, *own]:
@@ -100,7 +100,7 @@ def settings(logs: Logs) -> str:
 
 
 def notes(logs: Logs) -> str:
-    """What loading had to say of the logs."""
+    """The notes from loading the logs."""
     if not logs.notes:
         return page.paragraph("All logs were read without damage.")
     more = [f"and {len(logs.notes) - _NOTES} more"] if len(logs.notes) > _NOTES else []
@@ -108,7 +108,7 @@ def notes(logs: Logs) -> str:
 
 
 def origin(logs: Logs, of_runs: Runs, conditions: Sequence[str]) -> str:
-    """Where the numbers come from, and how to make them again."""
+    """The origin of the numbers, and the commands that make them again."""
     values = {
         **provenance.facts(of_runs),
         "logs": str(logs.folder.resolve()),

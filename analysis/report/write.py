@@ -1,4 +1,4 @@
-"""From loaded logs to ``report.html``: which sections the page has."""
+"""The file ``report.html``, written from loaded logs: which sections the page has."""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ _SCRIPT_BYTES = 1_400_000  # of Bokeh
 
 @dataclass(frozen=True)
 class How:
-    """What was asked for: figures' width, the most figures (0: all; None: by the number of groups), conditions, seconds
-    between reloads.
-    """
+    """The form of a report.
+
+    It holds the figures' width, the most figures (0: all; None: by the number of groups), the conditions, and the
+    seconds between reloads."""
 
     width: str = "column"
     most_figures: int | None = None
@@ -36,7 +37,7 @@ class How:
 
 
 def write(logs: Logs, folder: Path, how: How | None = None) -> Path:
-    """Write the report of these runs; written aside first, so that a browser never sees half of it."""
+    """Write the report of these runs; it is written aside first, so that a browser never sees half of it."""
     folder.mkdir(parents=True, exist_ok=True)
     text = report(logs, folder, how or How())
     path = folder / NAME
@@ -45,7 +46,7 @@ def write(logs: Logs, folder: Path, how: How | None = None) -> Path:
 
 
 def report(logs: Logs, folder: Path, how: How) -> str:
-    """The page, for a file in ``folder`` (links to runs are relative to it)."""
+    """The HTML of the page, for a file in ``folder`` (links to runs are relative to it)."""
     now = time.time()
     of_runs = runs.of(logs, now)
     has_methods = bool(len(logs.settings["method.name"].dropna()))

@@ -1,4 +1,4 @@
-"""The columns of the result table: what they are called, how a number is written, which of them fit."""
+"""The columns of the result table: their names, how a number is written, and which of them fit."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def column_named(name: str, others: Sequence[str] = ()) -> Column:
 
 
 def shown_columns(found: pd.DataFrame, columns: Sequence[str] | None, width: int) -> list[Column]:
-    """The columns named; else those with a number anywhere, less the most dispensable ones until the rest fits."""
+    """The columns named; else those with a number anywhere, without the most dispensable ones until the rest fits."""
     if columns is not None:
         return [column_named(name) for name in columns]
     there = _with_numbers(found)
@@ -128,7 +128,7 @@ def shown_columns(found: pd.DataFrame, columns: Sequence[str] | None, width: int
 
 
 def left_out(found: pd.DataFrame, columns: Sequence[str] | None = None, width: int = WIDTH) -> tuple[str, ...]:
-    """Short names of the columns that have numbers and no room."""
+    """The short names of the columns that have numbers and no room."""
     there = {column.short for column in shown_columns(found, columns, width)}
     return (
         ()
@@ -144,9 +144,9 @@ def _with_numbers(found: pd.DataFrame) -> list[Column]:
 
 
 def legend(found: pd.DataFrame, columns: Sequence[str] | None = None, width: int = WIDTH) -> str:
-    """What the headings of the columns mean that are shown, and which have no room: lines of at most ``width``
-    characters.
-    """
+    """The legend of the table: the meanings of the columns shown, and which columns have no room.
+
+    Its lines have at most ``width`` characters."""
     without = left_out(found, columns, width)
     room = [f"No room for: {', '.join(without)}."] if without else []
     return textwrap.fill(
@@ -159,9 +159,9 @@ def _meaning(columns: Sequence[Column]) -> str:
 
 
 def written(row: Mapping[Hashable, Any], column: Column, plus_minus: str, missing: str) -> str:
-    """``93.00 +- 8.96``; ``(n=2)`` behind it where fewer values than complete runs count, or where one alone has no
-    interval.
-    """
+    """A value as text, such as ``93.00 +- 8.96``.
+
+    ``(n=2)`` follows where fewer values than complete runs count, or where one alone has no interval."""
     value = float(row.get(column.name, np.nan))
     if not np.isfinite(value):
         return missing

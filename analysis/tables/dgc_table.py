@@ -15,8 +15,9 @@ from analysis.tables.text_table import aligned, written
 
 
 def table(runs: Path) -> pd.DataFrame:
-    """One row for each published one, dense first, and for each model theirs and ours (mean, half-width, runs; NaN
-    without runs).
+    """One row for each published one, dense first, and for each model the published and our numbers.
+
+    Our numbers are mean, half-width and runs; NaN without runs.
 
     runs: the folder of all sweeps; ours are the complete runs of ``dgc imagenet_resnet50`` and
     ``dgc imagenet_vgg16bn``.
@@ -40,7 +41,7 @@ def _nodes(gpus: int, workers: int) -> str:
 
 
 def _ours(runs: Path, sweep: str) -> dict[tuple[int, int, str] | None, np.ndarray]:
-    """Final accuracies of the complete runs by the row that they stand in; None: dense, with however many workers."""
+    """The final accuracies of the complete runs by their row of the table; None: dense, with however many workers."""
     if not (runs / sweep).is_dir():
         return {}
     logs = load(runs, sweep)
@@ -56,7 +57,7 @@ def _ours(runs: Path, sweep: str) -> dict[tuple[int, int, str] | None, np.ndarra
 
 
 def text(found: pd.DataFrame) -> str:
-    """Aligned columns; a dash where we have no run."""
+    """The table as text in aligned columns; a dash stands where we have no run."""
     headings = [
         *found.columns[:3],
         *(f"{model} {whose}" for model in published.DGC_MODELS for whose in ("paper", "ours")),

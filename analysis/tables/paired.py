@@ -26,20 +26,20 @@ _ROUNDING = 1e-12  # differences of equal numbers, relative to the numbers
 
 @dataclass(frozen=True)
 class Difference(Estimate):
-    """Mean difference, half-width of its interval, number of pairs, and the p value of "there is none"."""
+    """The mean difference, half-width of its interval, number of pairs, and the p value of "there is none"."""
 
     p: float
 
 
 def difference(values: pd.Series | np.ndarray, others: pd.Series | np.ndarray) -> Difference:
-    """``values - others`` over the pairs of which both are finite, with the two-sided p value of Student's paired t
-    test.
+    """The mean of ``values - others`` over the pairs of which both are finite.
 
-    t = mean / (s / sqrt(n)) with n - 1 degrees of freedom.  p is NaN where the test has nothing to measure the mean
-    against:  for fewer than two pairs, and where all differences are equal (rounding aside), be they 0 or not.
+    It comes with the two-sided p value of Student's paired t test.
+
+    t = mean / (s / sqrt(n)) with n - 1 degrees of freedom. p is NaN where the test has nothing to measure the mean
+    against: for fewer than two pairs, and where all differences are equal (rounding aside), be they 0 or not.
     Accuracies are multiples of one test image: two or three equal differences are no certainty, which a p of 0 would
-    claim.
-    """
+    claim."""
     first, second = np.asarray(values, float), np.asarray(others, float)
     both = np.isfinite(first) & np.isfinite(second)
     differences = first[both] - second[both]
@@ -53,7 +53,7 @@ def difference(values: pd.Series | np.ndarray, others: pd.Series | np.ndarray) -
 
 
 def partners(settings: pd.DataFrame, baseline: str = BASELINE) -> pd.Series:
-    """For each run the baseline's run that it is to be compared with; absent where there is none, or more than one.
+    """For each run the baseline's run with which it is compared; absent where there is none, or more than one.
 
     Partners have the same seed and agree in every setting outside the method and its memory (data, model, workers,
     rate, steps, trajectory ...) that can change a result; one that neither reads counts as equal.  The baseline keeps
@@ -72,7 +72,9 @@ def partners(settings: pd.DataFrame, baseline: str = BASELINE) -> pd.Series:
 
 
 def _keys(settings: pd.DataFrame, names: Sequence[str]) -> pd.Series:
-    """One text for each run, equal where the settings are; most settings are the same throughout and say nothing."""
+    """One text for each run, equal where the settings are equal.
+
+    Most settings are the same throughout and are left out."""
     found = pd.Series("", index=settings.index, dtype=object)
     for name in names:
         text = [_exact(value) for value in settings[name]]
@@ -82,7 +84,7 @@ def _keys(settings: pd.DataFrame, names: Sequence[str]) -> pd.Series:
 
 
 def _exact(value: Any) -> str:
-    """Text that is equal for equal values: 1 and 1.0, but not 1000001 and 1000002, which are shown alike."""
+    """A text that is equal for equal values: 1 and 1.0, but not 1000001 and 1000002, which are shown alike."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return ""
     return repr(int(value) if isinstance(value, float) and value.is_integer() else value)
@@ -91,9 +93,9 @@ def _exact(value: Any) -> str:
 def without_partner(
     every: pd.DataFrame, chosen: pd.DataFrame, conditions: Sequence[str], baseline: str = BASELINE
 ) -> list[str]:
-    """A sentence where ``conditions`` chose runs (settings ``chosen`` of ``every``) without the baseline's that they
-    are compared with.
-    """
+    """A sentence where ``conditions`` chose runs without the baseline's runs that they are compared with.
+
+    The chosen runs are the settings ``chosen`` of ``every``."""
     with_one = partners(every, baseline).dropna()
     lost = [run for run, partner in with_one.items() if run in chosen.index and partner not in chosen.index]
     if not lost:

@@ -40,8 +40,9 @@ _MEANS = {  # columns that are plain means, and what of each run
 
 
 def table(logs: Logs) -> pd.DataFrame:
-    """Numbers of every seed group: method, label, complete, runs, then the columns, then the settings that tell seed
-    groups apart.
+    """The numbers of every seed group as a table.
+
+    It holds method, label, complete, runs, then the columns, then the settings that tell seed groups apart.
 
     Means have their interval's half-width (``_pm``, NaN for one seed) and number of values or pairs (``_n``) beside
     them.  Only complete runs count; a seed group without any has NaN throughout.  ``attrs``: ``notes``, sentences on
@@ -91,9 +92,9 @@ def _with_interval(name: str, found: Estimate) -> dict[str, float]:
 
 
 def _relative_variance(values: np.ndarray, high: np.ndarray) -> dict[str, float]:
-    """The geometric mean, and the ends of its interval: of the measurements' own errors, which those of several runs
-    share out.
-    """
+    """The geometric mean, and the ends of its interval.
+
+    The interval comes from the measurements' own errors, which several runs share out."""
     known = np.isfinite(values) & (values > 0)
     mean, errors = geometric_mean(values), np.log(high[known] / values[known])
     width = float(np.exp(np.sqrt(np.square(errors).sum()) / len(errors))) if len(errors) else np.nan
@@ -105,7 +106,7 @@ def _plain(value: object) -> object:
 
 
 def _published(sweep: str, seed_group: SeedGroup, settings: Mapping[str, Any], final: float) -> dict[str, float]:
-    """The paper's values for the same method, where the sweep is one of the paper's, and how far ours is from them."""
+    """The paper's values for the same method, where the sweep is one of the paper's, and our distance from them."""
     accuracy = published.accuracy(sweep, settings)
     variance = published.relative_variance(settings)
     found: dict[str, float] = {}
@@ -118,7 +119,7 @@ def _published(sweep: str, seed_group: SeedGroup, settings: Mapping[str, Any], f
 
 
 def _notes(logs: Logs) -> tuple[str, ...]:
-    """Where the runs of one of the paper's sweeps are shorter or longer than the paper's."""
+    """A sentence where the runs of one of the paper's sweeps are shorter or longer than the paper's."""
     steps = logs.status["steps"].dropna()
     theirs = published.STEPS.get(logs.sweep)
     others = sorted({int(count) for count in steps} - {theirs})
@@ -139,8 +140,9 @@ def _left_out(every: Logs, logs: Logs) -> list[str]:
 
 
 def arranged(found: pd.DataFrame, by: str, *, descending: bool = False) -> pd.DataFrame:
-    """The rows in the order of a column (its name, its short name, ``method`` for the methods' own order, or a
-    setting).
+    """The rows in the order of a column.
+
+    The column is its name, its short name, ``method`` for the methods' own order, or a setting.
 
     Rows without a value come last.  ValueError with the legal names for any other.
     """
@@ -167,7 +169,7 @@ def _rank(value: Any) -> tuple[bool, float, str]:
 def _cells(
     found: pd.DataFrame, there: Sequence[Column], plus_minus: str, missing: str
 ) -> tuple[list[str], list[list[str]]]:
-    """Headings and rows as text."""
+    """The headings and rows as text."""
     rows = []
     for row in found.to_dict("records"):
         rows.append([str(row["label"]), _seeds(row), *(written(row, column, plus_minus, missing) for column in there)])
@@ -179,9 +181,9 @@ def _seeds(row: dict) -> str:
 
 
 def text(found: pd.DataFrame, columns: Sequence[str] | None = None, width: int = WIDTH) -> str:
-    """Aligned columns for a terminal or a file: those named,
-    else those with data that fit into ``width`` characters.
-    """
+    """The table in aligned columns for a terminal or a file.
+
+    The columns are those named, else those with data that fit into ``width`` characters."""
     headings, rows = _cells(found, shown_columns(found, columns, width), _PLUS_MINUS, "-")
     widths = [max(len(row[k]) for row in [headings, *rows]) for k in range(len(headings))]
 
@@ -193,7 +195,7 @@ def text(found: pd.DataFrame, columns: Sequence[str] | None = None, width: int =
 
 
 def rich_table(found: pd.DataFrame, sweep: str, columns: Sequence[str] | None = None, width: int = WIDTH) -> Table:
-    """The same for a terminal of so many characters, with rich."""
+    """The table with rich, for a terminal of so many characters."""
     chosen = shown_columns(found, columns, width)
     headings, rows = _cells(found, chosen, "\N{PLUS-MINUS SIGN}", "-")
     made = Table(
@@ -230,7 +232,7 @@ _LATEX = {
 
 
 def latex_escaped(words: str) -> str:
-    """Text in which every character that LaTeX would act on stands for itself."""
+    """A text in which every character that LaTeX would act on stands for itself."""
     return "".join(_LATEX.get(character, character) for character in words)
 
 
@@ -243,7 +245,7 @@ def _number(words: str) -> str:
 
 
 def latex(found: pd.DataFrame, columns: Sequence[str] | None = None, width: int = PAGE) -> str:
-    """A tabular of the booktabs package: the columns named, else those with data that fit a page."""
+    """The table as a tabular of the booktabs package: the columns named, else those with data that fit a page."""
     headings, rows = _cells(found, shown_columns(found, columns, width), _PLUS_MINUS, "--")
 
     def line(items: Iterable[str]) -> str:
@@ -256,7 +258,7 @@ def latex(found: pd.DataFrame, columns: Sequence[str] | None = None, width: int 
 
 
 def write(found: pd.DataFrame, folder: Path, columns: Sequence[str] | None = None) -> list[Path]:
-    """``table.csv`` (all numbers) and ``table.tex`` (the columns named), each written aside first."""
+    """Write ``table.csv`` (all numbers) and ``table.tex`` (the columns named), each aside first."""
     made = {"table.csv": io.StringIO(), "table.tex": io.StringIO(latex(found, columns))}
     found.to_csv(made["table.csv"], index=False)
     folder.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""SmaQ's published table beside our runs: accuracy (of BERT: correlation) and compression ratio of every format."""
+"""SmaQ's published table beside our runs: accuracy (for BERT: correlation) and compression ratio of every format."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ _NOTHING = np.empty((0, 2))
 
 
 def table(runs: Path) -> pd.DataFrame:
-    """One row for each published one, and for each model score and ratio, theirs and ours (mean, half-width, runs; NaN
-    without runs).
+    """One row for each published one, and for each model score and ratio, published and ours.
+
+    Our numbers are mean, half-width and runs; NaN without runs.
 
     runs: the folder of all sweeps; ours are the complete runs of ``smaq cifar10_resnet34`` and ``smaq bert_stsb`` that
     keep all tensors in the format, as theirs do.
@@ -37,9 +38,9 @@ def table(runs: Path) -> pd.DataFrame:
 
 
 def _ours(runs: Path, sweep: str) -> dict[str, np.ndarray]:
-    """Final accuracies (of scores: correlations) and ratios (n, 2) of the complete runs,
-    by the row that they stand in.
-    """
+    """The final accuracies (for scores: correlations) and ratios (n, 2) of the complete runs.
+
+    They are given by the row of the table in which they stand."""
     if not (runs / sweep).is_dir():
         return {}
     logs = load(runs, sweep)
@@ -53,7 +54,7 @@ def _ours(runs: Path, sweep: str) -> dict[str, np.ndarray]:
 
 
 def text(found: pd.DataFrame) -> str:
-    """Aligned columns; a dash where the paper has no number, or we no run."""
+    """The table as text in aligned columns; a dash stands where the paper has no number, or we have no run."""
     headings, names = ["format"], []
     for (_, model), digits in zip(published.SMAQ_TASKS, (2, 3), strict=True):
         names += [(f"{model} score", digits), (f"{model} ratio", 2)]

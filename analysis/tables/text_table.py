@@ -12,7 +12,7 @@ MISSING = "-"
 
 
 def aligned(headings: Sequence[str], rows: Sequence[Sequence[str]], words: int) -> str:
-    """Lines of columns, of which the first ``words`` are words, the others numbers."""
+    """Lines of columns; the first ``words`` columns are words, the others numbers."""
     widths = [max(len(line[k]) for line in [headings, *rows]) for k in range(len(headings))]
     lines = [
         "  ".join(
@@ -25,7 +25,7 @@ def aligned(headings: Sequence[str], rows: Sequence[Sequence[str]], words: int) 
 
 
 def written(ours: Estimate, digits: int = 2) -> str:
-    """``76.50 +- 6.35 (n=2)``; a dash where we have no run."""
+    """An estimate as text, such as ``76.50 +- 6.35 (n=2)``; a dash where we have no run."""
     if not ours.n:
         return MISSING
     interval = f" +- {ours.half_width:.{digits}f}" if np.isfinite(ours.half_width) else ""

@@ -1,5 +1,9 @@
 """Run folders that other systems left: their settings and tags under our names.
 
+``original`` (learning-to-quantize), ``dgc`` and ``smaq`` say what each leaves. A setting that a folder does not tell is
+absent. A method that is none of ours keeps its name there (``dgc``, ``smaq``, ``s2fp8``, ``fp32``), as do its own
+settings; ``system`` says whose run it is.
+
 ``original`` (learning-to-quantize), ``dgc`` and ``smaq`` say what each leaves.  What a folder does not tell is absent.
 A method that is none of ours keeps its name there (``dgc``, ``smaq``, ``s2fp8``, ``fp32``), as do its own settings;
 ``system`` says whose run it is.
@@ -34,7 +38,9 @@ TAGS = {
 
 
 def settings(folder: Path) -> dict[str, Any] | None:
-    """Flat dotted names, lists as tuples; None for a folder that none of these systems left, or that tells nothing."""
+    """The settings of another system's run: flat dotted names, lists as tuples.
+
+    None for a folder that none of these systems left, or that tells nothing."""
     for read in (smaq.read, original.read, dgc.read):
         if found := read(folder):
             return {name: value for name, value in found.items() if isinstance(value, int | float | str | tuple)}
@@ -42,8 +48,9 @@ def settings(folder: Path) -> dict[str, Any] | None:
 
 
 def inputs_per_step(of: Mapping[str, Any], steps: np.ndarray) -> int | None:
-    """By what to divide a run's x axis to have steps: 1, or of a DGC run what the log itself shows; None where it shows
-    nothing.
+    """The number by which a run's x axis is divided to have steps; None where the log of a DGC run shows nothing.
+
+    It is 1, or for a DGC run what the log itself shows.
 
     of: the run's settings; steps: int64, the x values of its ``loss``, which DGC logs at every step: multiples of the
     inputs of one step.
@@ -56,8 +63,7 @@ def inputs_per_step(of: Mapping[str, Any], steps: np.ndarray) -> int | None:
 def in_our_units(
     of: Mapping[str, Any], tag: str, steps: np.ndarray, values: np.ndarray, inputs: int | None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """steps (int64) and values (float64) of one tag, under our name, of a run with these settings: steps, accuracies in
-    per cent.
+    """The steps (int64) and values (float64) of one tag, under our name, in our units: steps, accuracies in per cent.
 
     inputs: see ``inputs_per_step``; where it is None, a DGC run stays on its axis.
     """

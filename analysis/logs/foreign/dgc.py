@@ -1,5 +1,6 @@
-"""Runs of Deep Gradient Compression, which tell their settings by the folder's name alone:
-``[cifar.resnet20+dgc.wm5].np8``.
+"""Runs of Deep Gradient Compression, which tell their settings by the folder's name alone.
+
+Such a name is ``[cifar.resnet20+dgc.wm5].np8``.
 
 Their x axis counts inputs seen.
 """
@@ -16,9 +17,10 @@ _NAME = re.compile(r"(?P<configs>.*\b(?P<data>cifar|imagenet)\..*)\.np(?P<worker
 
 
 def read(folder: Path) -> dict[str, Any]:
-    """Configuration files joined by ``.`` and ``+``, in brackets where several share a folder; then a suffix and the
-    processes.
-    """
+    """The settings that a folder's name tells, as flat dotted names.
+
+    The name joins configuration files by ``.`` and ``+``, in brackets where several share a folder; then come a suffix
+    and the number of processes."""
     found = _NAME.fullmatch(folder.name)
     if not found:
         return {}

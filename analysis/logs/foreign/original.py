@@ -61,7 +61,7 @@ _SWEEP = re.compile(rf"runs_({'|'.join((*_NUM_TRAIN, 'imagenet', 'svhn'))})_")
 
 
 def read(folder: Path) -> dict[str, Any]:
-    """Flat dotted names, None for what is unknown; empty for a folder that is none of its."""
+    """The settings of a run: flat dotted names, None for what is unknown; empty for a folder of another system."""
     options = _logged_options(folder / "log.txt") or _named_options(folder)
     return {"system": SYSTEM, **_settings(options)} if options else {}
 
@@ -110,7 +110,7 @@ def _settings(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _length_and_rates(options: Mapping[str, Any]) -> dict[str, Any]:
-    """steps and schedule: in iterations where niters is given, else in epochs.
+    """The number of steps and the schedule: in iterations where niters is given, else in epochs.
 
     One decay epoch means every multiple of it.
     """
@@ -137,7 +137,7 @@ def _length_and_rates(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _whole(options: Mapping[str, Any], name: str) -> int:
-    """0 where it is missing or no whole number."""
+    """The whole number of this option; 0 where it is missing or no whole number."""
     value = options.get(name)
     return value if isinstance(value, int) else 0
 

@@ -1,6 +1,6 @@
-"""Runs of Smart Quantization: Lightning's ``hparams.yaml`` (of older versions ``meta_tags.csv``) beside the event
-files.
-"""
+"""Runs of Smart Quantization, whose settings lie in Lightning's ``hparams.yaml`` beside the event files.
+
+Older versions left ``meta_tags.csv`` instead."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _OWN = (
 
 
 def read(folder: Path) -> dict[str, Any]:
-    """Flat dotted names, None for what is unknown; empty for a folder that is none of its."""
+    """The settings of a run: flat dotted names, None for what is unknown; empty for a folder of another system."""
     places = (folder, folder.parent) if folder.name == "tf" else (folder,)
     for place in places:
         for name, parse in (("hparams.yaml", plain_yaml), ("meta_tags.csv", _csv)):
@@ -58,9 +58,9 @@ def _csv(text: str) -> dict[str, Any]:
 
 
 def _word(value: Any, choices: tuple[str, ...] = ()) -> str:
-    """The last part of a class's or choice's name, in small letters; of a choice kept by its number, the name of that
-    number.
-    """
+    """The last part of a class's or choice's name, in small letters.
+
+    A choice kept by its number gives the name of that number."""
     if isinstance(value, list | tuple) and len(value) == 1:
         value = value[0]
     if isinstance(value, int) and not isinstance(value, bool):

@@ -15,7 +15,7 @@ _PYTHON = "tag:yaml.org,2002:python/"
 
 
 def literal(text: str) -> Any:
-    """A number, truth value or None where the text is one."""
+    """The number, truth value or None that the text spells; the text itself where it spells none."""
     try:
         value = ast.literal_eval(text)
     except (ValueError, SyntaxError, MemoryError, RecursionError):
@@ -24,11 +24,11 @@ def literal(text: str) -> Any:
 
 
 class _Loader(_BASE):
-    """Knows the tags below, and for any other takes what stands there as it is."""
+    """A loader that knows the tags below, and takes the plain content of any other."""
 
 
 def plain_yaml(text: str) -> Any:
-    """YAML that may hold Python objects, as Lightning writes it; ValueError for what is no YAML.
+    """The content of YAML that may hold Python objects, as Lightning writes it; ValueError for what is no YAML.
 
     A class or function becomes its dotted name, an object its attributes, a call (how enumerations are kept) its
     arguments.
@@ -49,7 +49,7 @@ def _plain(loader: Any, suffix: str, node: yaml.Node) -> Any:
 
 
 def _mapping(loader: Any, node: yaml.MappingNode) -> Iterator[dict[Any, Any]]:
-    """In two steps, so that an object may refer to itself."""
+    """A mapping, built in two steps so that an object may refer to itself."""
     found: dict[Any, Any] = {}
     yield found
     found.update(loader.construct_mapping(node))
