@@ -1,5 +1,4 @@
-"""Commands of ``python -m analysis``: ``report demo`` makes figures, tables and a report; ``predict`` is the cost
-model."""
+"""Commands ``python -m analysis``: ``report demo`` makes figures, tables and a report; ``predict`` is a cost model."""
 
 from __future__ import annotations
 
@@ -129,7 +128,8 @@ def _seconds(text: str) -> float:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code.
 
-    The code is 0; 1 where there is nothing to show; 2 for a sweep, condition or option that does not exist."""
+    The code is 0; 1 where there is nothing to show; 2 for a sweep, condition or option that does not exist.
+    """
     options = _parser().parse_args(arguments)
     # names and notes are others' words
     with redirect_stdout(Escaping(sys.stdout)), redirect_stderr(Escaping(sys.stderr)):

@@ -73,7 +73,8 @@ def incomplete(logs: Logs) -> str:
 def wide(logs: Logs, tag: str, runs: Sequence[str]) -> pd.DataFrame:
     """The values of a tag as a table: steps down, runs across; non-finite values are absent.
 
-    ``a / b`` with two known tags is their quotient."""
+    ``a / b`` with two known tags is their quotient.
+    """
     step, values = _values(logs, tag, runs)
     return pd.DataFrame(values, pd.Index(step, name="step"), pd.Index(runs, name="run", dtype=object))
 
@@ -147,7 +148,8 @@ def curve(logs: Logs, tag: str, seed_group: SeedGroup, *, geometric: bool = Fals
 def mean_and_interval(values: np.ndarray, *, geometric: bool = False) -> np.ndarray:
     """The mean, low end and high end of each row: (3, rows).
 
-    With ``geometric`` the values are logarithms, and the results are those of the quantity itself."""
+    With ``geometric`` the values are logarithms, and the results are those of the quantity itself.
+    """
     n = values.shape[1]
     if not n:
         return np.zeros((3, 0))
@@ -160,7 +162,8 @@ def mean_and_interval(values: np.ndarray, *, geometric: bool = False) -> np.ndar
 def mark(logs: Logs, seed_group: SeedGroup, n: int) -> str:
     """The words that a legend adds to a mean over ``n`` runs of a seed group.
 
-    They are empty where all its seeds are complete and used."""
+    They are empty where all its seeds are complete and used.
+    """
     if not any_complete(logs, seed_group):
         return UNFINISHED
     return fewer(seed_group, n)
@@ -219,7 +222,8 @@ def _rows(logs: Logs, tag: str) -> tuple[pd.Index, np.ndarray, np.ndarray]:
 def late(logs: Logs, tag: str, runs: list[str]) -> pd.Series:
     """The geometric mean of the last quarter of each run's values, at least one value.
 
-    Measurements are noisy, so one of them is not enough."""
+    Measurements are noisy, so one of them is not enough.
+    """
     table = wide(logs, tag, runs)
 
     def of_run(values: np.ndarray) -> float:

@@ -48,7 +48,8 @@ _UNITS = {
 def checked(axes: Iterable[str] | None) -> tuple[str, ...]:
     """The axes of these names, in the order of AXES; all axes by default.
 
-    Raises ValueError for an axis that does not exist."""
+    Raises ValueError for an axis that does not exist.
+    """
     wanted = AXES if axes is None else tuple(axes)
     for axis in wanted:
         if axis not in AXES:
@@ -202,7 +203,8 @@ def _steps_per_epoch(step: np.ndarray, epoch: np.ndarray, batch: np.ndarray) -> 
 def _stairs(step: np.ndarray, epoch: np.ndarray) -> _Knots | None:
     """The knots of epochs logged as whole numbers.
 
-    They are linear between the first records of each epoch, and go on at the last pace."""
+    They are linear between the first records of each epoch, and go on at the last pace.
+    """
     if not len(step):
         return None
     new = np.flatnonzero(np.diff(epoch, prepend=-np.inf) > 0)

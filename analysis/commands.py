@@ -36,7 +36,8 @@ def folder_of(options: argparse.Namespace) -> Path:
 def loaded(options: argparse.Namespace) -> Logs:
     """The chosen runs of a sweep.
 
-    Raises FileNotFoundError for a sweep and ValueError for a condition that does not exist."""
+    Raises FileNotFoundError for a sweep and ValueError for a condition that does not exist.
+    """
     every = load(options.runs, options.sweep, cache=not options.no_cache)
     chosen = select(every, options.where)
     if not options.where:

@@ -27,7 +27,8 @@ _NOT_READ = (".log", ".pt", ".pth", ".tar", ".ckpt", ".sh")
 def digest(sweep_dir: Path) -> str:
     """The digest of everything that figures and reports of a sweep come from, without reading it.
 
-    It is the same as long as nothing has changed."""
+    It is the same as long as nothing has changed.
+    """
     total = hashlib.sha256()
     package = Path(__file__).parent
     for path in sorted(path for pattern in _OWN for path in package.rglob(pattern)):
@@ -43,7 +44,8 @@ def digest(sweep_dir: Path) -> str:
 def drawn_before(folder: Path, of: str, arguments: Sequence[str]) -> tuple[list[str], list[str]] | None:
     """The (paths, notes) of figures that were drawn from the files of this digest.
 
-    None where something is missing or was drawn otherwise."""
+    None where something is missing or was drawn otherwise.
+    """
     try:
         stamp = json.loads((folder / STAMP).read_text())
         same = (stamp["digest"], stamp["arguments"]) == (of, list(arguments))

@@ -23,7 +23,8 @@ def chosen(figures: Sequence[Named], name: str) -> list[Named]:
 def _of_group(whole: str, name: str) -> bool:
     """Whether the whole name is a group's figure ``name``.
 
-    ``accuracy-bits=3`` is a group's ``accuracy``; ``accuracy-bytes`` is another figure."""
+    ``accuracy-bits=3`` is a group's ``accuracy``; ``accuracy-bytes`` is another figure.
+    """
     rest = whole.removeprefix(name)
     return whole.startswith(name) and (not rest or (rest[0] == "-" and rest[1:].partition("-")[0] not in AXES))
 

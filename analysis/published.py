@@ -117,7 +117,8 @@ RELATIVE_VARIANCE: dict[tuple[str, str], dict[str, float]] = {
 def accuracy(sweep: str, settings: Mapping[str, Any]) -> dict[str, float] | None:
     """The paper's accuracies for runs of these settings (dotted names), by method.
 
-    None for a task that is not the paper's."""
+    None for a task that is not the paper's.
+    """
     if settings.get("trajectory") == "sgd":
         return None
     if sweep in DGC_SWEEPS:
@@ -140,7 +141,8 @@ def accuracy(sweep: str, settings: Mapping[str, Any]) -> dict[str, float] | None
 def dgc_row(settings: Mapping[str, Any]) -> tuple[int, int, str]:
     """The (GPUs, workers that compress, schedule) of these settings (dotted names).
 
-    The number of a worker's GPUs is that of its batches of ``DGC_BATCH`` a step."""
+    The number of a worker's GPUs is that of its batches of ``DGC_BATCH`` a step.
+    """
     batches = settings.get("compute.accumulate", 1)
     images = settings["batch_size"] * (1 if math.isnan(batches) else batches)  # runs from before it have none
     return int(settings["workers"] * images) // DGC_BATCH, int(settings["workers"]), str(settings.get("schedule.name"))

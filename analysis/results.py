@@ -21,7 +21,8 @@ def of_runs(logs: Logs) -> pd.DataFrame:
     ``sent_mb``: by one worker, 10^6 bytes; ``variance``: relative to SuperSGD's, last quarter of the measurements;
     ``variance_low``, ``variance_high``: its own 95 % interval; ``steps_per_s``: by the mean duration of a training
     step, level updates in, measurements and evaluations not; ``images_per_s``: of all workers that train; ``seconds``:
-    the whole run."""
+    the whole run.
+    """
     runs = list(logs.settings.index)
     step_s = average(logs, "time/step_s", runs)
     steps_per_s = 1 / step_s.where(step_s > 0)
@@ -49,11 +50,11 @@ def of_runs(logs: Logs) -> pd.DataFrame:
 
 
 def compression_ratio(logs: Logs) -> pd.Series:
-    """The bytes of float32 over those of the formats in which tensors are kept, of each run: the mean of what it
-    logged.
+    """The bytes of float32 over those of the formats in which each run keeps its tensors: the mean of what it logged.
 
     In a sweep where any run logged it, runs that compress gradients alone have 32 bits over those that travelled, and 1
-    for full precision. It is NaN otherwise."""
+    for full precision. It is NaN otherwise.
+    """
     runs = list(logs.settings.index)
     found = average(logs, "compression_ratio", runs)
     if found.notna().to_numpy().any():
@@ -66,7 +67,8 @@ def compression_ratio(logs: Logs) -> pd.Series:
 def images_per_step(settings: pd.DataFrame) -> pd.Series:
     """The training images of one step over all workers that compute a gradient.
 
-    NaN where batch or workers are unknown."""
+    NaN where batch or workers are unknown.
+    """
     alone = np.array([name in METHODS and METHODS[name].single_worker for name in settings["method.name"]], bool)
     alone |= (settings["trajectory"] == "sgd").to_numpy()
     batch, workers = (_numbers(settings, name) for name in ("batch_size", "workers"))

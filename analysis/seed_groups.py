@@ -58,7 +58,8 @@ class Group:
 def setting_named(name: str, legal: Sequence[str]) -> str:
     """The full name of a setting.
 
-    The given name is itself full, or a group's (``method`` is ``method.name``), or the end of only one full name."""
+    The given name is itself full, or a group's (``method`` is ``method.name``), or the end of only one full name.
+    """
     if name in legal:
         return name
     if f"{name}.name" in legal:
@@ -173,13 +174,13 @@ _WORDS = {
 def of_the_method(name: str) -> bool:
     """Whether a setting says how gradients and other tensors are compressed, and not what is trained.
 
-    Methods are compared across such a setting."""
+    Methods are compared across such a setting.
+    """
     return name.startswith(("method.", "feedback.", PREFIX)) or name == "layers"
 
 
 def _phrase(name: str, value: Any) -> str:
-    """A setting and its value in words: ``mixture``, ``4 bits``, ``bucket 64``, ``p 0.5``, ``symmetric=false``,
-    ``layer-wise``."""
+    """A setting and its value in words: ``mixture``, ``4 bits``, ``bucket 64``, ``symmetric=false``, ``layer-wise``."""
     if isinstance(value, str) and (name, value) in _WORDS:
         return _WORDS[name, value]
     if isinstance(value, bool):
@@ -204,7 +205,8 @@ def method_order(name: str) -> tuple[int, str]:
 def seed_groups(settings: pd.DataFrame) -> tuple[SeedGroup, ...]:
     """The runs of a table of settings, grouped by method and by every setting but the seed.
 
-    Where gradients are in full precision and other tensors are not, the method is the format of those tensors."""
+    Where gradients are in full precision and other tensors are not, the method is the format of those tensors.
+    """
     kept = settings.loc[settings["method.name"].notna()]
     methods, with_tensors = kept["method.name"], _keeping(kept)
     if with_tensors:
@@ -297,7 +299,8 @@ def _is_read(name: str, row: Mapping[str, Any]) -> bool:
     """Whether a run reads a setting.
 
     It does not read a default that another setting of its section leaves without effect, as error feedback does
-    masking."""
+    masking.
+    """
     section, _, short = name.rpartition(".")
     known = METHODS.get(str(row["method.name"]))
     schema = known.settings if known and section == "method" else args.SECTIONS.get(section)

@@ -1,6 +1,7 @@
 """The formats in which a run keeps its tensors, and words for them.
 
-They are the section ``tensors`` of the settings, and the method for gradients."""
+They are the section ``tensors`` of the settings, and the method for gradients.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ def spoken_of(name: str) -> bool:
 def formats(settings: Mapping[str, Any]) -> dict[str, str]:
     """Kind -> its format with the settings that are given with it, as in ``smaq samples=16``; empty for full precision.
 
-    settings: of one run, by dotted names. The format of a gradient is the method."""
+    settings: of one run, by dotted names. The format of a gradient is the method.
+    """
     specs = {kind: _text(settings.get(PREFIX + kind)) or _text(settings.get(f"{PREFIX}all")) for kind in KINDS}
     specs["gradients"] = _text(settings.get("method.name"))
     return {kind: "" if spec.partition(" ")[0] in FULL_PRECISION else spec for kind, spec in specs.items()}
@@ -40,7 +42,8 @@ def keeps(settings: Mapping[str, Any]) -> bool:
 def compressor(settings: Mapping[str, Any]) -> str:
     """The compressor as which a run is compared: its method, if that quantizes gradients.
 
-    For a run that quantizes no gradient it is the format of the first kind that has one."""
+    For a run that quantizes no gradient it is the format of the first kind that has one.
+    """
     found = formats(settings)
     spec = (
         found["gradients"] or next((spec for spec in found.values() if spec), "") or _text(settings.get("method.name"))
@@ -51,7 +54,8 @@ def compressor(settings: Mapping[str, Any]) -> str:
 def everywhere(settings: Mapping[str, Any]) -> str:
     """The one format of all five kinds, the weights without a master copy of float32.
 
-    It is empty where the formats differ, or there is none."""
+    It is empty where the formats differ, or there is none.
+    """
     names = {spec.partition(" ")[0] for spec in formats(settings).values()}
     return names.pop() if len(names) == 1 and settings.get(f"{PREFIX}master") is not True else ""
 
@@ -92,7 +96,8 @@ def label(settings: Mapping[str, Any], *, exact: bool = False) -> str:
 
     Others are ``SmaQ``, ``SmaQ, all but gradients``, ``QSGD, activations SmaQ`` and ``SmaQ, master weights``. Where
     kinds differ in the settings of their one format, those that are no default follow: ``SmaQ, both gradients to 16
-    sigma``. exact: each format has the settings that are given with it, ``SmaQ samples=64, activations only``."""
+    sigma``. exact: each format has the settings that are given with it, ``SmaQ samples=64, activations only``.
+    """
     found = {kind: spec if exact else spec.partition(" ")[0] for kind, spec in formats(settings).items()}
     found["gradients"] = next((spec for spec in found.values() if spec.partition(" ")[0] == found["gradients"]), "")
     there = {kind: _title(spec) for kind, spec in found.items() if spec}

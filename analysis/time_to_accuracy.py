@@ -61,7 +61,8 @@ def reach(logs: Logs, runs: Sequence[str], target: float, axis: str = "time") ->
 def default_target(group: Group) -> Target | None:
     """A target one point below SuperSGD's final accuracy (mean over seeds).
 
-    The best method's takes its place where SuperSGD has none; None without any."""
+    The best method's takes its place where SuperSGD has none; None without any.
+    """
     means = [
         (seed_group, estimate(final(group.logs, TAG, runs_to_use(group.logs, seed_group))).mean)
         for seed_group in group.seed_groups

@@ -1,6 +1,7 @@
 """The contenders of ``benchmarks.accuracy_per_bit``, measured at many rates.
 
-They are every unbiased method with every choice of its options."""
+They are every unbiased method with every choice of its options.
+"""
 
 from __future__ import annotations
 
@@ -96,7 +97,8 @@ class Family:
 class Point:
     """A measured point.
 
-    bits: per coordinate, in all; error: vNMSE; setting: what set the rate."""
+    bits: per coordinate, in all; error: vNMSE; setting: what set the rate.
+    """
 
     bits: float
     error: float
@@ -170,7 +172,8 @@ def relative_error(decoded: Tensor, x: Tensor) -> float:
 def measure(compressor: Any, source: Source, known_error: float | None = None) -> tuple[float, float]:
     """The (bits per coordinate, vNMSE) over the source's vectors, decoded from the bytes.
 
-    No bytes are decoded where the error is known."""
+    No bytes are decoded where the error is known.
+    """
     num_bytes, errors = 0, []
     for number, x in enumerate(source.measure):
         data = compressor.encode(x, Key(0, number, 0, "model")).to_bytes()
@@ -242,7 +245,8 @@ def _around(points: list[Point], rate: float) -> tuple[Point, Point] | None:
 def frontier(points: list[Point]) -> list[Point]:
     """The points that no other one beats in both bits and error, by rate.
 
-    Even numbers of levels, without a zero, are often beaten."""
+    Even numbers of levels, without a zero, are often beaten.
+    """
     kept: list[Point] = []
     for point in sorted(points, key=lambda point: (point.bits, point.error)):
         if not kept or point.error < kept[-1].error:
@@ -290,7 +294,8 @@ def best(
 def check_unbiased(source: Source) -> dict[str, float]:
     """Method -> the largest excess of T |mean - x|^2 over its families, in sigmas.
 
-    It is measured on 4096 coordinates of the source."""
+    It is measured on 4096 coordinates of the source.
+    """
     x = source.measure[0][:4096]
     worst: dict[str, float] = {}
     every = {_without_coding(family): family for family in families()}  # whose errors differ
@@ -304,7 +309,8 @@ def check_unbiased(source: Source) -> dict[str, float]:
 def eden_errors(source: Source, repeats: int = 4) -> list[float]:
     """The vNMSE of EDEN at 1 to 4 index bits.
 
-    It is the mean over several rotations, so that its own error is some tenths of a percent."""
+    It is the mean over several rotations, so that its own error is some tenths of a percent.
+    """
     errors = []
     for bits in range(1, 5):
         compressor = METHODS["eden"].load()(METHODS["eden"].settings(bits=bits))
@@ -321,7 +327,7 @@ def eden_errors(source: Source, repeats: int = 4) -> list[float]:
 
 
 def write_points(place: Path, all_curves: dict[str, Curves]) -> None:
-    """All points as a table of comma-separated values."""
+    """Write all points as a table of comma-separated values."""
     with place.open("w", newline="") as file:
         rows = csv.writer(file)
         rows.writerow(["source", "method", "options", "setting", "bits_per_coordinate", "vnmse"])

@@ -1,6 +1,4 @@
-"""The figure of ``benchmarks.accuracy_per_bit``: vNMSE against total bits, one panel a source,
-the legend below them.
-"""
+"""The figure of ``benchmarks.accuracy_per_bit``: vNMSE against total bits, one panel a source, the legend below."""
 
 from __future__ import annotations
 
@@ -50,7 +48,7 @@ PLAIN = {
 
 
 def _shown(curves: Curves, method: str, settings: Mapping[str, Any]) -> list[Point]:
-    """The points of one entry of SHOWN that lie in the frame, one beyond it on either side so that lines leave it."""
+    """The points of one entry of SHOWN that lie in the frame, and one beyond it on either side, so lines leave it."""
 
     def fits(family: Family) -> bool:
         return family.method == method and family.settings == {
@@ -64,7 +62,7 @@ def _shown(curves: Curves, method: str, settings: Mapping[str, Any]) -> list[Poi
 
 
 def draw(panels: Mapping[str, Curves], folder: Path) -> list[Path]:
-    """PNG and PDF in ``folder``; panels: title -> curves."""
+    """Draw the figure as PNG and PDF in ``folder``; panels: title -> curves."""
     with pyplot.rc_context(style.OWN_TEXT):
         rows = -(-len(panels) // COLUMNS)
         size = (style.WIDTHS["page"], rows * PANEL_HEIGHT + LEGEND_HEIGHT)

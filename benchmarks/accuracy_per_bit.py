@@ -1,5 +1,6 @@
-r"""The error of every unbiased method against the bits that it really takes:
-``python -m benchmarks.accuracy_per_bit [--out DIR]``.
+r"""The error of every unbiased method against the bits that it really takes.
+
+Run it as ``python -m benchmarks.accuracy_per_bit [--out DIR]``.
 
 Error: vNMSE = ``E |decoded - x|^2 / |x|^2``.  Bits per coordinate:
 ``8 * length of the messages / number of coordinates``, so header, levels, scales, codes and coder tables all count.  A
@@ -57,7 +58,7 @@ CONTESTS = {
 
 
 def print_table(source: Source, curves: Curves) -> None:
-    """The best of every method at each rate, then the contests."""
+    """Print the best of every method at each rate, then the contests."""
     print(
         f"\n{source.title}: {source.num_coordinates:,} coordinates; least vNMSE within the total bits, its options, @ "
         f"the bits if fewer"
@@ -78,7 +79,7 @@ def print_table(source: Source, curves: Curves) -> None:
 
 
 def _cell(reached: tuple[Family, Point] | None, rate: float, titled: bool = True) -> tuple[float, str] | None:
-    """Error and options, and the bits that it takes where they are not the rate."""
+    """The error and options of a point, with its bits where they are not the rate."""
     if reached is None:
         return None
     family, point = reached
@@ -96,8 +97,9 @@ def _print_row(title: str, cells: Sequence[tuple[float, str] | None]) -> None:
 
 
 def contests(curves: Curves) -> dict[str, dict[str, Any]]:
-    """Rate -> contest -> who is best, its vNMSE and the bits that it takes, the rate or less; and whether the winner is
-    not EDEN.
+    """Rate -> contest -> the winner, its vNMSE and its bits, which are the rate or less.
+
+    It also says whether the winner is not EDEN.
     """
     found: dict[str, dict[str, Any]] = {}
     for rate in RATES:
@@ -118,7 +120,7 @@ def _rounded(value: float) -> float:
 
 
 def available() -> list[str]:
-    """The laws, and the recorded gradients whose data set is there."""
+    """The names of the distributions, and of the recorded gradients whose data set is there."""
     names = list(gradient_samples.LAWS)
     for data in gradient_samples.RECORDED:
         try:

@@ -1,5 +1,6 @@
-"""The error of the workers' mean against its formula:
-``python -m benchmarks.allreduce_error [--draws 100 --coordinates 65536]``.
+"""The error of the workers' mean against its formula.
+
+Run it as ``python -m benchmarks.allreduce_error [--draws 100 --coordinates 65536]``.
 
 With n workers, m the mean of their vectors x_i, R = mean |x_i|^2 / |m|^2 and unbiased encoders of relative variance w1
 and w2,
@@ -95,12 +96,13 @@ def independent(workers: int, size: int, generator: torch.Generator) -> Tensor:
 
 
 def unequal(workers: int, size: int, generator: torch.Generator) -> Tensor:
-    """Every worker's vector is twice as long as the one before."""
+    """Vectors of the workers, each twice as long as the one before."""
     return independent(workers, size, generator) * 2.0 ** torch.arange(workers)[:, None]
 
 
 def correlated(ratio: float, law: Callable[[Sequence[int], torch.Generator], Tensor] = normal) -> Callable[..., Tensor]:
-    """Vectors with R = ``ratio``: one common to all, and noise of each worker's own; above n it cancels in the mean."""
+    """Vectors with R = ``ratio``: one common to all plus noise of each worker's own, which above n cancels in the
+    mean."""
 
     def draw(workers: int, size: int, generator: torch.Generator) -> Tensor:
         common, noise = law((size,), generator), law((workers, size), generator)
@@ -121,7 +123,7 @@ LAWS: dict[str, Callable[[int, int, torch.Generator], Tensor]] = {
 
 
 def recorded(data: str) -> Tensor:
-    """float32[8, n]: all workers' gradients at one step of a training.
+    """All workers' gradients at one step of a training: float32[8, n].
 
     FileNotFoundError where the data set is not there.
     """
@@ -138,7 +140,7 @@ def recorded(data: str) -> Tensor:
 
 
 def all_inputs(size: int) -> Iterator[tuple[str, dict[int, Tensor]]]:
-    """Title, and the vectors of so many workers: float32[workers, coordinates]."""
+    """The inputs: a title, and by number of workers their vectors, float32[workers, coordinates]."""
     for title, law in LAWS.items():
         yield title, {workers: law(workers, size, torch.Generator().manual_seed(workers)) for workers in WORKERS}
     for data, (_, _, _, title) in RECORDED.items():
@@ -154,7 +156,7 @@ def all_inputs(size: int) -> Iterator[tuple[str, dict[int, Tensor]]]:
 
 
 def norm_ratio(vectors: Tensor) -> float:
-    """R = mean |x_i|^2 / |mean x|^2."""
+    """The ratio R = mean |x_i|^2 / |mean x|^2."""
     wide = vectors.double()
     return float(wide.square().sum() / len(vectors) / wide.mean(dim=0).square().sum())
 
@@ -171,7 +173,7 @@ def two_stage_error(w1: float, w2: float, ratio: float, workers: int) -> float:
 
 
 def decoded(codec: PayloadCodec, vector: Tensor, shards: Sequence[Sequence[Segment]], keys: Sequence[Key]) -> Tensor:
-    """What comes out of an encoder that is given a vector shard by shard, each with a key; float32[n]."""
+    """The decoded vector of an encoder that is given a vector shard by shard, each with a key; float32[n]."""
     out = torch.zeros(vector.numel())
     for shard, key in zip(shards, keys, strict=True):
         if shard:
@@ -187,9 +189,7 @@ def squared(vector: Tensor) -> float:
 
 @dataclass(frozen=True)
 class Draw:
-    """Squared lengths of one draw: ``first`` of the workers' errors, ``second`` of the means' errors, ``length`` of
-    those means.
-    """
+    """Squared lengths of one draw: of the workers' errors (first), the means' errors (second), those means (length)."""
 
     first: float
     second: float
@@ -197,7 +197,7 @@ class Draw:
 
 
 def encoders_alone(compressors: CompressorMap, vectors: Tensor, shards: Sequence[Sequence[Segment]], draw: int) -> Draw:
-    """Both encoders on what they are given, with the keys that the collective uses."""
+    """The errors of both encoders on what they are given, with the keys that the collective uses."""
     key, owners = Key(SEED, draw, 0), range(len(shards))
     outputs = [
         decoded(compressors.codec, vector, shards, [of_worker(key, worker)] * len(owners))
@@ -210,7 +210,7 @@ def encoders_alone(compressors: CompressorMap, vectors: Tensor, shards: Sequence
 
 
 def collective_error(collective: Collective, vectors: Tensor, parts: Sequence[Segment], draw: int) -> float:
-    """|out - m|^2 / |m|^2"""
+    """The relative error |out - m|^2 / |m|^2 of a collective's mean."""
     true_mean, out = vectors.double().mean(dim=0), torch.empty(vectors.shape[1])
     collective.mean(dict(enumerate(vectors)), parts, Key(SEED, draw, 0), out)
     return float((out.double() - true_mean).square().sum() / true_mean.square().sum())
@@ -218,7 +218,7 @@ def collective_error(collective: Collective, vectors: Tensor, parts: Sequence[Se
 
 @dataclass(frozen=True)
 class Compared:
-    """noise: standard error of measured / predicted; their draws go together."""
+    """A measured error beside the predicted one; noise: standard error of measured / predicted, drawn together."""
 
     predicted: float
     measured: float
@@ -230,7 +230,7 @@ class Compared:
 
 
 def compared(predicted: float, of_draws: Sequence[float], measured: Sequence[float]) -> Compared:
-    """predicted: from all draws; of_draws: from each alone."""
+    """The measured errors beside the predicted one, which is from all draws; ``of_draws`` is from each alone."""
     differences = [found - told for told, found in zip(of_draws, measured, strict=True)]
     return Compared(
         predicted, statistics.fmean(measured), statistics.stdev(differences) / math.sqrt(len(differences)) / predicted
@@ -250,9 +250,7 @@ def coders_for(name: str, settings: dict[str, Any], second_bits: int, vectors: T
 
 
 def measure(title: str, vectors: Tensor, case: Case, most_draws: int) -> dict[str, Any]:
-    """One row: both collectives against their formulas, from so many draws that the noise is below NOISE, if
-    ``most_draws`` suffice.
-    """
+    """One row: both collectives against their formulas, from at most ``most_draws`` draws for a noise below NOISE."""
     name, settings, second_bits = case
     compressors = coders_for(name, settings, second_bits, vectors)
     (workers, size), ratio, length = vectors.shape, norm_ratio(vectors), squared(vectors)
@@ -339,8 +337,10 @@ def print_row(row: dict[str, Any]) -> None:
 
 
 def summary(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Largest errors of the formula where it is exact and chance is small, in sigmas where it is not; and of what it is
-    not exact for.
+    """The largest errors of the formula.
+
+    They are relative where the formula is exact and chance is small, and in sigmas where chance is not; those where it
+    is not exact stand apart.
     """
     exact, biased = ([row for row in rows if row["exact"] is wanted] for wanted in (True, False))
     quiet = {which: [row[which] for row in exact if row[which].noise <= NOISIEST] for which in ("gather", "two_stage")}

@@ -1,4 +1,4 @@
-"""How long the logs of a whole sweep take to load, against TensorBoard's own reader: ``python -m benchmarks.analysis``.
+"""The time to load the logs of a sweep, against TensorBoard's own reader: ``python -m benchmarks.analysis``.
 
 2,000 runs of 10 tags and 1,000 steps, one in twenty of them requeued, with settings and states: a few event files are
 written by the library that training writes with, and copied with other values and times (and their checksums).  Ours
@@ -39,7 +39,7 @@ CHANGED = 20
 
 
 def median(values: Sequence[float]) -> dict[str, float]:
-    """Median, smallest and largest."""
+    """The median, the smallest and the largest value."""
     return {"median": round(statistics.median(values), 3), "low": round(min(values), 3), "high": round(max(values), 3)}
 
 
@@ -66,7 +66,7 @@ class Template:
         ]
 
     def copy(self, rng: np.random.Generator) -> np.ndarray:
-        """The same file with other values and times."""
+        """A copy of the file with other values and times."""
         data, later = self.data.copy(), rng.uniform(0, 1e6)
         for size, indices in self.groups:
             rows = data[indices]
@@ -79,7 +79,7 @@ class Template:
 
 
 def make(sweep: Path, num_runs: int, steps: int, rng: np.random.Generator) -> Template:
-    """The runs; returns the template of what some of them log later on."""
+    """Write the runs; returns the template of what some of them log later on."""
     with tempfile.TemporaryDirectory() as folder:
         spans = {
             "whole": (0, steps),
@@ -121,7 +121,7 @@ def make(sweep: Path, num_runs: int, steps: int, rng: np.random.Generator) -> Te
 
 
 def log_more(sweep: Path, more: Template, num: int, rng: np.random.Generator) -> None:
-    """Runs spread over the sweep log ten steps more."""
+    """Let runs spread over the sweep log ten steps more."""
     folders = sorted(path for path in sweep.iterdir() if path.is_dir())
     version = int(records(more.data.tobytes()).start[1])
     for folder in folders[:: max(1, len(folders) // num)][:num]:
@@ -142,7 +142,7 @@ def forget(sweep: Path) -> None:
 
 
 def load_once(runs: Path) -> dict[str, Any]:
-    """In a process of its own: seconds of loading and of the first questions, and how much there is."""
+    """The seconds of loading and of the first questions in a process of its own, and the number of rows."""
     from analysis.logs.load import load
     from analysis.seed_groups import groups
 
@@ -159,7 +159,7 @@ def load_once(runs: Path) -> dict[str, Any]:
 
 
 def tree_bytes(pid: int) -> int:
-    """Resident memory of a process and of those that it started; pages that they share count for each."""
+    """The resident memory of a process and of those that it started; pages that they share count for each."""
     with contextlib.suppress(OSError, IndexError):
         pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
@@ -168,7 +168,7 @@ def tree_bytes(pid: int) -> int:
 
 
 def timed(runs: Path) -> dict[str, Any]:
-    """``load_once`` in a fresh process, and the peak of its memory and its children's in GB."""
+    """The result of ``load_once`` in a fresh process, and the peak memory of it and its children in GB."""
     command = [sys.executable, "-m", "benchmarks.analysis", "--load-only", str(runs)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     peak, ended = [0], threading.Event()
@@ -188,7 +188,7 @@ def timed(runs: Path) -> dict[str, Any]:
 
 
 def tensorboard(folders: Sequence[Path]) -> tuple[float, list[dict[str, Any]]]:
-    """Seconds of TensorBoard's reader for these runs, and the events of every tag of each."""
+    """The seconds of TensorBoard's reader for these runs, and the events of every tag of each."""
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     begin = time.perf_counter()
@@ -201,7 +201,7 @@ def tensorboard(folders: Sequence[Path]) -> tuple[float, list[dict[str, Any]]]:
 
 
 def differing(runs: Path, folders: Sequence[Path], read: Sequence[dict[str, Any]]) -> int:
-    """How many of TensorBoard's scalars ours has otherwise, or not."""
+    """The number of TensorBoard's scalars that our reader reads otherwise, or not at all."""
     from analysis.logs.load import load
 
     rows = load(runs, SWEEP).keep([folder.name for folder in folders]).scalars
@@ -219,7 +219,7 @@ def differing(runs: Path, folders: Sequence[Path], read: Sequence[dict[str, Any]
 def measure(
     runs: Path, num_runs: int, steps: int, turns: int, sample: int, say: Callable[[str], None]
 ) -> dict[str, Any]:
-    """All figures; ``runs`` is an empty folder."""
+    """Measure all figures of the table; ``runs`` is an empty folder."""
     rng, sweep = np.random.default_rng(0), runs / SWEEP
     more = make(sweep, num_runs, steps, rng)
     whole = [sweep / name for name in sorted(os.listdir(sweep)) if len(list((sweep / name).glob("events.*"))) == 1]

@@ -1,4 +1,4 @@
-"""What a compressed all-reduce has to beat: communication hooks of DDP on gloo that count the bytes they send.
+"""The baselines of compressed all-reduce: communication hooks of DDP on gloo that count the bytes they send.
 
 ``NAMES`` in the order of their traffic:
 
@@ -27,14 +27,14 @@ RANK = 4
 
 
 class Sent:
-    """Bytes that one rank handed to the network."""
+    """The number of bytes that one rank handed to the network."""
 
     def __init__(self) -> None:
         self.bytes_sent = 0
 
 
 def ring_bytes(num_bytes: int, num_ranks: int) -> int:
-    """What each rank sends in a ring all-reduce of ``num_bytes``: 2 (n - 1) / n of them."""
+    """The bytes that each rank sends in a ring all-reduce of ``num_bytes``: 2 (n - 1) / n of them."""
     return 2 * (num_ranks - 1) * num_bytes // num_ranks
 
 
@@ -53,12 +53,12 @@ def nothing_hook(state: Sent, bucket: GradBucket) -> Future[Tensor]:
 
 
 def bf16_hook(state: Sent, bucket: GradBucket) -> Future[Tensor]:
-    """Mean in bfloat16, overlapped with the backward pass.
+    """A hook that takes the mean in bfloat16, overlapped with the backward pass.
 
-    The fastest of five forms tried.  With two ranks, at 100 Mbit/s all are equal; at 1 Gbit/s an exchange of the whole
-    gradients that each rank sums takes 1.10 of its time, two stages of send and receive 1.10, an all-reduce that blocks
-    in a thread 1.03; at 10 Gbit/s all are equal.  With four ranks: 2.7, 1.4 and 1.05 of its time at 100 Mbit/s; two
-    stages whose ranks send to one other at a time, 1.1.
+    It is the fastest of five forms tried. With two ranks, at 100 Mbit/s all are equal; at 1 Gbit/s an exchange of the
+    whole gradients that each rank sums takes 1.10 of its time, two stages of send and receive 1.10, an all-reduce that
+    blocks in a thread 1.03; at 10 Gbit/s all are equal. With four ranks: 2.7, 1.4 and 1.05 of its time at 100 Mbit/s;
+    two stages whose ranks send to one other at a time, 1.1.
     """
     buffer, num_ranks = bucket.buffer(), dist.get_world_size()
     rounded = buffer.to(torch.bfloat16)
@@ -69,7 +69,7 @@ def bf16_hook(state: Sent, bucket: GradBucket) -> Future[Tensor]:
 
 
 class PowerSGD(Sent):
-    """Per matrix: the residual and the last right factor, by the parameter's place in memory."""
+    """The state of PowerSGD: per matrix the residual and the last right factor, by the parameter's place in memory."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -78,8 +78,9 @@ class PowerSGD(Sent):
 
 
 def powersgd_hook(state: PowerSGD, bucket: GradBucket) -> Future[Tensor]:
-    """Matrices as two factors of ``RANK`` columns, all of a bucket in one all-reduce each; vectors in full with the
-    first of them.
+    """A hook that sends matrices as two factors of ``RANK`` columns, all of a bucket in one all-reduce each.
+
+    Vectors travel in full with the first of them.
     """
     num_ranks = dist.get_world_size()
     gradients = bucket.gradients()
@@ -115,7 +116,7 @@ def _pays(gradient: Tensor) -> bool:
 
 
 def _mean(state: Sent, tensors: list[Tensor], num_ranks: int) -> None:
-    """In place, in one all-reduce."""
+    """Replace the tensors by their mean over the ranks, in place and in one all-reduce."""
     if not tensors:
         return
     flat = torch.cat([tensor.reshape(-1) for tensor in tensors])

@@ -1,10 +1,11 @@
-"""Images a second of every kind of data set, beside torchvision's transforms, one picture at a time:
-``python -m benchmarks.data``.
+"""The images a second of every kind of data set, beside torchvision's transforms, one picture at a time.
+
+Run it as ``python -m benchmarks.data``.
 
 Both make the same training batches (crop, mirror, normalisation, float32 on the CPU) of the same pictures, in turns, in
-one process:  medians over the turns, the ratio of each turn, its quartiles; and images per second of processor time of
+one process: medians over the turns, the ratio of each turn, its quartiles; and images per second of processor time of
 ours, which other programs on the machine disturb less.  Small pictures are random bytes in memory, 50,000 of them;
-large ones are JPEG files that are written first:  500x375 as ImageNet's are on average, and 2000x1500 as cameras make
+large ones are JPEG files that are written first: 500x375 as ImageNet's are on average, and 2000x1500 as cameras make
 them.  ``told ahead`` is a training loop that also computes on one thread, as long as a batch takes to decode: with
 batches told beforehand, against the same loop without.
 """
@@ -39,7 +40,10 @@ Batch = Callable[[torch.Tensor], object]
 
 
 def figures(calls: dict[str, Batch], num_images: int, batch: int, turns: int = TURNS) -> dict[str, float]:
-    """Images a second of ``ours``, and its ratio to ``theirs`` with quartiles; every turn has a batch of its own."""
+    """The images a second of ``ours``, and its ratio to ``theirs`` with quartiles.
+
+    Every turn has a batch of its own.
+    """
     rates: dict[str, list[float]] = {name: [] for name in calls}
     cpu_rates: list[float] = []
     draws = torch.Generator().manual_seed(0)
@@ -64,13 +68,13 @@ def figures(calls: dict[str, Batch], num_images: int, batch: int, turns: int = T
 
 
 def transforms(normalization: Any, *geometry: Any) -> Any:
-    """torchvision's pipeline of one picture."""
+    """The pipeline of one picture in torchvision."""
     theirs = torchvision().transforms
     return theirs.Compose([*geometry, theirs.ToTensor(), theirs.Normalize(*normalization)])
 
 
 def small(name: str, batch: int, cutout: int = 0) -> dict[str, float]:
-    """A data set that lies in memory, as its stand-in is augmented, with ``NUM_IMAGES`` pictures."""
+    """The figures of a data set that lies in memory, as its stand-in is augmented, with ``NUM_IMAGES`` pictures."""
     channels, side = SMALL[name]
     config = resolving.resolve({"data": name, "data.augment": True, "data.cutout": cutout})
     stand_in = data.stand_in(config, "cpu")
@@ -98,7 +102,7 @@ def small(name: str, batch: int, cutout: int = 0) -> dict[str, float]:
 
 
 def write_pictures(root: Path, size: tuple[int, int]) -> list[str]:
-    """JPEGs with detail at every scale, about as large as photographs of that size."""
+    """Write JPEGs with detail at every scale, about as large as photographs of that size."""
     rng = np.random.default_rng(0)
     for split, num in (("train", NUM_FILES), ("val", 1)):
         (root / split / "one").mkdir(parents=True)
@@ -115,7 +119,10 @@ def write_pictures(root: Path, size: tuple[int, int]) -> list[str]:
 
 
 def large(root: Path, decode: str) -> dict[str, float]:
-    """Pictures decoded batch by batch, with as many threads as there are cores; torchvision's loader has one."""
+    """The figures of pictures decoded batch by batch, with as many threads as there are cores.
+
+    Torchvision's loader has one thread.
+    """
     dataset = _imagenet(root, decode)
     paths = sorted(str(path) for path in (root / "imagenet" / "train").rglob("*.jpg"))
     theirs = torchvision()
@@ -135,7 +142,7 @@ def _imagenet(root: Path, decode: str) -> Any:
 
 
 def ahead(root: Path) -> dict[str, float]:
-    """A loop of a batch and a computation that takes about as long, told ahead (ours) and not (theirs)."""
+    """The figures of a loop of a batch and an equally long computation, told ahead (ours) and not (theirs)."""
     dataset, matrix = _imagenet(root, "fast"), torch.randn(512, 512)
     batches = [
         torch.randint(NUM_FILES, (LARGE_BATCH,), generator=torch.Generator().manual_seed(seed)) for seed in range(6)

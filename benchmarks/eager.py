@@ -22,7 +22,7 @@ from nuq.levels import code_tables, lloyd_max
 
 
 def rotated(x: Tensor, block: int) -> Tensor:
-    """Random signs and a Hadamard transform in blocks."""
+    """The vector after random signs and a Hadamard transform in blocks."""
     rows = torch.nn.functional.pad(x.reshape(-1), (0, -x.numel() % block)).view(-1, block)
     rows = rows * (2.0 * torch.randint(0, 2, rows.shape, device=rows.device) - 1.0)
     distance = 1
@@ -35,9 +35,9 @@ def rotated(x: Tensor, block: int) -> Tensor:
 
 
 def quantizer(settings: Any, compressor: Any) -> Eager:
-    """The QSGD ..
+    """The quantizer of the QSGD .. ALQ family and of the lattice.
 
-    ALQ family and the lattice: a norm, normalised coordinates, two neighbouring levels, a random number.
+    It takes a norm, normalised coordinates, two neighbouring levels and a random number.
     """
     levels, count = torch.tensor(compressor.levels.values, dtype=torch.float32), compressor.levels.num_levels
 
@@ -58,7 +58,7 @@ def quantizer(settings: Any, compressor: Any) -> Eager:
 
 
 def eden(settings: Any, compressor: Any) -> Eager:
-    """Rotate, the nearest centroid, and the scale that makes it unbiased."""
+    """The encoder of EDEN: rotate, take the nearest centroid, and the scale that makes it unbiased."""
     size, bits = compressor.bucket_size, compressor.bits
     centroids = torch.tensor(lloyd_max.centroids(bits), dtype=torch.float32) * size**-0.5
     borders = torch.tensor(lloyd_max.thresholds(bits), dtype=torch.float32) * size**-0.5
@@ -179,7 +179,10 @@ def nonzero(settings: Any, compressor: Any) -> Eager:
 
 
 def dgc(settings: Any, compressor: Any) -> Eager:
-    """A threshold from a sample of one coordinate in a hundred, lowered or (where too many reach it) made exact."""
+    """The encoder of DGC, with a threshold from a sample of one coordinate in a hundred.
+
+    The threshold is lowered or (where too many reach it) made exact.
+    """
     del compressor
 
     def encode(x: Tensor) -> object:
@@ -201,12 +204,15 @@ def dgc(settings: Any, compressor: Any) -> Eager:
 
 
 def matrix(x: Tensor) -> Tensor:
-    """Two dimensions: the first one, and all others."""
+    """The tensor in two dimensions: the first one, and all others."""
     return x.reshape(x.shape[0], -1)
 
 
 def atomo(settings: Any, compressor: Any) -> Eager:
-    """An exact SVD of every matrix, and each of its atoms with the probability that the budget leaves it."""
+    """The encoder of ATOMO: an exact SVD of every matrix.
+
+    Each of its atoms is kept with the probability that the budget leaves it.
+    """
     del compressor
     by_svd = settings.atoms == "svd"
 
@@ -234,7 +240,7 @@ def atomo(settings: Any, compressor: Any) -> Eager:
 
 
 def powersgd(settings: Any, compressor: Any) -> Eager:
-    """One power iteration per matrix; vectors whole."""
+    """The encoder of PowerSGD: one power iteration per matrix; vectors are sent whole."""
     del compressor
 
     def encode(x: Tensor) -> object:
@@ -249,13 +255,14 @@ def powersgd(settings: Any, compressor: Any) -> Eager:
 
 
 def sides(x: Tensor) -> tuple[tuple[Tensor, Tensor], ...]:
-    """Indices and magnitudes of the values above and below zero."""
+    """The indices and magnitudes of the values above and below zero."""
     return tuple((side.nonzero().view(-1), x[side].abs()) for side in (x > 0, x < 0))
 
 
 def casq(settings: Any, compressor: Any) -> Eager:
-    """In a loop over the clusters of either sign: who belongs to it, and the mean of the values that share each of its
-    cells.
+    """The encoder of CASQ, in a loop over the clusters of either sign.
+
+    It finds the members of each cluster, and the mean of the values that share each of its cells.
     """
     del compressor
 
@@ -282,7 +289,7 @@ def casq(settings: Any, compressor: Any) -> Eager:
 
 
 def sketchml(settings: Any, compressor: Any) -> Eager:
-    """Quantiles of either sign, and in which group's sketch every value's quantile is the least."""
+    """The encoder of SketchML: quantiles of either sign, and the group whose sketch has a value's least quantile."""
     del compressor
 
     def encode(x: Tensor) -> object:

@@ -1,4 +1,4 @@
-"""The formats that tensors are trained in, as a user would write them in eager PyTorch: see ``benchmarks.eager``."""
+"""The formats that tensors are trained in, as a user would write them in eager PyTorch (see ``benchmarks.eager``)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ def fp16(settings: Any, compressor: Any) -> Eager:
 
 
 def smaq(settings: Any, compressor: Any) -> Eager:
-    """A class, a sign and a magnitude; masks and the clamp to the tensor's range are left out."""
+    """The encoder of SmaQ: a class, a sign and a magnitude.
+
+    Masks and the clamp to the tensor's range are left out.
+    """
     codes = compressor.codes
 
     def encode(x: Tensor) -> object:
@@ -67,8 +70,9 @@ def s2fp8(settings: Any, compressor: Any) -> Eager:
 
 
 def nnw_bdi(settings: Any, compressor: Any) -> Eager:
-    """Deltas from zero or from the first word, whichever are narrower; a bit per word, and a base within the block, are
-    left out.
+    """The encoder of NNW-BDI: deltas from zero or from the first word, whichever are narrower.
+
+    A bit per word, and a base within the block, are left out.
     """
     del compressor
 

@@ -1,4 +1,4 @@
-"""What the functions of ``benchmarks.eager`` share: packing, buckets and norms in eager PyTorch."""
+"""The shared parts of ``benchmarks.eager``: packing, buckets and norms in eager PyTorch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FIVE_TERNARY = torch.tensor([1, 3, 9, 27, 81])
 
 
 def packed(codes: Tensor, num_levels: int) -> Tensor:
-    """Codes in as few whole bits as they need (ternary ones five to a byte): uint8."""
+    """The codes in as few whole bits as they need (ternary ones five to a byte): uint8."""
     codes = codes.reshape(-1)
     if num_levels == 3:
         rows = torch.nn.functional.pad(codes, (0, -codes.numel() % 5)).view(-1, 5)
@@ -27,7 +27,7 @@ def packed(codes: Tensor, num_levels: int) -> Tensor:
 
 
 def coded(codes: Tensor, num_levels: int, coding: str) -> object:
-    """Packed, or through ``zlib``."""
+    """The codes, packed or compressed by ``zlib``."""
     if coding == "packed":
         return packed(codes, num_levels)
     return zlib.compress(
@@ -36,14 +36,17 @@ def coded(codes: Tensor, num_levels: int, coding: str) -> object:
 
 
 def rows_of(x: Tensor, bucket_size: int) -> Tensor:
-    """float32[buckets, bucket size], the last one padded with zeros; one bucket where the size is 0."""
+    """The buckets of a vector: float32[buckets, bucket_size].
+
+    The last one is padded with zeros; there is one bucket where the size is 0.
+    """
     x = x.reshape(-1)
     size = min(bucket_size or x.numel(), x.numel()) or 1
     return torch.nn.functional.pad(x, (0, -x.numel() % size)).view(-1, size)
 
 
 def scale_of(rows: Tensor, norm: str, multiple: float) -> Tensor:
-    """Of every bucket: float32[buckets, 1]."""
+    """The scale of every bucket: float32[buckets, 1]."""
     if norm == "l2":
         return rows.norm(dim=1, keepdim=True)
     most = rows.abs().amax(dim=1, keepdim=True)

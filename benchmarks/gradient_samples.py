@@ -1,4 +1,4 @@
-"""What accuracy is measured on: vectors of three laws, and gradients recorded from short runs of the ``train`` package.
+"""The data that accuracy is measured on: vectors of three distributions, and gradients from short runs of ``train``.
 
 Every source has vectors that adaptive methods may learn from and other vectors to be measured on; of a recorded run
 these are the ten steps before a level update and steps after it, as in training.
@@ -29,7 +29,10 @@ RECORDED = {  # data: model, batch size, title
 
 @dataclass(frozen=True)
 class Source:
-    """title: of its panel; learn, measure: float32 vectors."""
+    """A source of vectors.
+
+    title: of its panel; learn, measure: float32 vectors.
+    """
 
     title: str
     learn: list[Tensor]
@@ -62,19 +65,22 @@ LAWS: dict[str, tuple[str, Callable[[torch.Generator], Tensor]]] = {
 
 @functools.cache
 def source(name: str) -> Source:
-    """One of LAWS or of RECORDED."""
+    """A source by name: one of LAWS or of RECORDED."""
     return of_law(name) if name in LAWS else recorded(name)
 
 
 def of_law(name: str) -> Source:
-    """One vector to measure, another to learn from."""
+    """A source of one vector to measure, and another to learn from."""
     title, draw = LAWS[name]
     generator = torch.Generator().manual_seed(12)
     return Source(title, [draw(generator)], [draw(generator)])
 
 
 def recorded(data: str) -> Source:
-    """Gradients of one worker early in a run; kept in ``runs/``.  FileNotFoundError where the data set is not there."""
+    """The gradients of one worker early in a run; kept in ``runs/``.
+
+    Raises FileNotFoundError where the data set is not there.
+    """
     model, batch_size, title = RECORDED[data]
     title = f"Gradients, {title}"
     place = CACHE / f"{data}-{model}-{batch_size}-{UPDATE_STEP}.pt"

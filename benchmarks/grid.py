@@ -1,4 +1,4 @@
-"""How long the orchestrator makes people wait, and how often it asks the scheduler: ``python -m benchmarks.grid``.
+"""The waiting time that the orchestrator causes, and its calls of the scheduler: ``python -m benchmarks.grid``.
 
 10,000 experiments with all their settings are expanded to configurations and identities; a rival, Hydra's own
 ``compose``, does a sample of the same rows in the same run, in turns (its time is scaled up).  2,000 runs in two
@@ -90,19 +90,19 @@ esac
 
 
 def seconds(call: Callable[[], object]) -> float:
-    """Wall time of one call."""
+    """The wall time of one call."""
     started = time.perf_counter()
     call()
     return time.perf_counter() - started
 
 
 def summary(values: list[float]) -> dict[str, float]:
-    """Median, smallest and largest, in s."""
+    """The median, the smallest and the largest value, in s."""
     return {"median": round(statistics.median(values), 3), "low": round(min(values), 3), "high": round(max(values), 3)}
 
 
 def expansion(family: Path, turns: int) -> tuple[list[float], list[float]]:
-    """Seconds for 10,000 experiments, and Hydra's for as many, scaled up from a sample."""
+    """The seconds for 10,000 experiments, and Hydra's for as many, scaled up from a sample."""
     from hydra import compose, initialize
 
     from grid.engine.scripts.script import chosen
@@ -120,7 +120,7 @@ def expansion(family: Path, turns: int) -> tuple[list[float], list[float]]:
 
 
 def starts(turns: int) -> tuple[list[float], list[float]]:
-    """Seconds of ``--help`` and ``list``, each as a whole process."""
+    """The seconds of ``--help`` and ``list``, each as a whole process."""
     commands = ([sys.executable, "grid_run.py", "--help"], [sys.executable, "grid_run.py", "list"])
     timed: tuple[list[float], list[float]] = ([], [])
     for _ in range(turns):
@@ -132,7 +132,7 @@ def starts(turns: int) -> tuple[list[float], list[float]]:
 
 
 def stand_ins(folder: Path) -> None:
-    """SLURM's commands, first on PATH."""
+    """Write stand-ins for SLURM's commands, first on PATH."""
     for name in ("sbatch", "squeue", "scontrol", "sacct", "scancel"):
         path = folder / name
         path.write_text(STAND_IN.format(folder=folder, limits=f"MaxArraySize {MAX_ARRAY_SIZE} MaxJobCount 100000"))
@@ -142,14 +142,14 @@ def stand_ins(folder: Path) -> None:
 
 
 def calls(folder: Path, name: str, without: str = "\0") -> int:
-    """How often a command was called since the last look."""
+    """The number of times a command was called since the last look."""
     path = folder / "calls"
     lines = path.read_text().splitlines() if path.exists() else []
     return sum(1 for line in lines if line.startswith(f"{name} ") and without not in line)
 
 
 def quietly(words: list[str], root: Path) -> None:
-    """A command of grid_run.py; what it prints is shown only where it fails."""
+    """Run a command of grid_run.py; its output is shown only where it fails."""
     text = io.StringIO()
     with contextlib.redirect_stdout(text), contextlib.redirect_stderr(text):
         code = grid_run.main(words, root)
@@ -158,7 +158,7 @@ def quietly(words: list[str], root: Path) -> None:
 
 
 def history(root: Path, family: Path, bench: Path) -> None:
-    """A history for the submitted runs: of every ten, six are done, one failed, one runs, two wait."""
+    """Write a history for the submitted runs: of every ten, six are done, one failed, one runs, two wait."""
     runs = runs_of(load(str(family), "two_thousand").experiments(), root)
     claims = ledger.claims(ledger.read_all(root, "two_thousand"), root)
     queue, now = [], time.time()
@@ -194,7 +194,7 @@ def history(root: Path, family: Path, bench: Path) -> None:
 
 
 def checkout(folder: Path) -> tuple[Path, Path]:
-    """(folder of the stand-ins, a copy of this checkout without what is generated)."""
+    """The folders (of the stand-ins, of a copy of this checkout without what is generated)."""
     bench, root = folder / "bin", folder / "checkout"
     bench.mkdir()
     generated = ("runs", "jobs", "figures", "data", ".venv", ".git", "__pycache__")
@@ -206,7 +206,7 @@ def checkout(folder: Path) -> tuple[Path, Path]:
 
 
 def large(family: Path) -> dict[str, Any]:
-    """Planning 100,000 runs and submitting 20,000: seconds and peaks of memory of whole processes."""
+    """The seconds and peaks of memory of whole processes that plan 100,000 runs and submit 20,000."""
     figures: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as folder:
         _, root = checkout(Path(folder))
@@ -226,7 +226,7 @@ def large(family: Path) -> dict[str, Any]:
 
 
 def submitting(family: Path, turns: int) -> dict[str, Any]:
-    """Planning, submitting and looking at 2,000 runs."""
+    """The figures of planning, submitting and looking at 2,000 runs."""
     figures: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as folder:
         bench, root = checkout(Path(folder))

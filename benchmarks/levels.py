@@ -1,4 +1,4 @@
-"""How long better levels take, and how good they are: ``python -m benchmarks.levels``.
+"""The time that better levels take, and how good they are: ``python -m benchmarks.levels``.
 
 An update goes from the statistics of 350 buckets (norm, mean, sigma) to a checked level set: the mixture of 350
 truncated normals, its table, four starts and the dynamic program's answers solved to convergence, the best of them.
@@ -6,7 +6,7 @@ The optimum is the dynamic program on the law and what follows it.  The rival is
 (NumPy), in turns with them in one run: medians of 15 and quartiles.
 
 The statistics are those of heavy-tailed buckets (Student's t with 3 degrees of freedom, 8192 coordinates, norms a
-factor 3 apart);  times do not depend on them much.  Threads: one.
+factor 3 apart); times do not depend on them much.  Threads: one.
 
 ``alq_over_optimal`` is the largest Psi of ALQ and ALQ-G (exact) over that of the optimum at 2 to 8 bits, symmetric or
 not, on histograms of five sources; beside each stands what the starts alone reach, without the program.
@@ -56,7 +56,7 @@ Array = np.ndarray
 
 
 def sample() -> tuple[Array, Array]:
-    """Bucket norms float64[B] and coordinates divided by them, float64[B, n]."""
+    """The bucket norms, float64[B], and the coordinates divided by them, float64[B, n]."""
     generator = np.random.default_rng(0)
     buckets = generator.standard_t(3, (NUM_BUCKETS, BUCKET_SIZE)) * np.exp(generator.normal(0.0, 0.5, (NUM_BUCKETS, 1)))
     norms = np.linalg.norm(buckets, axis=1)
@@ -74,7 +74,7 @@ def measured(norms: Array, r: Array) -> Histogram:
 
 
 def interleaved(calls: dict[str, Callable[[], object]]) -> dict[tuple[str, bool], Array]:
-    """Milliseconds of every call, with the kernels (True) and without (False), turn by turn.
+    """The milliseconds of every call, with the kernels (True) and without (False), turn by turn.
 
     The first turn warms up.
     """
@@ -89,8 +89,9 @@ def interleaved(calls: dict[str, Callable[[], object]]) -> dict[tuple[str, bool]
 
 
 def worst_psi_error() -> float:
-    """The largest relative error of Psi over the known optima: of the optimum and of ALQ, in closed form and on a
-    table.
+    """The largest relative error of Psi over the known optima.
+
+    It is that of the optimum and of ALQ, in closed form and on a table.
     """
     errors = []
     for sigma, bits, psi in OPTIMA:
@@ -102,8 +103,9 @@ def worst_psi_error() -> float:
 
 
 def sources() -> dict[str, Histogram]:
-    """The histograms that an update would see: of 2^18 coordinates of four laws, and of gradients of a CNN on the
-    digits.
+    """The histograms that an update would see.
+
+    They are of 2^18 coordinates of four distributions, and of gradients of a CNN on the digits.
     """
     generator, count = np.random.default_rng(1), 1 << 18
     drawn = {
@@ -123,7 +125,7 @@ def sources() -> dict[str, Histogram]:
 
 
 def over_optimal() -> float:
-    """The largest Psi of ALQ over that of the optimum; prints it for each source."""
+    """The largest Psi of ALQ over that of the optimum; each source is printed."""
     print(
         "\nPsi over that of the optimum: ALQ, ALQ-G, and ALQ's starts without the dynamic program; the largest of "
         "symmetric and free levels"
@@ -154,7 +156,7 @@ def _ratios(law: Histogram, bits: int, symmetric: bool) -> tuple[float, float, f
 
 
 def table_errors(mixture: CondTruncNorm) -> tuple[float, float]:
-    """The largest error of the cdf: of our table, and of 50,000 equal bins."""
+    """The largest errors of the cdf: of our table, and of 50,000 equal bins."""
     x = np.unique(np.concatenate([np.linspace(-1, 1, 4001), np.linspace(-0.1, 0.1, 4001)]))
     exact, equal = mixture.cdf(x), np.linspace(-1, 1, 50_001)
     # all that is read of it

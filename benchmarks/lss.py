@@ -1,5 +1,6 @@
-"""CASQ's errors on large and on small values by kind of layer:
-``python -m benchmarks.lss [--data cifar10 --model resnet8] [--out DIR]``.
+"""The errors of CASQ on large and on small values by kind of layer.
+
+Run it as ``python -m benchmarks.lss [--data cifar10 --model resnet8] [--out DIR]``.
 
 A model trains without compression; every k steps its gradient is recorded, and each recorded gradient goes through CASQ
 with several numbers of clusters (cells: 1 % of the coordinates) and of cells (8 clusters), and through SketchML, TopK
@@ -59,7 +60,10 @@ RIVALS: dict[str, tuple[str, list[dict[str, Any]]]] = {
 
 @dataclass(frozen=True)
 class Recorded:
-    """One gradient.  parts: by parameter, in the model's order, in its own shape."""
+    """One recorded gradient.
+
+    parts: by parameter, in the model's order, in its own shape.
+    """
 
     step: int
     parts: dict[str, Tensor]
@@ -67,7 +71,10 @@ class Recorded:
 
 @dataclass(frozen=True)
 class Contender:
-    """A method with settings; study, title, number: as in its rows."""
+    """A method with its settings.
+
+    study, title, number: as in its rows.
+    """
 
     study: str
     title: str
@@ -76,7 +83,7 @@ class Contender:
 
 
 def kinds_of(model: nn.Module) -> dict[str, str]:
-    """Parameter -> conv, linear, norm (weights and biases) or bias (of the others)."""
+    """The kind of each parameter: conv, linear, norm (weights and biases) or bias (of the others)."""
     found = {}
     for path, module in model.named_modules():
         layer = (
@@ -92,8 +99,9 @@ def kinds_of(model: nn.Module) -> dict[str, str]:
 
 
 def record(data: str, model: str, steps: int, every: int, seed: int) -> tuple[list[Recorded], dict[str, str]]:
-    """Gradients of one worker at every ``every``-th step of an uncompressed run, from step ``every`` on, and the
-    parameters' kinds.
+    """The gradients of one worker at every ``every``-th step of an uncompressed run, and the parameters' kinds.
+
+    The first is that of step ``every``.
     """
     config = resolving.resolve(
         {"method": "supersgd", "data": data, "model": model, "batch_size": 32, "workers": 1, "seed": seed}
@@ -111,7 +119,7 @@ def record(data: str, model: str, steps: int, every: int, seed: int) -> tuple[li
 
 
 def measure(contender: Contender, gradient: Recorded, kinds: dict[str, str], scope: str) -> Iterator[Row]:
-    """A row for every kind that the model has."""
+    """The rows of one gradient, one for every kind that the model has."""
     decoded, bits, spent = through(contender.method, gradient, scope)
     for kind in KINDS:
         names = [name for name in gradient.parts if kinds[name] == kind]
@@ -140,8 +148,9 @@ def measure(contender: Contender, gradient: Recorded, kinds: dict[str, str], sco
 
 
 def _sums(x: Tensor, decoded: Tensor) -> Tensor:
-    """Of large values the signed error and the magnitudes, then of small ones; the squared error, and the squares:
-    float64[6].
+    """Six sums: the signed error and the magnitudes of large values, the same of small ones, then squares: float64[6].
+
+    The squares are the squared error and the squared values.
     """
     size, away = x.abs(), (decoded - x) * x.sign()
     large = (
@@ -164,7 +173,7 @@ def _sums(x: Tensor, decoded: Tensor) -> Tensor:
 def through(
     method: Any, gradient: Recorded, scope: str
 ) -> tuple[dict[str, Tensor], dict[str, float], tuple[float, float]]:
-    """Decoded parameters, the bits of each, and milliseconds of encoding and decoding.
+    """The decoded parameters, the bits of each, and milliseconds of encoding and decoding.
 
     scope: tensor, or model: one vector, whose bits are shared out by coordinates.
     """
@@ -194,7 +203,7 @@ def build(name: str, **settings: Any) -> Any:
 
 
 def contenders(gradient: Recorded, scope: str) -> list[Contender]:
-    """CASQ over clusters and over cells, and the rivals at the bytes that it takes on this gradient."""
+    """The contenders: CASQ over clusters and over cells, and the rivals at the bytes that it takes on this gradient."""
     found = [Contender("clusters", f"{k} clusters", k, build("casq", **{**DEFAULT, "clusters": k})) for k in CLUSTERS]
     found += [
         Contender("cells", f"{ratio:g} cells", ratio, build("casq", **{**DEFAULT, "cells_ratio": ratio}))
@@ -222,13 +231,13 @@ def _bits(method: Any, gradient: Recorded, scope: str) -> float:
 
 
 def mean_of(rows: Sequence[Row], what: str) -> float:
-    """Over the recorded gradients; the median of times."""
+    """The mean of a figure over the recorded gradients; the median of times."""
     values = [getattr(row, what) for row in rows]
     return statistics.median(values) if what.endswith("ms") else statistics.fmean(values)
 
 
 def print_tables(rows: Sequence[Row], kinds: Sequence[str]) -> None:
-    """A table a study: a line for each contender, columns for every kind of parameter."""
+    """Print a table for each study: a line for each contender, columns for every kind of parameter."""
     heads = {
         "clusters": "CASQ, clusters of either sign (cells: 1 % of the coordinates)",
         "cells": "CASQ, cells over coordinates (8 clusters)",
@@ -253,7 +262,7 @@ def print_tables(rows: Sequence[Row], kinds: Sequence[str]) -> None:
 
 
 def summary(rows: Sequence[Row]) -> dict[str, Any]:
-    """Study -> title -> kind -> figures, means over the gradients."""
+    """The figures by study, title and kind of parameter: means over the gradients."""
     found: dict[str, Any] = {}
     for row in rows:
         found.setdefault(row.study, {}).setdefault(row.title, {}).setdefault(row.kind, []).append(row)

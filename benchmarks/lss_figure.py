@@ -1,5 +1,6 @@
-"""The figure of ``benchmarks.lss``: signed errors, squared error and time against clusters and cells, and rivals at
-like bytes.
+"""The figure of ``benchmarks.lss``.
+
+It shows signed errors, squared error and time against clusters and cells, and rivals at like bytes.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ AXES = {"clusters": "clusters of either sign", "cells": "cells over coordinates"
 
 
 def draw(rows: Sequence[Row], kinds: Sequence[str], title: str, folder: Path) -> list[Path]:
-    """PNG and PDF in ``folder``."""
+    """Draw the figure as PNG and PDF in ``folder``."""
     with pyplot.rc_context(style.OWN_TEXT):
         figure, axes = pyplot.subplots(3, 3, figsize=(style.WIDTHS["page"], 6.6))
         for row, study in zip(axes, AXES, strict=False):
@@ -53,7 +54,7 @@ def draw(rows: Sequence[Row], kinds: Sequence[str], title: str, folder: Path) ->
 
 
 def _means(rows: Sequence[Row], kind: str, what: str) -> tuple[list[float], list[float]]:
-    """Numbers, rising, and what was measured there, the mean over the gradients."""
+    """The numbers, rising, and the mean over the gradients of what was measured there."""
     numbers = sorted({row.number for row in rows})
     at = [[getattr(row, what) for row in rows if row.number == number and row.kind == kind] for number in numbers]
     return numbers, [statistics.fmean(values) for values in at]
@@ -91,7 +92,7 @@ def _times(axis: Any, rows: Sequence[Row]) -> None:
 
 
 def _rivals(axes: Any, rows: Sequence[Row], kinds: Sequence[str]) -> None:
-    """Bars of each method at like bytes."""
+    """Draw bars of each method at like bytes."""
     titles = list(dict.fromkeys(row.title for row in rows if row.study == "rivals"))
     for axis, (what, label) in zip(
         axes,

@@ -1,4 +1,4 @@
-"""A row of what ``benchmarks.lss`` measures."""
+"""The rows that ``benchmarks.lss`` measures."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Row:
-    """One method on one gradient, and one kind of parameter."""
+    """The results of one method on one gradient, for one kind of parameter."""
 
     study: str  # clusters, cells or rivals
     title: str

@@ -1,4 +1,4 @@
-"""How fast CASQ and SketchML are on one long vector, beside eager PyTorch: the last table of ``benchmarks.lss``.
+"""The speed of CASQ and SketchML on one long vector, beside eager PyTorch: the last table of ``benchmarks.lss``.
 
 The eager forms do what the methods do with PyTorch's own operators, thresholds given: clusters by ``bucketize``, cells
 by a random permutation's number, sums by ``index_add_``, numbers through ``zlib`` at its fastest level.  They write no
@@ -23,13 +23,16 @@ TURNS = 5
 
 
 def heavy(size: int) -> Tensor:
-    """Heavier tails than normal, as gradients have: float32[size]."""
+    """A vector with heavier tails than normal, as gradients have: float32[size]."""
     generator = torch.Generator().manual_seed(0)
     return torch.randn(size, generator=generator) * torch.randn(size, generator=generator).exp()
 
 
 def eager_casq(x: Tensor, thresholds: Tensor, cells: int) -> object:
-    """Clusters, means of cells, compressed clusters.  thresholds: float32[2, K - 1]; cells: of each cluster."""
+    """The encoding of CASQ: clusters, means of cells, compressed clusters.
+
+    thresholds: float32[2, K - 1]; cells: of each cluster.
+    """
     number = thresholds.shape[1] + 1
     ids = torch.where(x > 0, torch.bucketize(x, thresholds[0]), number + torch.bucketize(-x, thresholds[1]))
     indices = ids * cells + torch.randint(cells, x.shape)
@@ -39,7 +42,10 @@ def eager_casq(x: Tensor, thresholds: Tensor, cells: int) -> object:
 
 
 def eager_sketchml(x: Tensor, thresholds: Tensor) -> object:
-    """Quantiles, their means, groups, two rows of a sketch, both compressed.  thresholds: float32[2, 127]."""
+    """The encoding of SketchML: quantiles, their means, groups, two rows of a sketch, both compressed.
+
+    thresholds: float32[2, 127].
+    """
     ids = torch.where(x > 0, torch.bucketize(x, thresholds[0]), 128 + torch.bucketize(-x, thresholds[1]))
     means = torch.zeros(256).index_add_(0, ids, x) / torch.bincount(ids, minlength=256)
     groups, within, columns = ids // 32, (ids % 32).to(torch.uint8), max(1, x.numel() // 40)
@@ -53,7 +59,7 @@ def eager_sketchml(x: Tensor, thresholds: Tensor) -> object:
 def measure(size: int) -> dict[str, dict[str, float]]:
     """Method -> median milliseconds of encode, decode and the eager encode, and GB/s of float32 coordinates.
 
-    In turns.
+    The methods are timed in turns.
     """
     x, key = heavy(size), Key(0, 0, 0, "speed")
     sample = clusters.sample(x, 16384, (1, 2))

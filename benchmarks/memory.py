@@ -1,5 +1,6 @@
-"""Memory that training takes, with packed activations and without:
-``python -m benchmarks.memory [--model NAME] [--batch N] [--rounds N]``.
+"""Memory that training takes, with packed activations and without.
+
+Run it as ``python -m benchmarks.memory [--model NAME] [--batch N] [--rounds N]``.
 
 A bare loop (model in channels-last order, cross-entropy, SGD with momentum) on random images of CIFAR's shape (a GPT:
 characters), as it is and with ``nuq.CompressedTraining(model, activations=FORMAT)``.  One process for each variant; all
@@ -40,13 +41,13 @@ ROOT = Path(__file__).parent.parent
 
 
 def resident_bytes(name: str) -> int:
-    """VmRSS or VmHWM of this process, from the kernel."""
+    """The VmRSS or VmHWM of this process in bytes, from the kernel."""
     line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(f"{name}:"))
     return 1024 * int(line.split()[1])
 
 
 def child(model_name: str, spec: str, batch: int, threads: int) -> None:
-    """Take a step for every line of standard input and answer with its seconds; at the end one JSON object."""
+    """Take a step for every line of standard input and answer with its seconds; at the end write one JSON object."""
     import torch
     from torch.nn.functional import cross_entropy
 
@@ -90,7 +91,7 @@ def child(model_name: str, spec: str, batch: int, threads: int) -> None:
 
 
 class Variant:
-    """A process of its own."""
+    """A variant of training, in a process of its own."""
 
     def __init__(self, model: str, spec: str, batch: int, threads: int) -> None:
         options = ["--child", spec, "--model", model, "--batch", str(batch), "--threads", str(threads)]
@@ -110,20 +111,20 @@ class Variant:
         return line
 
     def step(self) -> float:
-        """One training step's seconds."""
+        """Take one training step; returns its seconds."""
         self._to.write("step\n")
         self._to.flush()
         return float(self._answer())
 
     def end(self) -> dict[str, float]:
-        """What it found."""
+        """End the process; returns its figures."""
         self._to.close()
         found = json.loads(self._answer())
         self._process.wait()
         return found
 
     def kill(self) -> None:
-        """For good, if it is still there."""
+        """Kill the process if it is still there."""
         self._process.kill()
         self._process.wait()
         self._to.close()
@@ -155,7 +156,7 @@ def measured(model: str, specs: Sequence[str], batch: int, rounds: int, threads:
 
 
 def line(spec: str, row: dict[str, float]) -> str:
-    """One variant's line of the table."""
+    """The line of one variant in the table."""
     quartiles = f"({row['slowdown_low']:.2f} .. {row['slowdown_high']:.2f})"
     peak = f"{row['peak_mb']:10.0f}{row['peak_ratio']:8.3f}{row['held']:8.2f}"
     return f"{spec:24}{peak}{row['step_s']:9.2f}{row['slowdown']:9.2f}{quartiles:>18}{row['loss']:9.3f}"

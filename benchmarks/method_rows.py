@@ -1,4 +1,4 @@
-"""A row of the table of ``benchmarks.methods``, and what a method has to reach."""
+"""A row of the table of ``benchmarks.methods``, and the claim that a method has to reach."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ LEAST_GB_PER_S, LEAST_RATIO = 1.0, 10.0
 
 @dataclass(frozen=True)
 class Row:
-    """What one method showed."""
+    """The figures of one method."""
 
     title: str
     unbiased: bool
@@ -27,5 +27,5 @@ class Row:
 
     @property
     def reached(self) -> bool:
-        """encode >= 10x eager or >= 1 GB/s"""
+        """Whether the claim holds: encode >= 10x eager or >= 1 GB/s."""
         return self.encode_gb_per_s >= LEAST_GB_PER_S or (self.ratio or 0.0) >= LEAST_RATIO

@@ -1,5 +1,6 @@
-"""Every method of METHODS on one gradient: error, bits, speed:
-``python -m benchmarks.methods [--methods NAME ..] [--quick] [--out DIR]``.
+"""Every method of METHODS on one gradient: error, bits, speed.
+
+Run it as ``python -m benchmarks.methods [--methods NAME ..] [--quick] [--out DIR]``.
 
 The gradient is a real one of 11 million coordinates, of a ResNet-18 on CIFAR-10 or, with ``--model gpt``, of a GPT on
 text (``benchmarks.model_gradient``; where the images are not there, a stand-in's, and then nothing is claimed).  A
@@ -54,7 +55,7 @@ SLOW_BUDGET = 3  # times the budget: then one pair is enough
 
 
 def settings_of(case: str) -> tuple[str, Any]:
-    """``"topk ratio=0.001"`` as the method's name and its settings; ValueError for what is not legal."""
+    """The name and settings of a method written as ``"topk ratio=0.001"``; ValueError for what is not legal."""
     name, *options = case.split()
     given = {}
     for option in options:
@@ -82,7 +83,7 @@ class Contender:
         self.eager = eager.of(self.name, self.settings, self.compressor)
 
     def parts(self, vector: Tensor) -> dict[str, Tensor]:
-        """What is encoded as one message each, as the method wants it."""
+        """The vectors that are encoded as one message each, as the method wants it."""
         if not self.by_tensor:
             return {"model": vector}
         pieces = self.gradients.parts(vector)
@@ -100,8 +101,9 @@ class Contender:
         return [by.decode(parse(message)) for message in messages]
 
     def accuracy(self) -> tuple[list[float], float]:
-        """Relative errors of the gradients, each under a key of its own, as a fresh instance decodes them, and bits per
-        coordinate.
+        """The relative errors of the gradients, as a fresh instance decodes them, and bits per coordinate.
+
+        Each gradient is under a key of its own.
         """
         errors, num_bytes = [], 0
         for step, vector in enumerate(self.gradients.measure):
@@ -113,8 +115,9 @@ class Contender:
 
 
 def seconds(call: Callable[[], object], device: str) -> float:
-    """Time of one call and, on a GPU, of what it started; of a single thread its own time, which others on the machine
-    do not change.
+    """The time of one call and, on a GPU, of what it started.
+
+    A single thread's time is its own, which others on the machine do not change.
     """
     clock = time.thread_time if device == "cpu" and torch.get_num_threads() == 1 else time.perf_counter
     if device == "cuda":
@@ -129,8 +132,9 @@ def seconds(call: Callable[[], object], device: str) -> float:
 def measure(
     case: str, gradients: Gradients, pairs: int = PAIRS, budget_s: float = BUDGET_S, device: str = "cpu"
 ) -> Row:
-    """One method: its accuracy, then eager, encode and decode in turns,
-    until there are enough pairs or the time is up.
+    """The row of one method: its accuracy, then eager, encode and decode in turns.
+
+    The turns end when there are enough pairs or the time is up.
     """
     of = Contender(case, gradients)
     errors, bits = of.accuracy()
@@ -198,7 +202,7 @@ def table(
     failed: dict[str, str] | None = None,
     until: float = math.inf,
 ) -> dict[str, Row]:
-    """Measured and printed one by one.
+    """The rows of these methods, measured and printed one by one.
 
     failed: takes what a method failed with, by its case; without it such an error is raised.  until: by
     ``time.monotonic``; no method is begun after it.
@@ -231,7 +235,7 @@ def summary(rows: dict[str, Row], gradients: Gradients) -> dict[str, Any]:
 
 
 def copy_gb_per_s(num_coordinates: int, device: str = "cpu") -> float:
-    """Of ``Tensor.copy_``, what memory can do."""
+    """The speed of ``Tensor.copy_`` in GB/s, which is what memory can do."""
     source, target = torch.ones(num_coordinates, device=device), torch.zeros(num_coordinates, device=device)
     times = [seconds(lambda: target.copy_(source), device) for _ in range(10)]
     return 4 * num_coordinates / statistics.median(times) / 1e9
@@ -240,7 +244,7 @@ def copy_gb_per_s(num_coordinates: int, device: str = "cpu") -> float:
 def on_device(
     cases: Sequence[str], gradients: Gradients, pairs: int, budget_s: float, device: str, until: float = math.inf
 ) -> dict[str, Any]:
-    """The same on one device; a method that fails there is told, and the others are measured."""
+    """The JSON object of one device; a method that fails there is told, and the others are measured."""
     name, failed = torch.cuda.get_device_name() if device == "cuda" else "CPU", {}
     print(f"\n{name}")
     learn, measured = ([vector.to(device) for vector in vectors] for vectors in (gradients.learn, gradients.measure))
@@ -252,7 +256,10 @@ def on_device(
 
 
 def part_of(cases: Sequence[str], text: str) -> list[str]:
-    """Of ``2/3``: every third one, from the second on; ValueError where it is no such part."""
+    """The cases of a part such as ``2/3``: every third one, from the second on.
+
+    Raises ValueError where it is no such part.
+    """
     number, _, parts = text.partition("/")
     if not (number.isdecimal() and parts.isdecimal() and 1 <= int(number) <= int(parts)):
         raise ValueError(f"--part {text}: must be a part such as 1/3, 2/3 or 3/3")

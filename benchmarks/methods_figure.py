@@ -1,4 +1,4 @@
-"""The figures of ``benchmarks.methods``: error against bits, and how fast every method encodes and decodes."""
+"""The figures of ``benchmarks.methods``: error against bits, and the speeds of every method's encoding and decoding."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PLACES = tuple(
 
 
 def draw(rows: Mapping[str, Row], title: str, folder: Path) -> list[Path]:
-    """Two figures, PNG and PDF, in ``folder``."""
+    """Draw two figures as PNG and PDF in ``folder``."""
     folder.mkdir(parents=True, exist_ok=True)
     paths: list[Path] = []
     with pyplot.rc_context(style.OWN_TEXT):
@@ -88,8 +88,9 @@ def _label(
     colours: Mapping[str, str],
     notes: Sequence[Any],
 ) -> None:
-    """Names beside the points, each where it covers least of what is there already; points on one another share a
-    label.
+    """Write names beside the points, each where it covers least of what is there already.
+
+    Points on one another share a label.
     """
     figure.canvas.draw()
     frame, scale = axis.get_window_extent(), figure.dpi / 72
@@ -131,7 +132,7 @@ def _label(
 
 
 def _together(pixels: Mapping[str, Any], near: float) -> list[list[str]]:
-    """Points in groups that lie within ``near`` pixels of their first one."""
+    """The points in groups that lie within ``near`` pixels of their first one."""
     groups: list[list[str]] = []
     for case, pixel in pixels.items():
         group = next((group for group in groups if np.hypot(*(pixel - pixels[group[0]])) < near), None)
@@ -147,7 +148,7 @@ def _leader(colour: str) -> dict[str, Any]:
 
 
 def _overlap(a: tuple[float, ...], b: tuple[float, ...]) -> float:
-    """Common area, in pixels."""
+    """The common area of two boxes, in pixels."""
     return max(0.0, min(a[2], b[2]) - max(a[0], b[0])) * max(0.0, min(a[3], b[3]) - max(a[1], b[1]))
 
 

@@ -1,5 +1,6 @@
-"""Gradients of a model from the first steps of a run of the ``train`` package: of a ResNet-18 on CIFAR-10, or of a GPT
-on text.
+"""Gradients of a model from the first steps of a run of the ``train`` package.
+
+The model is a ResNet-18 on CIFAR-10, or a GPT on text.
 """
 
 from __future__ import annotations
@@ -30,10 +31,10 @@ LEARN_AT, MEASURE_AT = (6, 8), (10, 12, 14)  # steps
 
 @dataclass(frozen=True)
 class Gradients:
-    """title: of tables and figures; shapes: of the parameters, by name, in order; learn, measure: float32[n], one after
-    the other.
+    """The gradients of a model.
 
-    stand_in: of random images, since the real ones are not there: no claim rests on it.
+    title: of tables and figures; shapes: of the parameters, by name, in order; learn, measure: float32[n], one after
+    the other. stand_in: they are of random images, since the real ones are not there: no claim rests on them.
     """
 
     title: str
@@ -53,7 +54,10 @@ class Gradients:
 
 
 def recorded(model: str) -> Gradients:
-    """One worker's gradients of one of ``MODELS``, kept in ``runs/``; of a stand-in where the data is not there."""
+    """The gradients of one worker on one of ``MODELS``, kept in ``runs/``.
+
+    They are of a stand-in where the data is not there.
+    """
     try:
         return _recorded(model, stand_in=False)
     except FileNotFoundError:
@@ -85,7 +89,7 @@ def _recorded(model: str, stand_in: bool) -> Gradients:
 
 
 def trained(trainer: Trainer, learn_at: Sequence[int], measure_at: Sequence[int], title: str) -> Gradients:
-    """One worker's gradients at these steps of a run, which is trained up to the last of them."""
+    """The gradients of one worker at these steps of a run, which is trained up to the last of them."""
     shapes = {name: tuple(parameter.shape) for name, parameter in trainer.parameters.items()}
     learn, measure = [], []
     while trainer.step <= measure_at[-1]:

@@ -1,5 +1,4 @@
-"""A network of chosen speed on one machine: network namespaces joined by a bridge, what each sends limited by a token
-bucket.
+"""A network of chosen speed on one machine: namespaces joined by a bridge, each limited by a token bucket.
 
 ::
 
@@ -56,8 +55,9 @@ else:
 
 @dataclass(frozen=True)
 class Counters:
-    """What an interface has sent: bytes with the headers of Ethernet, IP and TCP, and packets; segments that TCP sent a
-    second time.
+    """The counts of what an interface has sent.
+
+    They are bytes with the headers of Ethernet, IP and TCP, packets, and segments that TCP sent a second time.
     """
 
     num_bytes: int
@@ -65,8 +65,9 @@ class Counters:
     num_resent: int = 0
 
     def payload_since(self, earlier: Counters) -> int:
-        """Bytes of payload since ``earlier``: an acknowledgement is 66 bytes, and so is the header of a packet however
-        long.
+        """The bytes of payload since ``earlier``.
+
+        An acknowledgement is 66 bytes, and so is the header of a packet however long.
 
         What TCP sent again, because a busy receiver was late to acknowledge it, counts once.
         """
@@ -75,13 +76,13 @@ class Counters:
 
 
 def read_counters(interface: str = INTERFACE) -> Counters:
-    """Of this process's network namespace."""
+    """The counters of this process's network namespace."""
     own = Path("/proc/self/net")
     return counters_of((own / "dev").read_text(), (own / "snmp").read_text(), interface)
 
 
 def counters_of(devices: str, protocols: str, interface: str) -> Counters:
-    """From the texts of /proc/net/dev and /proc/net/snmp."""
+    """The counters of an interface in the texts of /proc/net/dev and /proc/net/snmp."""
     names, values = (line.split() for line in protocols.splitlines() if line.startswith("Tcp:"))
     resent = int(values[names.index("RetransSegs")])
     for line in devices.splitlines():
@@ -93,7 +94,7 @@ def counters_of(devices: str, protocols: str, interface: str) -> Counters:
 
 
 def why_not() -> str | None:
-    """Why no network can be made here, in one sentence; None where it can."""
+    """The reason why no network can be made here, in one sentence; None where it can."""
     if not sys.platform.startswith("linux"):
         return f"the simulated network needs Linux's network namespaces, and this is {sys.platform}"
     if absent := [tool for tool in ("ip", "tc") if shutil.which(tool) is None]:
@@ -104,15 +105,16 @@ def why_not() -> str | None:
 
 
 def burst_bytes(rate_mbit: float) -> int:
-    """The bucket's size: a small one delivers less than a fast link's rate, a large one lets a slow link's first bytes
-    through at once.
+    """The size of the token bucket.
+
+    A small one delivers less than a fast link's rate, a large one lets a slow link's first bytes through at once.
     """
     return 64 << 10 if rate_mbit < 1000 else 256 << 10 if rate_mbit < 10_000 else 4 << 20
 
 
 @dataclass(frozen=True)
 class Network:
-    """Namespaces of ``num_ranks`` ranks; rank r has the address 10.77.0.(r + 1)."""
+    """The namespaces of ``num_ranks`` ranks; rank r has the address 10.77.0.(r + 1)."""
 
     prefix: str
     num_ranks: int
@@ -124,7 +126,7 @@ class Network:
         return f"10.77.0.{rank + 1}"
 
     def command(self, rank: int, arguments: Sequence[str]) -> list[str]:
-        """``arguments`` as run in the rank's namespace."""
+        """The command that runs ``arguments`` in the rank's namespace."""
         return ["ip", "netns", "exec", self.namespace(rank), *arguments]
 
     def set_rate(self, rate_mbit: float) -> None:
@@ -143,7 +145,7 @@ class Network:
             _run(["tc", "-n", self.namespace(rank), "qdisc", "replace", "dev", INTERFACE, "root", "tbf", *limit])
 
     def raw_mbit(self, seconds: float = 1.0) -> float:
-        """Payload rate of one TCP stream from rank 1 to rank 0, without the first quarter of the time."""
+        """The payload rate of one TCP stream from rank 1 to rank 0, without the first quarter of the time."""
         program = [sys.executable, "-S", "-c", STREAM]
         rest = [self.address(0), str(seconds)]
         with subprocess.Popen(
@@ -180,7 +182,7 @@ def network(num_ranks: int, rate_mbit: float) -> Iterator[Network]:
 
 
 def delete_abandoned() -> None:
-    """Namespaces that a killed process left."""
+    """Delete the namespaces that a killed process left."""
     for name in _namespaces():
         process, _, _ = name.removeprefix(PREFIX).partition("-")
         if name.startswith(PREFIX) and process.isdecimal() and not Path(f"/proc/{process}").exists():
@@ -209,7 +211,10 @@ def _namespaces() -> list[str]:
 
 
 def _delete(name: str) -> None:
-    """End what still runs in it, or its interfaces would live on with those processes."""
+    """Delete a namespace, and end what still runs in it.
+
+    Otherwise its interfaces would live on with those processes.
+    """
     for process in _run(["ip", "netns", "pids", name]).split():
         with contextlib.suppress(ProcessLookupError):
             os.kill(int(process), 9)

@@ -1,5 +1,6 @@
-"""Which norm the buckets of adaptive methods should have:
-``python -m benchmarks.norms [--methods alq amq ..] [--bits 2 3 ..]``.
+"""The errors of adaptive methods under different norms of their buckets.
+
+Run it as ``python -m benchmarks.norms [--methods alq amq ..] [--bits 2 3 ..]``.
 
 Gradients of four workers are recorded early, in the middle and late in runs without compression (``RUNS``; of data that
 is there).  Levels are fitted to two workers' gradients, and the error ``|x - C(x)|^2 / |x|^2`` is that of the two
@@ -55,20 +56,23 @@ KINDS: tuple[str, ...] = ("fresh", "later", "unfitted")
 
 @dataclass(frozen=True)
 class Recorded:
-    """sizes: of the parameters; gradients: float32[n] by moment and worker."""
+    """The recorded gradients of a run.
+
+    sizes: of the parameters; gradients: float32[n] by moment and worker.
+    """
 
     title: str
     sizes: list[int]
     gradients: list[list[Tensor]]
 
     def vectors(self, gradient: Tensor, bucket: int | str) -> Sequence[Tensor]:
-        """What is encoded as one message each."""
+        """The vectors that are encoded as one message each."""
         return gradient.split(self.sizes) if bucket == "tensor" else [gradient]
 
 
 @dataclass(frozen=True)
 class Case:
-    """One quantizer's settings; bucket: coordinates of one, or ``tensor``."""
+    """The settings of one quantizer; bucket: coordinates of one, or ``tensor``."""
 
     method: str
     norm: str
@@ -82,7 +86,10 @@ class Case:
 
 
 def recorded(title: str) -> Recorded:
-    """A run of ``RUNS``, kept in ``runs/``.  FileNotFoundError where its data is not there."""
+    """A run of ``RUNS``, kept in ``runs/``.
+
+    Raises FileNotFoundError where its data is not there.
+    """
     place = CACHE / f"{title.replace(' ', '_')}.pt"
     if place.exists():
         kept = torch.load(place, weights_only=True)
@@ -102,7 +109,7 @@ def recorded(title: str) -> Recorded:
 
 
 def error(compressor: AdaptiveQuantizer, run: Recorded, gradients: Sequence[Tensor], bucket: int | str) -> float:
-    """The mean relative error over the gradients; what is decoded comes from the bytes alone."""
+    """The mean relative error over the gradients, decoded from the bytes alone."""
     found = []
     for worker, gradient in enumerate(gradients):
         vectors = run.vectors(gradient, bucket)
@@ -116,7 +123,7 @@ def error(compressor: AdaptiveQuantizer, run: Recorded, gradients: Sequence[Tens
 
 
 def errors(case: Case, run: Recorded) -> dict[str, list[float]]:
-    """By kind, over the moments."""
+    """The errors of a case by kind, over the moments."""
     compressor, half = case.compressor(), WORKERS // 2
     found: dict[str, list[float]] = {kind: [] for kind in KINDS}
     found["unfitted"] = [error(compressor, run, gradients[half:], case.bucket) for gradients in run.gradients]
@@ -145,20 +152,22 @@ def measured(cases: Sequence[Case], runs: Sequence[Recorded]) -> Table:
 
 
 def geometric(values: Sequence[float]) -> float:
-    """Their geometric mean."""
+    """The geometric mean of the values."""
     return math.exp(statistics.fmean(math.log(value) for value in values))
 
 
 def _groups(table: Table, name: str) -> Iterator[tuple[int, int | str, dict[str, Case]]]:
-    """One method's cases by bits and bucket."""
+    """The cases of one method by bits and bucket."""
     of_method = [case for case in table if case.method == name]
     for (bits, bucket), group in itertools.groupby(of_method, lambda case: (case.bits, case.bucket)):
         yield bits, bucket, {case.norm: case for case in group}
 
 
 def summary(table: Table, name: str) -> dict[str, dict[str, dict[str, float]]]:
-    """By norm and kind: the geometric mean of all cases' errors, the worst ratio to the best norm of a case, and in how
-    many it is best.
+    """A summary by norm and kind.
+
+    It holds the geometric mean of all cases' errors, the worst ratio to the best norm of a case, and in how many it is
+    best.
     """
     found: dict[str, dict[str, dict[str, float]]] = {norm: {} for norm in NORMS}
     for norm, kind in itertools.product(NORMS, KINDS):
@@ -175,7 +184,7 @@ def summary(table: Table, name: str) -> dict[str, dict[str, dict[str, float]]]:
 
 
 def show(table: Table, name: str) -> None:
-    """One method's tables, and what they come to."""
+    """Print one method's tables and their summary."""
     title = METHODS[name].title
     for kind in KINDS[:2]:
         print(f"\n{title}, {kind}: error under {' / '.join(NORMS)}")

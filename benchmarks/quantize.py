@@ -1,4 +1,4 @@
-"""How fast the operators are: ``python -m benchmarks.quantize [--size N] [--repeats R] [--device cuda]``.
+"""The speed of the operators: ``python -m benchmarks.quantize [--size N] [--repeats R] [--device cuda]``.
 
 GB/s of float32 input (4 bytes a coordinate, whatever the input's type), medians and quartiles.  The measure is
 ``Tensor.copy_`` into memory that was written before, of the same float32 coordinates, timed right before every call;
@@ -18,7 +18,7 @@ writes 4 a coordinate; medians of three runs, which differ by 5 %):
   two.  This is the memory's limit.
 - The rotation moves 8 bytes: measured 1.36, at 24 vector instructions for 16 coordinates; out of cache 13 GB/s a core.
 - AVX2: 1.03, .76, 1.57, .98; baseline (SSE2): .53, .24, 1.03, .63.  Level sets above 32 (AVX2: 16) levels need lookups
-  in memory:  .37 at 8 bits.  One bucket in all is read twice: .96.
+  in memory: .37 at 8 bits.  One bucket in all is read twice: .96.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ MORE_ROWS = (
 
 @dataclass(frozen=True)
 class Prepared:
-    """A row on memory of its own: what to call, and the bytes that have to be read and written."""
+    """A row on memory of its own: the call, and the bytes that have to be read and written."""
 
     call: Callable[[Any], None]  # of the module that implements the operators
     num_bytes: int
@@ -102,7 +102,7 @@ def levels_of(count: int) -> Tensor:
 
 
 def prepare(row: Row, size: int, device: str) -> Prepared:
-    """Memory is allocated and written here, so that no timed call touches a page first."""
+    """A row with its memory allocated and written, so that no timed call touches a page first."""
     generator = torch.Generator(device).manual_seed(1)
     vector = torch.randn(size, generator=generator, device=device).to(row.dtype)
     if row.kind == "hadamard":
@@ -124,7 +124,7 @@ def prepare(row: Row, size: int, device: str) -> Prepared:
 
 
 def timer(device: str) -> Callable[[Callable[[], object]], float]:
-    """Seconds of one call."""
+    """A function that times one call, in seconds."""
 
     def on_cpu(call: Callable[[], object]) -> float:
         start = time.perf_counter()
@@ -144,7 +144,7 @@ def timer(device: str) -> Callable[[Callable[[], object]], float]:
 
 @dataclass(frozen=True)
 class Timed:
-    """Seconds of a row's calls, and of the copies before each."""
+    """The seconds of a row's calls, and of the copies before each."""
 
     seconds: list[float]
     copies: list[float]
@@ -156,14 +156,15 @@ class Timed:
         return 4 * self.size / statistics.median(self.seconds) / 1e9
 
     def ratios(self) -> tuple[float, float, float]:
-        """To the copy: quartile, median, quartile."""
+        """The ratios of the copy's time to the row's: quartile, median, quartile."""
         values = [copy / own for own, copy in zip(self.seconds, self.copies, strict=True)]
         low, middle, high = statistics.quantiles(values, n=4)
         return low, middle, high
 
     def fraction_of_peak(self) -> float:
-        """Bytes that have to move, in units of what the copy moves in the same time (it reads and writes 4 a
-        coordinate).
+        """The bytes that have to move, in units of what the copy moves in the same time.
+
+        The copy reads and writes 4 bytes a coordinate.
         """
         return (
             statistics.median(c / s for s, c in zip(self.seconds, self.copies, strict=True))
@@ -173,7 +174,7 @@ class Timed:
 
 
 def measure(rows: tuple[Row, ...], size: int, repeats: int, device: str, by: Any = torch.ops.nuq) -> dict[str, Timed]:
-    """Rows in turns, a copy before every call; the first turn warms up."""
+    """The times of the rows in turns, a copy before every call; the first turn warms up."""
     seconds_of = timer(device)
     source, target = torch.ones(size, device=device), torch.zeros(size, device=device)
     prepared = {row.name: prepare(row, size, device) for row in rows}

@@ -1,6 +1,6 @@
 """The rates behind the cost model: ``python -m benchmarks.rates [--out analysis/prediction/profile.json]``.
 
-One thread, as one rank has.
+They are measured with one thread, as one rank has.
 
 Encoding and decoding (the message with its header and checksum included) are timed on a long and on a short vector: the
 slope is the rate, the rest the price of a message.  The network's side is that of gloo on this machine's loopback:
@@ -55,13 +55,16 @@ def seconds(call: Callable[[], object], repeats: int = REPEATS) -> float:
 
 
 def _line(at_short: float, at_long: float) -> tuple[float, float]:
-    """(GB/s, seconds a call) of the line through two times."""
+    """The (GB/s, seconds a call) of the line through two times."""
     per_coordinate = (at_long - at_short) / (LONG - SHORT)
     return 4e-9 / per_coordinate, max(at_short - SHORT * per_coordinate, 0.0)
 
 
 def codec_of(name: str) -> Codec:
-    """Encode to bytes that can be sent; parse, decode and add to a total.  Memory is as cold as a step leaves it."""
+    """The rates of a codec: encode to bytes that can be sent; parse, decode and add to a total.
+
+    Memory is as cold as a step leaves it.
+    """
     method = METHODS[name]
     compressor = method.load()(method.settings())
     encodes, decodes = [], []
@@ -88,8 +91,9 @@ def codec_of(name: str) -> Codec:
 
 
 def dense_codecs(network: dict[str, float], reduce: dict[str, float]) -> dict[str, Codec]:
-    """What a dense all-reduce does to numbers: casts, and gloo's additions, which are its processor time less that of
-    its bytes.
+    """The rates of a dense all-reduce's work on numbers: casts and additions.
+
+    The additions are gloo's: its processor time less that of its bytes.
     """
     vector, half = torch.randn(LONG), torch.zeros(LONG, dtype=torch.bfloat16)
     casts = {"fp32": (0.0, 0.0), "bf16": (seconds(lambda: half.copy_(vector)), seconds(lambda: vector.copy_(half)))}
@@ -112,7 +116,7 @@ def _exchange(send: Tensor, receive: Tensor, peer: int) -> None:
 
 
 def _processor_s(call: Callable[[], object]) -> float:
-    """Processor time of this process, its threads included, for one call that all ranks make."""
+    """The processor time of this process, its threads included, for one call that all ranks make."""
     call()
     times = []
     for _ in range(REPEATS):
@@ -152,8 +156,9 @@ def _network_rank(rank: int, folder: str) -> None:
 
 
 def network_rates() -> tuple[dict[str, float], dict[str, float]]:
-    """latency_s, message_s and host_gb_s of gloo between two processes of this machine; processor time of its
-    all-reduces by format.
+    """The rates of gloo between two processes of this machine: latency_s, message_s and host_gb_s.
+
+    The processor time of its all-reduces follows, by format.
     """
     with tempfile.TemporaryDirectory() as folder:
         spawn(_network_rank, args=(folder,), nprocs=2)
@@ -165,7 +170,10 @@ def network_rates() -> tuple[dict[str, float], dict[str, float]]:
 
 
 def model_of(make: Callable[[], nn.Module], shape: tuple[int, ...], steps: int = 12) -> tuple[Model, float]:
-    """When the buckets of a model become ready, and the seconds of its step, all in one process without an exchange."""
+    """The times at which a model's buckets become ready, and the seconds of its step.
+
+    All is in one process without an exchange.
+    """
     torch.manual_seed(0)
     options: dict[str, Any] = {LOCAL_BUFFERS: False}
     ddp = DistributedDataParallel(make(), **options)
@@ -203,7 +211,7 @@ def model_of(make: Callable[[], nn.Module], shape: tuple[int, ...], steps: int =
 
 
 def measure(about: str) -> Profile:
-    """Everything, on one thread."""
+    """The whole profile, measured on one thread."""
     torch.set_num_threads(1)
     network, reduce = network_rates()
     codecs = {kind: codec_of(name) for kind, name in REPRESENTATIVES.items()} | dense_codecs(network, reduce)

@@ -1,4 +1,4 @@
-"""What the adaptive methods' statistics and level updates cost a training step: ``python -m benchmarks.sampling``.
+"""The cost of the adaptive methods' statistics and level updates in a training step: ``python -m benchmarks.sampling``.
 
 In the ten steps before an update every worker's gradient goes into a histogram (``fit=histogram``), or its buckets'
 moments do (``mixture``).  Timed with one thread, in turns with whole training steps of the same trainer: medians over
@@ -27,14 +27,14 @@ MODELS = {
 
 
 def milliseconds(call: Callable[[], object]) -> float:
-    """Wall time of one call."""
+    """The wall time of one call in ms."""
     started = time.perf_counter()
     call()
     return 1e3 * (time.perf_counter() - started)
 
 
 def trainer_of(model: str, batch_size: int, fit: str) -> Trainer:
-    """Four workers of ALQ at the paper's bucket size, with no update of their own accord."""
+    """A trainer of four workers of ALQ at the paper's bucket size, with no update of their own accord."""
     method = {"method": "alq", "method.fit": fit, "method.update_at": [], "method.update_every": 0}
     config = resolving.resolve(
         {
@@ -51,7 +51,7 @@ def trainer_of(model: str, batch_size: int, fit: str) -> Trainer:
 
 
 def measure(model: str, batch_size: int, fit: str) -> dict[str, float]:
-    """Medians in ms, and the cost of one sampled step as a fraction of the step."""
+    """The medians in ms, and the cost of one sampled step as a fraction of the step."""
     trainer = trainer_of(model, batch_size, fit)
     hosted = {worker: trainer.gradient(worker, 0, trainer.order, "train")[0] for worker in trainer.trained.hosted}
     steps, samples, updates = [], [], []

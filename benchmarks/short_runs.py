@@ -1,5 +1,6 @@
-"""Whether short runs stay on course:
-``python -m benchmarks.short_runs [--methods supersgd "alq norm=l2" ..] [--seeds 20]``.
+"""The stability of short runs.
+
+Run it as ``python -m benchmarks.short_runs [--methods supersgd "alq norm=l2" ..] [--seeds 20]``.
 
 A run is 80 steps of the cnn on the digits, 4 workers of batch 16, rate .1: shorter than the paper's first update of
 levels.  A method may come with settings; everything else has its default.  Loss: over the training set at the end
@@ -52,7 +53,7 @@ METHODS = [
 
 @dataclass(frozen=True)
 class Run:
-    """Training losses before and after; infinite where the run ended by what was not finite."""
+    """The training losses before and after a run; infinite where a number that is not finite ended the run."""
 
     before: float
     after: float
@@ -63,14 +64,14 @@ class Run:
 
 
 def settings_of(case: str, seed: int) -> dict[str, Any]:
-    """``"alq norm=l2"`` as the settings of a run; ValueError for what is not legal."""
+    """The settings of a run of a case such as ``"alq norm=l2"``; ValueError for what is not legal."""
     name, *options = case.split()
     given = command_line.parse_overrides([f"method={name}", *(f"method.{option}" for option in options)])
     return TASK | given | {"seed": seed}
 
 
 def run(case: str, seed: int) -> Run:
-    """One run."""
+    """The losses of one run."""
     trainer = Trainer(resolving.resolve(settings_of(case, seed)), device=torch.device("cpu"))
     before = trainer.evaluate("train")["Tloss"]
     try:

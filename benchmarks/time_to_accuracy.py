@@ -1,5 +1,6 @@
-"""Training to a fixed accuracy over a slow link:
-``python -m benchmarks.time_to_accuracy [--data digits --seeds 3 --out FILE]``, as root.
+"""Training to a fixed accuracy over a slow link.
+
+Run it as ``python -m benchmarks.time_to_accuracy [--data digits --seeds 3 --out FILE]``, as root.
 
 Two ranks, one thread each, in network namespaces whose links carry 100 Mbit/s (``benchmarks.network``), train a model
 of about a million parameters under DDP on gloo, an MLP on pictures or a GPT on text: with SuperSGD, whose mean travels
@@ -66,7 +67,7 @@ def title(method: str) -> str:
 
 
 def measured(task: Task, methods: Sequence[str], seeds: Sequence[int]) -> Iterator[Row]:
-    """One row per evaluation.
+    """The rows of all trainings, one per evaluation.
 
     ValueError where there can be no network; RuntimeError with a rank's last words where one failed.
     """
@@ -107,12 +108,15 @@ def of_training(rows: Sequence[Row], method: str, seed: int) -> list[Row]:
 
 
 def reached(rows: Sequence[Row], target: float) -> Row | None:
-    """The first evaluation at or above the target, of one training."""
+    """The first evaluation of one training that is at or above the target."""
     return next((row for row in rows if row["accuracy"] >= target), None)
 
 
 def figures_of(rows: Sequence[Row], target: float) -> dict[str, Row]:
-    """By method, means and ranges over the seeds; times and ratios only where every seed reaches the target."""
+    """The means and ranges over the seeds, by method.
+
+    There are times and ratios only where every seed reaches the target.
+    """
     seeds = sorted({row["seed"] for row in rows})
     found: dict[str, Row] = {}
     dense = [reached(of_training(rows, DENSE, seed), target) for seed in seeds]
@@ -145,7 +149,7 @@ def with_range(values: Sequence[float] | None, digits: int, unit: str = "") -> s
 
 
 def print_table(found: dict[str, Row], task: Task, num_seeds: int) -> None:
-    """Markdown: means, in brackets smallest and largest."""
+    """Print the table as Markdown: means, in brackets smallest and largest."""
     print(
         f"| method | seconds to {task.target:g} % | of SuperSGD's speed | steps | ms a step | MB sent a step | "
         f"accuracy at the end (%) |"
@@ -166,7 +170,7 @@ def print_table(found: dict[str, Row], task: Task, num_seeds: int) -> None:
 
 
 def summary(found: dict[str, Row], task: Task) -> Row:
-    """Means over the seeds; None where a seed did not reach the target."""
+    """The means over the seeds; None where a seed did not reach the target."""
 
     def mean(values: Sequence[float] | None, digits: int) -> float | None:
         return round(statistics.fmean(values), digits) if values else None

@@ -23,7 +23,7 @@ def draw(
     times: Mapping[str, float | None],
     folder: Path,
 ) -> list[Path]:
-    """PNG and PDF in ``folder``.
+    """Draw the figure as PNG and PDF in ``folder``.
 
     Lines are means over the seeds, bands smallest and largest accuracy, rings the times to accuracy.
 

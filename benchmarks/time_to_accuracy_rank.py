@@ -1,5 +1,6 @@
-"""One rank of ``benchmarks.time_to_accuracy``: trains every method from every seed, rank 0 prints a line of JSON per
-evaluation.
+"""One rank of ``benchmarks.time_to_accuracy``, which trains every method from every seed.
+
+Rank 0 prints a line of JSON per evaluation.
 
 The clock runs while steps are taken, between two barriers; evaluations, by rank 0, are off it, and so is what a process
 pays once (the first steps of a training that is thrown away).  Its argument is a JSON object: ``task`` (as ``Task``),
@@ -38,8 +39,9 @@ TEST_BATCH = 1000
 
 @dataclass(frozen=True)
 class Task:
-    """What is learned, and how.  target: accuracy in percent, of images or of characters that are told from those
-    before them.
+    """The task to learn.
+
+    target: accuracy in percent, of images or of characters that are told from those before them.
 
     model: ``mlp`` has two hidden layers of ``width``, and SGD with momentum .9; ``gpt`` four blocks of it, and AdamW.
     The learning rate rises over ``warm_up`` steps; the mean gradient is cut to the norm ``clip_norm``.
@@ -86,7 +88,7 @@ def optimizer_of(task: Task, model: nn.Module) -> torch.optim.Optimizer:
 
 
 def with_method(model: DistributedDataParallel, name: str, task: Task, seed: int) -> Any:
-    """Register the hook; what counts the bytes."""
+    """Register the hook of a method; returns the object that counts the bytes."""
     if name == DENSE:
         return baselines.with_rival(model, "bf16")
     settings = {"update_at": list(task.levels_at)} if METHODS[name].adaptive else {}
@@ -97,7 +99,7 @@ def with_method(model: DistributedDataParallel, name: str, task: Task, seed: int
 
 
 def accuracy(model: nn.Module, dataset: DataSet) -> float:
-    """Of the test images or characters, in percent."""
+    """The accuracy on the test images or characters, in percent."""
     right = count = 0
     with torch.no_grad():
         for x, y in dataset.batches("test", TEST_BATCH):
@@ -107,7 +109,7 @@ def accuracy(model: nn.Module, dataset: DataSet) -> float:
 
 
 def trained(task: Task, dataset: DataSet, name: str, seed: int) -> Iterator[dict[str, Any]]:
-    """Rows of one training: the same weights and minibatches whatever the method."""
+    """The rows of one training: the same weights and minibatches whatever the method."""
     rank, world = dist.get_rank(), dist.get_world_size()
     with torch.random.fork_rng():
         torch.manual_seed(seed)

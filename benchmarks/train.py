@@ -1,5 +1,6 @@
-"""What training with us costs beside a bare PyTorch loop:
-``python -m benchmarks.train [--model NAME ..] [--device D] [--seconds S]``.
+"""The cost of training with us beside a bare PyTorch loop.
+
+Run it as ``python -m benchmarks.train [--model NAME ..] [--device D] [--seconds S]``.
 
 Our step (``Trainer.train_step``: the workers' gradients, their exchange as messages, the optimizer, all checks) and a
 bare loop's: the same M forward and backward passes on the same batches, gradients summed by ``backward``,
@@ -18,7 +19,7 @@ overhead = median ratio - 1, with the quartiles.  A GPT's images are windows of 
   paper's 80,000 steps, measured every 1,000.
 
 ``--device cuda`` is wall time with the GPU's work; ``--data imagenet`` has random pictures of its size where there are
-none;  ``--settings compute.precision=bf16 compute.cuda_graphs=true`` are the trainer's, and the bare loop casts as they
+none; ``--settings compute.precision=bf16 compute.cuda_graphs=true`` are the trainer's, and the bare loop casts as they
 say.
 
 ``--options`` sets ``compute.*`` and ``threads`` beside the defaults, step by step: above 1 is faster.
@@ -67,7 +68,7 @@ PAPER = {"steps": 80_000, "measure_every": 1000}
 
 
 class Bare:
-    """The loop that anyone would write, from where the trainer's model is now."""
+    """The loop that anyone would write, started from the trainer's present model."""
 
     def __init__(self, trainer: Trainer, batches: Sequence[Sequence[tuple[Tensor, Tensor]]]) -> None:
         self.model = copy.deepcopy(trainer.model).train()
@@ -93,7 +94,7 @@ class Bare:
 
 
 def disagreement(trainer: Trainer, bare: Bare) -> float:
-    """The largest difference between parameters of the two, as a share of the largest parameter."""
+    """The largest difference between parameters of the two loops, as a share of the largest parameter."""
     pairs = list(zip(trainer.model.parameters(), bare.model.parameters(), strict=True))
     return max(float((a - b).detach().abs().max()) for a, b in pairs) / max(
         float(a.detach().abs().max()) for a, _ in pairs
@@ -101,8 +102,9 @@ def disagreement(trainer: Trainer, bare: Bare) -> float:
 
 
 def overhead(trainer: Trainer, budget_s: float, *, exact: bool) -> dict[str, float]:
-    """The trainer's step beside the bare one.  exact: the method rounds nothing, so both have to stay together
-    (``AGREEMENT``).
+    """The cost of the trainer's step beside the bare one.
+
+    exact: the method rounds nothing, so both have to stay together (``AGREEMENT``).
     """
     prepared = Prepared(trainer)
     data_s = min(seconds(lambda: _batches(trainer, 0)) for _ in range(3))
@@ -132,8 +134,9 @@ def overhead(trainer: Trainer, budget_s: float, *, exact: bool) -> dict[str, flo
 
 
 def shares(trainer: Trainer, step_s: float) -> dict[str, float]:
-    """What updates and measurements take of the whole, at the default schedule and at the paper's.  step_s: of one
-    training step.
+    """The shares of updates and measurements in the whole, at the default schedule and at the paper's.
+
+    step_s: of one training step.
     """
     defaults = resolving.resolve({"method": "alq"})
     gradients = {worker: trainer.gradient(worker, 0, trainer.order, "train")[0] for worker in trainer.trained.hosted}
@@ -165,7 +168,10 @@ def shares(trainer: Trainer, step_s: float) -> dict[str, float]:
 def measured(
     model: str, batch_size: int, workers: int, threads: int, budget_s: float, device: str, settings: Any
 ) -> dict[str, Any]:
-    """One model: both overheads, and the shares.  settings: more of the trainer's."""
+    """The figures of one model: both overheads, and the shares.
+
+    settings: more of the trainer's.
+    """
     found: dict[str, Any] = {}
     for name, method in METHODS.items():
         trainer = trainer_of(model, batch_size, workers, threads, method, device, **settings)
@@ -178,7 +184,7 @@ def measured(
 
 
 def line(title: str, row: dict[str, Any]) -> str:
-    """One model's line of the table."""
+    """The line of one model in the table."""
     told = [f"{title:24}"]
     for name in METHODS:
         one = row[name]

@@ -1,4 +1,4 @@
-"""``benchmarks.train --options``: every way to compute beside the default, as steps of the same trainer in turns."""
+"""The command ``benchmarks.train --options``: every way to compute beside the default, in turns."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ OPTIONS: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True)
 class Option:
-    """images per second over the default's, pair by pair: median and quartiles; why: where it could not be measured."""
+    """The speed-up of an option: images per second over the default's, pair by pair.
+
+    There are median and quartiles; why: where it could not be measured.
+    """
 
     speedup: float | None
     low: float | None = None
@@ -33,7 +36,7 @@ class Option:
 
 
 def with_threads(trainer: Trainer, threads: int) -> None:
-    """One step with so many threads."""
+    """Take one step with so many threads."""
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
@@ -43,7 +46,7 @@ def with_threads(trainer: Trainer, threads: int) -> None:
 
 
 def measured(ours: Trainer, other: Trainer | None, budget_s: float, threads: int = 0) -> Option:
-    """A trainer with an option, or the same one with more threads, beside the default's."""
+    """The speed-up of a trainer with an option, or of the same one with more threads, over the default's."""
     step = other.train_step if other is not None else lambda: with_threads(ours, threads)
     theirs, mine = in_turns(step, ours.train_step, budget_s, wall=bool(threads))
     images = 1 if other is None else other.config["compute"]["accumulate"]
@@ -54,7 +57,7 @@ def measured(ours: Trainer, other: Trainer | None, budget_s: float, threads: int
 def table(
     models: Sequence[str], batch_size: int, workers: int, threads: int, budget_s: float
 ) -> dict[str, dict[str, Any]]:
-    """Measured and printed one by one, by model and option."""
+    """The speed-ups by model and option, measured and printed one by one."""
     found: dict[str, dict[str, Any]] = {}
     for model in models:
         default = _prepared(trainer_of(model, batch_size, workers, threads, METHODS["sgd"]))

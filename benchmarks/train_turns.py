@@ -17,8 +17,9 @@ METHODS: dict[str, dict[str, Any]] = {"sgd": {"method": "supersgd"}, "alq_3bit":
 
 
 class Prepared:
-    """A data set's first training batches, as the passes take them: what the trainer asks for comes from memory, in
-    turn.
+    """The first training batches of a data set, as the passes take them.
+
+    What the trainer asks for comes from memory, in turn.
     """
 
     def __init__(self, trainer: Trainer) -> None:
@@ -34,7 +35,7 @@ class Prepared:
 
 
 def _batches(trainer: Trainer, step: int) -> list[tuple[Tensor, Tensor]]:
-    """Every worker's minibatch of a step."""
+    """The minibatch of every worker at a step."""
     return [trainer.gradients.batch(worker, step, trainer.order, "train") for worker in trainer.trained.hosted]
 
 
@@ -45,7 +46,7 @@ def data_of(model: str) -> str:
 def trainer_of(
     model: str, batch_size: int, workers: int, threads: int, method: dict[str, Any], device: str = "cpu", **more: Any
 ) -> Trainer:
-    """On CIFAR-10, a GPT on text; on a stand-in of its shape where it is not there.
+    """A trainer on CIFAR-10, or of a GPT on text; on a stand-in of its shape where the data is not there.
 
     No level is updated of the trainer's own accord.
     """
@@ -66,9 +67,9 @@ def trainer_of(
 
 
 def seconds(call: Callable[[], object], *, wall: bool = False) -> float:
-    """Time of one call; of a single thread its own, which others on the machine change little.
+    """The time of one call; with a single thread its own, which others on the machine change little.
 
-    On a GPU, with what the call started.
+    On a GPU the time includes what the call started.
     """
     on_gpu = torch.cuda.is_initialized()
     clock = time.thread_time if torch.get_num_threads() == 1 and not (wall or on_gpu) else time.perf_counter
@@ -84,7 +85,7 @@ def seconds(call: Callable[[], object], *, wall: bool = False) -> float:
 def in_turns(
     ours: Callable[[], object], theirs: Callable[[], object], budget_s: float, *, wall: bool = False
 ) -> tuple[list[float], list[float]]:
-    """Times of both, one pair after another, until the time is up; at least three pairs."""
+    """The times of both calls, one pair after another, until the time is up; at least three pairs."""
     times: tuple[list[float], list[float]] = ([], [])
     for _ in range(WARM_UP):
         ours()
@@ -98,7 +99,7 @@ def in_turns(
 
 
 def spread(ratios: Sequence[float]) -> tuple[float, float, float]:
-    """Median and quartiles."""
+    """The median and quartiles."""
     low, middle, high = statistics.quantiles(ratios, n=4)
     return middle, low, high
 

@@ -1,5 +1,6 @@
-"""Training steps over slow links:
-``python -m benchmarks.wire [--ranks 2 --models mlp --rates 100M --rounds 3 --out FILE]``, as root.
+"""Training steps over slow links.
+
+Run it as ``python -m benchmarks.wire [--ranks 2 --models mlp --rates 100M --rounds 3 --out FILE]``, as root.
 
 Two and four ranks, one thread each, in network namespaces of their own (``benchmarks.network``), train models of 11
 million parameters under DDP on gloo: an MLP 3072-2560-1280-10, ResNet-18 for images of 32x32, and a GPT on windows of
@@ -54,7 +55,7 @@ BARS = {
 
 @dataclass(frozen=True)
 class Case:
-    """What one table shows; all variants of it run in the same processes."""
+    """The content of one table; all variants of it run in the same processes."""
 
     ranks: int
     model: str
@@ -78,13 +79,13 @@ class Rank:
             self.process.stdin.flush()
 
     def answer(self) -> dict[str, Any] | None:
-        """None where the process has ended."""
+        """The next answer of the rank; None where the process has ended."""
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         return json.loads(line) if line else None
 
     def last_words(self) -> str:
-        """Of a rank that has ended."""
+        """The last words of a rank that has ended."""
         status = self.process.wait(10)
         self.errors.seek(0)
         lines = [line for line in self.errors.read().splitlines() if line.strip()]
@@ -93,7 +94,10 @@ class Rank:
 
 @contextlib.contextmanager
 def rank_processes(net: Network, port: int) -> Iterator[list[Rank]]:
-    """``benchmarks.wire_rank`` in every namespace; ended, if need be by force, on the way out."""
+    """The processes of ``benchmarks.wire_rank``, one in every namespace.
+
+    They are ended, if need be by force, on the way out.
+    """
     with contextlib.ExitStack() as stack:
         ranks: list[Rank] = []
         for rank in range(net.num_ranks):
@@ -121,7 +125,10 @@ def rank_processes(net: Network, port: int) -> Iterator[list[Rank]]:
 
 
 def ask_all(ranks: Sequence[Rank], command: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The answers of all ranks; raises RuntimeError that names the ranks that ended, the first one first, and why."""
+    """The answers of all ranks.
+
+    Raises RuntimeError that names the ranks that ended, the first one first, and why.
+    """
     for rank in ranks:
         rank.ask(command)
     answers: dict[int, dict[str, Any]] = {}
@@ -155,7 +162,7 @@ def num_rounds(case: Case) -> int:
 
 
 def num_steps(case: Case, variant: str) -> int:
-    """Steps of one round: few where one takes seconds."""
+    """The number of steps of one round: few where one takes seconds."""
     if case.model != "mlp":
         return 1
     if case.rate == "100M":
@@ -164,8 +171,9 @@ def num_steps(case: Case, variant: str) -> int:
 
 
 def measure(case: Case, ranks: Sequence[Rank], variants: Sequence[str], rounds: int) -> dict[str, list[dict[str, Any]]]:
-    """Per variant the rounds: the slowest rank's seconds, own and interface's bytes of every rank, the slowest rank's
-    stages.
+    """The rounds of every variant.
+
+    A round has the slowest rank's seconds, own and interface's bytes of every rank, and the slowest rank's stages.
     """
     found: dict[str, list[dict[str, Any]]] = {variant: [] for variant in variants}
     for turn in range(rounds):
@@ -190,7 +198,7 @@ def measure(case: Case, ranks: Sequence[Rank], variants: Sequence[str], rounds: 
 
 
 def ratios(found: Mapping[str, list[dict[str, Any]]], slow: str, fast: str) -> list[float]:
-    """Round by round, how many steps of ``fast`` one of ``slow`` takes."""
+    """The number of steps of ``fast`` that one of ``slow`` takes, round by round."""
     return [a["step_s"] / b["step_s"] for a, b in zip(found[slow], found[fast], strict=True)]
 
 
@@ -260,8 +268,9 @@ def print_rows(case: Case, raw_mbit: float, rows: Sequence[Mapping[str, Any]]) -
 
 
 def summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The MLP's ratios, medians over rounds with smallest and largest; how far the two counts of ALQ's bytes differ at
-    worst.
+    """The ratios of the MLP: medians over rounds with smallest and largest.
+
+    The largest difference between the two counts of ALQ's bytes is there too.
     """
     result: dict[str, Any] = dict.fromkeys(BARS, NOT_MEASURED)
     spread = {}
@@ -287,7 +296,7 @@ def summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def run(ranks: int, chosen: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """All cases of one number of ranks, one set of processes for each model."""
+    """The rows of all cases of one number of ranks, with one set of processes for each model."""
     fastest = max(RATES_MBIT.values())
     with network(ranks, fastest) as net:
         raw = {}

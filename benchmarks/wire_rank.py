@@ -1,8 +1,7 @@
-"""One rank of ``benchmarks.wire``: reads a command as a line of JSON, answers it with a line of JSON, until its input
-ends.
+"""One rank of ``benchmarks.wire``, which answers commands until its input ends; each is a line of JSON.
 
 - ``{"do": "prepare", "model", "variants", "batch", "steps"}``: a copy of the model under DDP for every variant, and its
-  first steps;  seconds by variant that adaptive levels took in them.
+  first steps; seconds by variant that adaptive levels took in them.
 - ``{"do": "measure", "variant", "batch", "steps"}``: seconds of a step, bytes of it by the interface and by the
   variant's own count.
 """
@@ -42,20 +41,20 @@ LOCAL_BUFFERS = "forward_sync_buffers" if "forward_sync_buffers" in _parameters 
 
 
 def mlp() -> nn.Module:
-    """11,157,770 parameters."""
+    """An MLP of 11,157,770 parameters."""
     layers = [nn.Linear(3072, 2560), nn.ReLU(), nn.Linear(2560, 1280), nn.ReLU(), nn.Linear(1280, 10)]
     return nn.Sequential(nn.Flatten(), *layers)
 
 
 def resnet18() -> nn.Module:
-    """torchvision's, with the first layer that images of 32x32 take; 11,173,962 parameters."""
+    """The ResNet-18 of torchvision, with the first layer that images of 32x32 take; 11,173,962 parameters."""
     model = imagenet_resnet.build("resnet18", 10)
     model.conv1, model.maxpool = nn.Conv2d(3, 64, 3, padding=1, bias=False), nn.Identity()
     return model
 
 
 def gpt() -> nn.Module:
-    """Six blocks of width 384, for windows of 128 characters of ``data=text``; 10,771,200 parameters."""
+    """A GPT of six blocks of width 384, for windows of 128 characters of ``data=text``; 10,771,200 parameters."""
     return GPT(NUM_CODES, LENGTH, layers=6, heads=6, width=384, dropout=0.0, tied=False)
 
 
@@ -72,8 +71,9 @@ class Replica:
 
 
 def batch_of(model: nn.Module, size: int) -> tuple[Tensor, Tensor]:
-    """Inputs and labels of this rank's own, the same at every call: images and classes, or windows of characters and
-    those that follow.
+    """The inputs and labels of this rank's own, the same at every call.
+
+    They are images and classes, or windows of characters and those that follow.
     """
     generator = torch.Generator().manual_seed(10 + dist.get_rank())
     if isinstance(model, GPT):
@@ -83,7 +83,10 @@ def batch_of(model: nn.Module, size: int) -> tuple[Tensor, Tensor]:
 
 
 def replica_of(model: nn.Module, variant: str) -> Replica:
-    """Batch-norm's buffers stay local: their broadcast is no gradient's, and the same for every variant."""
+    """A replica of the model for a variant.
+
+    Batch-norm's buffers stay local: their broadcast is no gradient's, and the same for every variant.
+    """
     local: dict[str, Any] = {LOCAL_BUFFERS: False}
     own = DistributedDataParallel(copy.deepcopy(model), **local)
     sent: Any
@@ -101,7 +104,7 @@ def replica_of(model: nn.Module, variant: str) -> Replica:
 
 
 def prepare(name: str, variants: Iterable[str], batch: int, steps: int) -> dict[str, Replica]:
-    """All variants start with the same weights."""
+    """The replicas of all variants, which start with the same weights."""
     torch.manual_seed(1)
     model = MODELS[name]()
     replicas = {variant: replica_of(model, variant) for variant in variants}
@@ -119,12 +122,12 @@ def step(replica: Replica, inputs: Tensor, targets: Tensor) -> None:
 
 
 def stages_of(replica: Replica) -> dict[str, float]:
-    """Seconds so far of encoding, sending, ...; rivals tell none."""
+    """The seconds so far of encoding, sending and other stages; rivals tell none."""
     return dict(getattr(replica.sent, "seconds", {}))
 
 
 def measure(replica: Replica, variant: str, batch: int, steps: int) -> dict[str, Any]:
-    """A barrier's own bytes (some hundreds) are counted by the interface."""
+    """The figures of some steps; a barrier's own bytes (some hundreds) are counted by the interface."""
     inputs, targets = batch_of(replica.model.module, batch)
     dist.barrier()
     interface, own, stages = read_counters(), replica.sent.bytes_sent, stages_of(replica)

@@ -30,7 +30,8 @@ def _tables() -> np.ndarray:
 def crc32c(columns: np.ndarray) -> np.ndarray:
     """The checksums of n records of one length.
 
-    ``columns`` is uint8 (length, n), so that one byte of all records is contiguous."""
+    ``columns`` is uint8 (length, n), so that one byte of all records is contiguous.
+    """
     length, num = columns.shape
     tables = _tables()
     state = np.full(num, 0xFFFFFFFF, np.uint32)

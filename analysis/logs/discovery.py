@@ -17,7 +17,8 @@ DEPTH = 3
 class Run:
     """A run and its files, each with its size and time of change in ns.
 
-    The files lie directly in the run's folder, or are its evaluator's."""
+    The files lie directly in the run's folder, or are its evaluator's.
+    """
 
     name: str  # the folder as seen from the sweep's
     folder: Path
@@ -54,7 +55,8 @@ def find(sweep: Path, notes: list[str]) -> list[Run]:
 def _listed(folder: Path, name: str, notes: list[str]) -> tuple[dict[str, tuple[int, int]], Sequence[str]]:
     """The files and folders in a folder, without those whose names begin with a dot.
 
-    Files that vanish meanwhile are left out."""
+    Files that vanish meanwhile are left out.
+    """
     files: dict[str, tuple[int, int]] = {}
     inner: list[str] = []
     try:

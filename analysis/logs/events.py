@@ -126,7 +126,8 @@ def _groups(keys: np.ndarray) -> Iterator[np.ndarray]:
 def _windows(content: _Content, which: np.ndarray, length: int) -> np.ndarray:
     """The bytes of records of one length with their footers: (n, a multiple of 8).
 
-    The bytes behind the footer can be anything."""
+    The bytes behind the footer can be anything.
+    """
     width = -(-(length + FOOTER) // 8) * 8
     return np.lib.stride_tricks.sliding_window_view(content.data, width)[content.start[which]]
 
@@ -162,7 +163,8 @@ def _scalars(rows: np.ndarray, length: int, record: np.ndarray, tags: dict[str, 
 def _by_step_bytes(rows: np.ndarray, length: int) -> Iterator[tuple[int, np.ndarray]]:
     """The rows that begin as scalars do, grouped: (bytes of the step's field, the rows).
 
-    The field is absent (0 bytes) for step 0."""
+    The field is absent (0 bytes) for step 0.
+    """
     if length < 18:
         return
     more = rows[:, 9] == 0x10

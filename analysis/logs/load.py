@@ -129,7 +129,8 @@ def load(runs: Path, sweep: str, *, cache: bool = True) -> Logs:
 def _in_our_units(logged: Rows, settings: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """Convert the rows of other systems' runs to our units, in place.
 
-    Returns a sentence for each run whose log does not show how."""
+    Returns a sentence for each run whose log does not show how.
+    """
     notes = []
     for name in (name for name in logged.names if "system" in settings[name]):
         own = logged.keep([name])
@@ -226,7 +227,8 @@ def _about(run: Run, kind: str) -> list[list[Any]]:
 def _trusted(about: list[list[Any]], now: int, notes: list[str]) -> list[list[Any]] | None:
     """The argument ``about``; None where a file changed just now or could not be read.
 
-    Such a file may change without a trace in size or time."""
+    Such a file may change without a trace in size or time.
+    """
     just_now = any(len(item) > 1 and abs(now - item[2]) < _JUST_NOW_NS for item in about)
     return None if just_now or any("cannot be read" in note for note in notes) else about
 

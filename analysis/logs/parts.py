@@ -25,7 +25,8 @@ _SPANS = np.dtype("<i8")
 class Part:
     """Scalars of runs 0 .. n - 1, in row order.
 
-    ``spans`` is int64 (k, 4): run, tag (index into ``tags``), attempt and number of rows."""
+    ``spans`` is int64 (k, 4): run, tag (index into ``tags``), attempt and number of rows.
+    """
 
     num_runs: int
     tags: tuple[str, ...]
@@ -96,7 +97,8 @@ def joined(pieces: Pieces) -> Part:
 def write(folder: Path, name: str, pieces: Pieces) -> None:
     """Write these runs as the part ``name`` in a folder.
 
-    The JSON file comes last, so that a part that has one is whole."""
+    The JSON file comes last, so that a part that has one is whole.
+    """
     tags, spans = _spans_of(pieces)
     slices = _slices(pieces)
     np.save(folder / f"{name}.spans.npy", spans)

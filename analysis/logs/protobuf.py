@@ -1,5 +1,4 @@
-"""The part of the protobuf wire format that a TensorBoard ``Event`` needs, and the scalars of an event of any
-layout."""
+"""The part of the protobuf wire format that a TensorBoard ``Event`` needs, and the scalars of any single event."""
 
 from __future__ import annotations
 

@@ -48,7 +48,8 @@ class Read(NamedTuple):
 def attempt(name: str) -> tuple[int, str]:
     """The sort key of an event file of a run: by attempt (suffix ``.a3``), then by the time in the name.
 
-    An evaluator's files come before all."""
+    An evaluator's files come before all.
+    """
     match = _ATTEMPT.search(name)
     return (int(match[1]) if match else 0, name)
 

@@ -96,7 +96,8 @@ def _name_blocks(
 def bits_against_accuracy(axes: Axes, group: Group) -> str | None:
     """Draw the final accuracy against the bits that really travelled.
 
-    The methods must differ enough in bits to show it."""
+    The methods must differ enough in bits to show it.
+    """
     points = list(_bits(group))
     if not points:
         return "no run has logged both comm/bits_per_coordinate and Vacc"
@@ -141,7 +142,8 @@ def ratio_against_accuracy(axes: Axes, group: Group) -> str | None:
 def _draw(axes: Axes, group: Group, points: Sequence[tuple[SeedGroup, float, pd.Series]]) -> None:
     """Draw the mean and interval of each seed group's accuracies at its place on a logarithmic axis.
 
-    Nearly equal ones stand side by side."""
+    Nearly equal ones stand side by side.
+    """
     values = np.array([place for _, place, _ in points])
     places, blocks, apart = _side_by_side(values, _width(axes))
     estimates = [estimate(accuracy) for _, _, accuracy in points]
@@ -179,7 +181,8 @@ def _width(axes: Axes) -> float:
 def _limit(axes: Axes, estimates: Sequence[Estimate]) -> None:
     """Fit the y axis to the means and the near part of their intervals.
 
-    An interval over two seeds is often wider than all that there is to see."""
+    An interval over two seeds is often wider than all that there is to see.
+    """
     means, half_widths = (np.array([getattr(found, name) for found in estimates]) for name in ("mean", "half_width"))
     half_widths = np.nan_to_num(half_widths)
     beyond = max(0.35 * float(np.ptp(means)), float(np.median(half_widths)))

@@ -1,6 +1,7 @@
 """Figures across settings.
 
-They show accuracy or variance against bits or bucket size, and error against the bits that really travelled."""
+They show accuracy or variance against bits or bucket size, and error against the bits that really travelled.
+"""
 
 from __future__ import annotations
 
@@ -66,8 +67,7 @@ _VARIANCE = _Quantity(
 
 @rc_context(RC)
 def against_setting(logs: Logs, width: float, setting: str) -> Figure | str:
-    """The final accuracy against a numeric setting such as ``method.bits`` or ``method.bucket_size``: the paper's Fig.
-    7.
+    """The final accuracy against a numeric setting such as ``method.bits``, as in Fig. 7 of the paper.
 
     Runs on the SGD trajectory show the late variance of the gradient instead, relative to SuperSGD's on the same
     minibatches (geometric mean of the last quarter of the measurements).  One line for each method and its remaining
@@ -228,7 +228,8 @@ def _error(axes: Axes, panel: Panel, counts: Counts) -> str | None:
 def _side_by_side(axes: Axes, bits: list[float]) -> list[float]:
     """Places of single points, where those within a tenth of a bit are moved apart.
 
-    A shade behind them says which bits they all have."""
+    A shade behind them says which bits they all have.
+    """
     near = [round(10 * value) for value in bits]
     places = [
         value * (1 + _APART * (near[:k].count(near[k]) - (near.count(near[k]) - 1) / 2)) for k, value in enumerate(bits)

@@ -281,7 +281,8 @@ def _references(axes: Axes, group: Group, axis: str) -> None:
 def _drops(axes: Axes, means: Means, shown: Sequence[_Curve], axis: str, size: float, log: bool) -> None:
     """Draw dashed lines where the learning rate drops.
 
-    Where the curves reach that step at different places, each has a stroke of its own."""
+    Where the curves reach that step at different places, each has a stroke of its own.
+    """
     for step in means.drops:
         known: list[tuple[_Curve, float]] = []
         for curve in shown:

@@ -22,7 +22,8 @@ def each(function: Callable[[T], R], items: Sequence[T], processes: int | None =
     """The list ``list(map(function, items))``, computed in so many processes (by default one for each core).
 
     This process computes it where there are few or very many items or no fork. An error of the function is raised here;
-    what a process that died left undone is done here."""
+    what a process that died left undone is done here.
+    """
     count = min(processes or min(_MOST, _cores()), len(items))
     if count < 2 or not 4 <= len(items) <= _MOST_ITEMS or "fork" not in multiprocessing.get_all_start_methods():
         return [function(item) for item in items]

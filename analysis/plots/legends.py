@@ -33,7 +33,8 @@ def legend_below(figure: Figure, width: float) -> None:
 def _legend_handles(figure: Figure) -> dict[str, Artist]:
     """The entries of the legend: one handle for each label of the panels, and one for the drops of the learning rate.
 
-    A further entry tells of intervals that are not there."""
+    A further entry tells of intervals that are not there.
+    """
     handles: dict[str, Artist] = {}
     for axes in figure.axes:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):

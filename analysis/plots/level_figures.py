@@ -78,7 +78,8 @@ def threshold(levels: np.ndarray) -> float:
 def value_axis(axes: Axes, which: Literal["x", "y"], linear: float, inches: float) -> None:
     """Set an axis of levels or normalised coordinates in [-1, 1].
 
-    ``linear`` is the ``threshold``; there are as many ticks as so many inches have room for."""
+    ``linear`` is the ``threshold``; there are as many ticks as so many inches have room for.
+    """
     scale = axes.set_xscale if which == "x" else axes.set_yscale
     scale("symlog", linthresh=linear, linscale=_LINEAR)
     axis = axes.xaxis if which == "x" else axes.yaxis

@@ -1,6 +1,7 @@
 """Panels of a figure across settings: a line or a reference for each seed group.
 
-One legend says how many runs each rests on."""
+One legend says how many runs each rests on.
+"""
 
 from __future__ import annotations
 
@@ -82,7 +83,8 @@ def line(axes: Axes, seed_group: SeedGroup, table: pd.DataFrame) -> None:
 def reference(axes: Axes, seed_group: SeedGroup, value: Mean) -> None:
     """Draw a horizontal line, for a method that has no place on the x axis.
 
-    The marker at its end tells it from others of its colour."""
+    The marker at its end tells it from others of its colour.
+    """
     style = look(seed_group)
     marker = {**style.point(), "markevery": [1], "clip_on": False}
     axes.axhline(
@@ -95,7 +97,8 @@ def reference(axes: Axes, seed_group: SeedGroup, value: Mean) -> None:
 def draw(width: float, panels: Sequence[Panel], fill: Callable[[Axes, Panel, Counts], str | None]) -> Figure | str:
     """A figure of panels, side by side where there is room, over one legend.
 
-    Returns the reasons where none can be drawn."""
+    Returns the reasons where none can be drawn.
+    """
     figure = Figure(figsize=(width, width))
     FigureCanvasAgg(figure)
     counts = Counts()

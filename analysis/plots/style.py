@@ -157,7 +157,8 @@ def look(seed_group: SeedGroup, *, lines: bool = True) -> Look:
 def _shaded(colour: str, by: float) -> str:
     """A colour moved towards black or white.
 
-    by: in [-1, 1], the way to black (negative) or to white."""
+    by: in [-1, 1], the way to black (negative) or to white.
+    """
     end = 255 if by > 0 else 0
     channels = [int(colour[place : place + 2], 16) for place in (1, 3, 5)]
     return "#" + "".join(f"{round(channel + abs(by) * (end - channel)):02x}" for channel in channels)

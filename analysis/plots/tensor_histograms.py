@@ -1,6 +1,7 @@
 """The distribution of the numbers of training: each kind of tensor in standard deviations from its mean.
 
-The normal distribution is drawn beside it."""
+The normal distribution is drawn beside it.
+"""
 
 from __future__ import annotations
 

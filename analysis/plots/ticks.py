@@ -51,7 +51,8 @@ def _scientific(value: float, _position: int = 0) -> str:
 def log_ticks(axes: Axes) -> None:
     """Put three to seven ticks on a logarithmic y axis whose limits are set.
 
-    They stand at powers of ten, or finer where there are few."""
+    They stand at powers of ten, or finer where there are few.
+    """
     low, high = axes.get_ylim()
     ticks = _round_numbers(low, high) if 0 < low < high else []
     if len(ticks) < 3:
@@ -67,7 +68,8 @@ def log_ticks(axes: Axes) -> None:
 def _round_numbers(low: float, high: float) -> list[float]:
     """The coarsest of three series of round numbers that has three in these limits, thinned out to seven.
 
-    Where no series has three, all numbers of the last series."""
+    Where no series has three, all numbers of the last series.
+    """
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     found: list[float] = []
     for series in ((1,), (1, 2, 5), (1, 1.5, 2, 3, 5, 7)):

@@ -45,7 +45,8 @@ def quantity(text: str, name: str) -> float:
 def workers_of(text: str) -> list[int]:
     """The numbers of workers that a text names.
 
-    ``8..1024`` is 8 and the powers of two in between and 1024; ``8,16`` is these two."""
+    ``8..1024`` is 8 and the powers of two in between and 1024; ``8,16`` is these two.
+    """
     values = [_ends(part, "--workers") for part in text.split(",")]
     found: set[int] = set()
     for ends in values:
@@ -60,7 +61,8 @@ def bandwidths_of(text: str) -> list[float]:
     """The bandwidths that a text names, in bit/s.
 
     ``100M..400G`` is both ends and in between 1 and 4 (up to two decades: 1, 2 and 5) times powers of ten bit/s;
-    ``1G,10G`` is these two."""
+    ``1G,10G`` is these two.
+    """
     found: set[float] = set()
     for part in text.split(","):
         ends = _ends(part, "--bandwidth")

@@ -1,6 +1,7 @@
 """A figure of the speed-up over bf16 against bandwidth.
 
-It has a panel per number of workers and a line per method, with its break-even marked."""
+It has a panel per number of workers and a line per method, with its break-even marked.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ _RATIOS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50)
 def draw(question: Question, workers: Sequence[int], bandwidths: Sequence[float], path: Path) -> list[Path]:
     """Draw the figure as a PNG and a PDF.
 
-    Of many numbers of workers, some that lie evenly apart are shown."""
+    Of many numbers of workers, some that lie evenly apart are shown.
+    """
     if path.suffix != ".png":
         raise ValueError(f"--figure {str(path)!r}: must end in .png; a PDF is written beside it")
     if not bandwidths[0] < bandwidths[-1]:

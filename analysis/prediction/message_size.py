@@ -41,7 +41,8 @@ def predicted() -> list[str]:
 class Format:
     """The format of a message.
 
-    kind: one of KINDS; bits: of one code, for a lattice their mean; bucket_size: coordinates that share a scale."""
+    kind: one of KINDS; bits: of one code, for a lattice their mean; bucket_size: coordinates that share a scale.
+    """
 
     kind: str
     bits: float
@@ -50,7 +51,8 @@ class Format:
     def message_bytes(self, num_coordinates: int) -> int:
         """The length of the message of this many coordinates, header included.
 
-        bf16 travels as its plain 2 bytes a coordinate."""
+        bf16 travels as its plain 2 bytes a coordinate.
+        """
         n = num_coordinates
         if self.kind in DENSE:
             return 2 * n if self.kind == "bf16" else HEADER_BYTES + 4 * n
@@ -96,5 +98,6 @@ def format_of(name: str, bits: float | None = None, bucket_size: int | None = No
 def second_format(name: str, bits: float, bucket_size: int | None = None) -> Format:
     """The format in which means are encoded again.
 
-    It is the method's own, or that of the method that the table names for it."""
+    It is the method's own, or that of the method that the table names for it.
+    """
     return format_of(METHODS[name].mean_compressor or name, bits, bucket_size)

@@ -1,6 +1,7 @@
 """The measured rates that ``analysis.prediction.steps`` reads.
 
-They lie in ``profile.json``, written by ``python -m benchmarks.rates``."""
+They lie in ``profile.json``, written by ``python -m benchmarks.rates``.
+"""
 
 from __future__ import annotations
 
@@ -48,8 +49,7 @@ class Bucket:
 
 @dataclass(frozen=True)
 class Model:
-    """The work of DDP with one model: its buckets in the order they become ready, and the parts of a step's
-    computation.
+    """The work of DDP with one model: its buckets in the order they become ready, and how a step divides.
 
     forward, tail: shares of the computation before the backward pass and after the exchange (the optimizer).
     """
@@ -70,7 +70,8 @@ class Profile:
     latency_s: from the sending of a small message to its arrival; message_s: processor time that one more message
     takes; host_gb_s: bytes that a rank can send, and receive as many, in a second of processor time. shared_core:
     encoding and the network's work run on the core that computes. cores: of the machine the rates were measured on,
-    where several ranks shared them. validation: what ``--validate --keep`` found, or nothing."""
+    where several ranks shared them. validation: what ``--validate --keep`` found, or nothing.
+    """
 
     about: str
     shared_core: bool
@@ -87,7 +88,8 @@ class Profile:
 def read(path: Path) -> Profile:
     """The profile in a file.
 
-    Raises ValueError in one sentence where the file cannot be a profile, and FileNotFoundError where there is none."""
+    Raises ValueError in one sentence where the file cannot be a profile, and FileNotFoundError where there is none.
+    """
     try:
         data = json.loads(path.read_text())
     except FileNotFoundError:

@@ -43,7 +43,8 @@ _STEPS_PER_DECADE = 4
 class Network:
     """A network of workers.
 
-    bandwidth, local_bandwidth: bit/s of a machine's link to the others, and of a worker's inside its machine."""
+    bandwidth, local_bandwidth: bit/s of a machine's link to the others, and of a worker's inside its machine.
+    """
 
     workers: int
     bandwidth: float
@@ -78,7 +79,8 @@ class Variant:
 class Stage:
     """A stage of an exchange.
 
-    seconds: its time alone; cpu_s: the part of them on the processor."""
+    seconds: its time alone; cpu_s: the part of them on the processor.
+    """
 
     seconds: float
     cpu_s: float
@@ -89,7 +91,8 @@ class Prediction:
     """A predicted step.
 
     step_s; exposed_s: the part of it that the exchange adds to the computation; bytes_sent: per step, by the rank that
-    sends most."""
+    sends most.
+    """
 
     step_s: float
     exposed_s: float
@@ -100,7 +103,8 @@ class Prediction:
 def ddp_buckets(parameters: int, tensors: int = 0, bucket_bytes: int = BUCKET_BYTES) -> Model:
     """A model of many tensors (0: one per 200,000 coordinates) in DDP's buckets.
 
-    The buckets are full, and ready by their share of the parameters."""
+    The buckets are full, and ready by their share of the parameters.
+    """
     first, size = min(parameters, FIRST_BUCKET_BYTES // 4, bucket_bytes // 4), bucket_bytes // 4
     sizes = [first] + [size] * ((parameters - first) // size)
     sizes += [parameters - sum(sizes)] * (parameters > sum(sizes))
@@ -136,7 +140,8 @@ class _Costs:
         """The stage that moves bytes over the network.
 
         out_bytes: through the machine's link; local_bytes: inside it; handled_bytes: by one rank, sent and as many
-        received."""
+        received.
+        """
         cpu = (handled_bytes / (1e9 * self.profile.host_gb_s) + messages * self.profile.message_s) * self.busy
         seconds = max(8 * out_bytes / self.network.bandwidth, 8 * local_bytes / self.network.local_bandwidth, cpu)
         return Stage(rounds * self.profile.latency_s + seconds, cpu)
@@ -149,7 +154,8 @@ class _Costs:
     def to_one(self, size: float) -> Stage:
         """The stage in which every rank sends to rank 0 (or, the other way, is sent).
 
-        The link and processor of rank 0 are the narrow ones, one way at a time."""
+        The link and processor of rank 0 are the narrow ones, one way at a time.
+        """
         workers, local = self.network.workers, self.network.local_workers
         return self.wire((workers - local) * size, (local - 1) * size, (workers - 1) * size / 2, workers - 1, 1)
 
@@ -265,7 +271,8 @@ def predict(
 ) -> Prediction:
     """The predicted step with this collective; ``auto`` takes the quickest of the variant's.
 
-    ``hierarchical`` needs several workers a machine."""
+    ``hierarchical`` needs several workers a machine.
+    """
     legal = [name for name in variant.collectives if name != "hierarchical" or network.local_workers > 1]
     if collective not in ("auto", *legal):
         raise ValueError(f"collective {collective!r}: must be one of auto, {', '.join(legal)} here")

@@ -26,7 +26,8 @@ _BF16 = Variant(Format("bf16", 16), Format("bf16", 16))
 class Checked:
     """The comparison of the cost model with measured rows.
 
-    errors: predicted / measured - 1 of every row that the model speaks of. left_out: variants that it does not know."""
+    errors: predicted / measured - 1 of every row that the model speaks of. left_out: variants that it does not know.
+    """
 
     rows: tuple[Mapping[str, Any], ...]
     predictions: tuple[Prediction, ...]
@@ -95,7 +96,8 @@ def _checked(row: object, number: int, path: Path) -> dict[str, Any]:
 def variant_of(row: Mapping[str, Any], bits: float | None, second_bits: float) -> Variant | None:
     """The formats that a row's runs sent; None where the model does not know them.
 
-    A row may state its own bits."""
+    A row may state its own bits.
+    """
     name = str(row["variant"]).removesuffix(GATED)
     if name in DENSE:
         form = Format(name, 32 if name == "fp32" else 16)

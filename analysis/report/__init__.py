@@ -1,3 +1,4 @@
 """A sweep as one HTML page.
 
-Some modules hold its content (runs, provenance, curves, pictures), others its looks (page, page.css, page.js)."""
+Some modules hold its content (runs, provenance, curves, pictures), others its looks (page, page.css, page.js).
+"""

@@ -29,7 +29,8 @@ class Curves:
     """Curves for the page's script.
 
     ``data``: for that script (see curves.js); ``slots``: curves that a plot can hold at once; ``notes``: a sentence
-    each."""
+    each.
+    """
 
     data: dict[str, Any]
     slots: int
@@ -39,7 +40,8 @@ class Curves:
 def curves(of_groups: Sequence[Means]) -> Curves | None:
     """The means (``analysis.figures.means_of``) of every quantity and seed group, thinned.
 
-    None where there is nothing to draw."""
+    None where there is nothing to draw.
+    """
     found, notes, pool = [], [], _Pool()
     of_sweep = [(means, _quantities(means)) for means in of_groups]
     count = sum(len(drawn) for _, quantities in of_sweep for _, drawn in quantities)
@@ -108,7 +110,8 @@ class _Pool:
 class _Places:
     """The positions of a group's runs on each axis at the steps that are drawn.
 
-    They are arrays of steps x runs, in the unit of ``labels``."""
+    They are arrays of steps x runs, in the unit of ``labels``.
+    """
 
     steps: np.ndarray
     column: dict[str, int]

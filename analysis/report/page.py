@@ -48,7 +48,8 @@ def page(
 ) -> str:
     """The HTML of the whole page.
 
-    ``lead`` and ``footer`` are text; ``every_s``: it reloads itself so often."""
+    ``lead`` and ``footer`` are text; ``every_s``: it reloads itself so often.
+    """
     style = (_HERE / "page.css").read_text()
     scripts = [
         *([_bokeh()] if with_curves else []),
@@ -200,7 +201,8 @@ def pictures(found: Pictures, advice: str) -> str:
 def _quantities(kinds: Iterable[str]) -> str:
     """The kinds of figures as text, such as ``accuracy, est_var-bytes``.
 
-    A quantity against all axes is named once: ``est_var against step, time, epoch, bytes``."""
+    A quantity against all axes is named once: ``est_var against step, time, epoch, bytes``.
+    """
     of_quantity: dict[str, list[str]] = {}
     for kind in kinds:
         name, _, axis = kind.rpartition("-")

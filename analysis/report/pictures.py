@@ -47,7 +47,8 @@ class Picture:
 class Pictures:
     """The figures that were drawn, in their order, and those left out.
 
-    ``left_out``: by section, the kinds (``est_var-time``) of those that were not drawn."""
+    ``left_out``: by section, the kinds (``est_var-time``) of those that were not drawn.
+    """
 
     drawn: tuple[Picture, ...]
     left_out: dict[str, list[str]]
@@ -93,7 +94,8 @@ def _by_importance(figures: Sequence[Named]) -> list[int]:
     """The positions of the figures by importance.
 
     First the first overview, figures of the whole sweep, the other groups' overviews against the step, then one of each
-    in turn."""
+    in turn.
+    """
     sections: dict[str, list[int]] = {}
     for index, figure in enumerate(figures):
         sections.setdefault(figure.section, []).append(index)

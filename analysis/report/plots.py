@@ -1,7 +1,7 @@
 """Empty Bokeh plots, which curves.js fills.
 
 One plot has a linear y axis and one a logarithmic one, each with as many slots (line, points, band) as the largest
-group has seed groups;  choosing another quantity, x axis or group fills the same slots, so that the page stays small
+group has seed groups; choosing another quantity, x axis or group fills the same slots, so that the page stays small
 whatever the sweep holds.
 """
 

@@ -57,7 +57,8 @@ def of_this_checkout() -> str:
 def hours(runs: Runs) -> dict[str, float]:
     """The hours of computing, by kind.
 
-    They are of CPU cores (seconds times threads) for the runs on a CPU, of GPUs for those on a GPU."""
+    They are of CPU cores (seconds times threads) for the runs on a CPU, of GPUs for those on a GPU.
+    """
     return _time_by_kind(runs.record(run) for run in runs.states)
 
 

@@ -18,7 +18,8 @@ from analysis.seed_groups import shown
 def run_table(logs: Logs, runs: Runs, page_folder: Path) -> str:
     """The table of runs, with a row per run: state, step, settings that differ, results.
 
-    Each run links to its folder, as seen from the page's own."""
+    Each run links to its folder, as seen from the page's own.
+    """
     main, own = differing(logs.settings)
     found = results(logs)
     columns: dict[str, list[str]] = {name: _texts(logs.settings[name].tolist()) for name in [*main, *own]}

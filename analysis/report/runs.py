@@ -98,7 +98,8 @@ def _counted(states: Mapping[str, State]) -> dict[str, int]:
 def differing(settings: pd.DataFrame) -> tuple[list[str], list[str]]:
     """The names of the settings that take several values.
 
-    First those that a method alone does not explain, then those that it does."""
+    First those that a method alone does not explain, then those that it does.
+    """
     names = [str(name) for name in settings.columns if name not in (*_NO_SETTINGS, "method.name", "seed")]
     texts = {name: settings[name].dropna().map(shown) for name in names}
     varying = [name for name in names if len(texts[name].unique()) > 1]
@@ -126,7 +127,8 @@ class Result:
     """A column of the run table.
 
     It is one of ``analysis.results.of_runs``, with its heading, its name in conditions, and its digits after the
-    point."""
+    point.
+    """
 
     of: str
     heading: str

@@ -28,7 +28,8 @@ class How:
     """The form of a report.
 
     It holds the figures' width, the most figures (0: all; None: by the number of groups), the conditions, and the
-    seconds between reloads."""
+    seconds between reloads.
+    """
 
     width: str = "column"
     most_figures: int | None = None

@@ -146,7 +146,8 @@ def _with_numbers(found: pd.DataFrame) -> list[Column]:
 def legend(found: pd.DataFrame, columns: Sequence[str] | None = None, width: int = WIDTH) -> str:
     """The legend of the table: the meanings of the columns shown, and which columns have no room.
 
-    Its lines have at most ``width`` characters."""
+    Its lines have at most ``width`` characters.
+    """
     without = left_out(found, columns, width)
     room = [f"No room for: {', '.join(without)}."] if without else []
     return textwrap.fill(
@@ -161,7 +162,8 @@ def _meaning(columns: Sequence[Column]) -> str:
 def written(row: Mapping[Hashable, Any], column: Column, plus_minus: str, missing: str) -> str:
     """A value as text, such as ``93.00 +- 8.96``.
 
-    ``(n=2)`` follows where fewer values than complete runs count, or where one alone has no interval."""
+    ``(n=2)`` follows where fewer values than complete runs count, or where one alone has no interval.
+    """
     value = float(row.get(column.name, np.nan))
     if not np.isfinite(value):
         return missing

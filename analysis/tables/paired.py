@@ -39,7 +39,8 @@ def difference(values: pd.Series | np.ndarray, others: pd.Series | np.ndarray) -
     t = mean / (s / sqrt(n)) with n - 1 degrees of freedom. p is NaN where the test has nothing to measure the mean
     against: for fewer than two pairs, and where all differences are equal (rounding aside), be they 0 or not.
     Accuracies are multiples of one test image: two or three equal differences are no certainty, which a p of 0 would
-    claim."""
+    claim.
+    """
     first, second = np.asarray(values, float), np.asarray(others, float)
     both = np.isfinite(first) & np.isfinite(second)
     differences = first[both] - second[both]
@@ -74,7 +75,8 @@ def partners(settings: pd.DataFrame, baseline: str = BASELINE) -> pd.Series:
 def _keys(settings: pd.DataFrame, names: Sequence[str]) -> pd.Series:
     """One text for each run, equal where the settings are equal.
 
-    Most settings are the same throughout and are left out."""
+    Most settings are the same throughout and are left out.
+    """
     found = pd.Series("", index=settings.index, dtype=object)
     for name in names:
         text = [_exact(value) for value in settings[name]]
@@ -95,7 +97,8 @@ def without_partner(
 ) -> list[str]:
     """A sentence where ``conditions`` chose runs without the baseline's runs that they are compared with.
 
-    The chosen runs are the settings ``chosen`` of ``every``."""
+    The chosen runs are the settings ``chosen`` of ``every``.
+    """
     with_one = partners(every, baseline).dropna()
     lost = [run for run, partner in with_one.items() if run in chosen.index and partner not in chosen.index]
     if not lost:

@@ -94,7 +94,8 @@ def _with_interval(name: str, found: Estimate) -> dict[str, float]:
 def _relative_variance(values: np.ndarray, high: np.ndarray) -> dict[str, float]:
     """The geometric mean, and the ends of its interval.
 
-    The interval comes from the measurements' own errors, which several runs share out."""
+    The interval comes from the measurements' own errors, which several runs share out.
+    """
     known = np.isfinite(values) & (values > 0)
     mean, errors = geometric_mean(values), np.log(high[known] / values[known])
     width = float(np.exp(np.sqrt(np.square(errors).sum()) / len(errors))) if len(errors) else np.nan
@@ -183,7 +184,8 @@ def _seeds(row: dict) -> str:
 def text(found: pd.DataFrame, columns: Sequence[str] | None = None, width: int = WIDTH) -> str:
     """The table in aligned columns for a terminal or a file.
 
-    The columns are those named, else those with data that fit into ``width`` characters."""
+    The columns are those named, else those with data that fit into ``width`` characters.
+    """
     headings, rows = _cells(found, shown_columns(found, columns, width), _PLUS_MINUS, "-")
     widths = [max(len(row[k]) for row in [headings, *rows]) for k in range(len(headings))]
 

@@ -40,7 +40,8 @@ def table(runs: Path) -> pd.DataFrame:
 def _ours(runs: Path, sweep: str) -> dict[str, np.ndarray]:
     """The final accuracies (for scores: correlations) and ratios (n, 2) of the complete runs.
 
-    They are given by the row of the table in which they stand."""
+    They are given by the row of the table in which they stand.
+    """
     if not (runs / sweep).is_dir():
         return {}
     logs = load(runs, sweep)

@@ -1,4 +1,4 @@
-"""What to measure where a GPU is at hand for half an hour, on a bare machine without network or ``make setup``.
+"""Measurements for half an hour with a GPU, on a bare machine without network or ``make setup``.
 
 1. Anywhere with a network: ``benchmarks/gpu/prepare`` collects the wheels that such a machine lacks into ``wheels/``
    (it says how large), which git ignores: take it along by hand.

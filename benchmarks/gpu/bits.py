@@ -1,5 +1,6 @@
-"""The Triton kernels against the C++ kernels and the reference, bit for bit:
-``python -m benchmarks.gpu.bits [--device cuda] [--size N]``.
+"""The Triton kernels against the C++ kernels and the reference, bit for bit.
+
+Run it as ``python -m benchmarks.gpu.bits [--device cuda] [--size N]``.
 
 Encode, decode (written and added), rotation, statistics and SmaQ: every width of code, ternary and 9 bits included,
 every norm, type and kind of rounding, bucket sizes from 64 coordinates to the whole vector, and numbers of
@@ -48,7 +49,7 @@ Check = Callable[[Any, str], Tensors]  # what one implementation computes on a d
 
 
 def operator_checks(size: int) -> dict[str, Check]:
-    """Encoding and decoding, and rotations."""
+    """The checks of encoding, decoding and rotations, by name."""
     from nuq.kernels.spec import NORMS
     from tests.nuq import test_cuda
     from tests.nuq.test_cuda import Case
@@ -89,7 +90,7 @@ _vectors: dict[Any, Tensor] = {}
 
 
 def vector_of(case: Any) -> Tensor:
-    """A case's vector on the CPU; the last few are kept."""
+    """The vector of a case on the CPU; the last few are kept."""
     from tests.nuq import test_cuda
 
     name = (case.n, min(case.bucket_size, case.n), case.dtype)
@@ -101,7 +102,7 @@ def vector_of(case: Any) -> Tensor:
 
 
 def statistics_checks(size: int) -> dict[str, Check]:
-    """What level updates are computed from: one sample of a vector, and the moments of its buckets."""
+    """The checks of the numbers that level updates use: one sample of a vector, and the moments of its buckets."""
     from nuq.kernels.spec import NORMS
     from nuq.kernels.statistics import Statistics
     from tests.nuq.test_cuda import Case
@@ -116,7 +117,7 @@ def statistics_checks(size: int) -> dict[str, Check]:
 
 
 def smaq_checks(size: int) -> Iterator[tuple[str, Callable[[str], str]]]:
-    """What differs from SmaQ's reference, or nothing; by name."""
+    """The checks of SmaQ by name; each returns the differences from the reference, or nothing."""
     from nuq.kernels import smaq_reference
     from nuq.kernels.cuda import smaq_kernels
     from tests.nuq import test_cuda_smaq
@@ -133,7 +134,7 @@ def smaq_checks(size: int) -> Iterator[tuple[str, Callable[[str], str]]]:
 
 
 def differing(mine: Tensors, theirs: Tensors) -> str:
-    """Which numbers have other bits, or nothing."""
+    """The names of the numbers whose bits differ, or nothing."""
     found = []
     for name, tensor in mine.items():
         wrong = (
@@ -147,7 +148,7 @@ def differing(mine: Tensors, theirs: Tensors) -> str:
 
 
 class Comparison:
-    """What was compared with whom, and what differs."""
+    """The comparisons made, by implementation, and the differences found."""
 
     def __init__(self, device: str) -> None:
         from nuq import native
@@ -165,7 +166,7 @@ class Comparison:
         self.counts[rival] += sum(tensor.numel() for tensor in mine.values())
 
     def operators(self, name: str, check: Check) -> None:
-        """Encoding and decoding, or a rotation."""
+        """Compare encoding and decoding, or a rotation."""
         from nuq.kernels.cuda import kernels
 
         mine, everyone = check(kernels, self.device), dict(self._rivals)
@@ -185,7 +186,10 @@ class Comparison:
 
 
 def compared(size: int, device: str, budget_s: float) -> dict[str, Any]:
-    """All checks in an order drawn once, until the time is up; one that fails is told, and the others are made."""
+    """The outcome of all checks in an order drawn once, until the time is up.
+
+    A check that fails is told, and the others are made.
+    """
     comparison = Comparison(device)
     checks: list[tuple[str, Callable[[], None]]] = [
         *((name, partial(comparison.operators, name, check)) for name, check in operator_checks(size).items()),
@@ -207,7 +211,7 @@ def compared(size: int, device: str, budget_s: float) -> dict[str, Any]:
 
 
 def sanitized(device: str, budget_s: float) -> dict[str, Any]:
-    """A small run under compute-sanitizer."""
+    """The outcome of a small run under compute-sanitizer."""
     tool = shutil.which("compute-sanitizer") or shutil.which("/usr/local/cuda/bin/compute-sanitizer")
     if tool is None or device == "cpu":
         return {"ran": False, "why": "compute-sanitizer is not installed" if tool is None else "no GPU"}
@@ -223,7 +227,7 @@ def sanitized(device: str, budget_s: float) -> dict[str, Any]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Compare, print what differs and one JSON object; the exit code."""
+    """Compare, print the differences and one JSON object, and return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu.bits", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--size", type=int, default=10_000_000, help="coordinates (10^7)")

@@ -1,5 +1,6 @@
-"""Gradients of large models at three ages, and what the main methods make of them:
-``python -m benchmarks.gpu.gradients [--model NAME]``.
+"""Gradients of large models at three ages, and the errors and bits of the main methods on them.
+
+Run it as ``python -m benchmarks.gpu.gradients [--model NAME]``.
 
 A ResNet-50 on CIFAR-10 (random pictures of its size where it is not there; then nothing is claimed of errors) and a
 GPT of 124 million parameters on text, trained in full precision by the ``train`` package. At each age: the error ``|x
@@ -67,7 +68,7 @@ CASES = (
 
 
 def trainer_of(settings: dict[str, Any], device: str) -> Trainer:
-    """On random pictures where the real ones are not there."""
+    """A trainer with these settings, on random pictures where the real ones are not there."""
     given = {"method": "supersgd", "workers": 1, "seed": 1, **settings}
     try:
         return Trainer(resolving.resolve(given), device=torch.device(device))
@@ -76,7 +77,7 @@ def trainer_of(settings: dict[str, Any], device: str) -> Trainer:
 
 
 def errors(gradients: Gradients, until: float) -> dict[str, Any]:
-    """Of every case: error and bits, or why not."""
+    """The error and bits of every case, or the reason why there are none."""
     found: dict[str, Any] = {}
     for case in CASES:
         if time.monotonic() > until:
@@ -94,7 +95,7 @@ def errors(gradients: Gradients, until: float) -> dict[str, Any]:
 def of_model(
     title: str, settings: dict[str, Any], ages: Sequence[int], device: str, until: float
 ) -> Iterator[dict[str, Any]]:
-    """What is known, age by age, as far as the time goes."""
+    """The results of one model, age by age, as far as the time goes."""
     trainer = trainer_of(settings, device)
     found: dict[str, Any] = {
         "model": settings["model"],
@@ -119,7 +120,7 @@ def of_model(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print every row and the JSON objects; the exit code."""
+    """Print every row and the JSON objects, and return the exit code."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.gpu.gradients", description=(__doc__ or "").splitlines()[0]
     )

@@ -1,4 +1,4 @@
-"""What ``benchmarks/gpu/run`` finds on a machine, and the C++ kernels that it compiles there."""
+"""The facts that ``benchmarks/gpu/run`` finds on a machine, and the C++ kernels that it compiles there."""
 
 from __future__ import annotations
 
@@ -34,11 +34,14 @@ Machine = dict[str, Any]
 
 
 class CannotBegin(Exception):
-    """What a user has to change before anything can be measured: one sentence."""
+    """A fact that a user has to change before anything can be measured, in one sentence."""
 
 
 def machine(environment: Mapping[str, str]) -> Machine:
-    """What this Python's torch sees.  CannotBegin where there is no torch."""
+    """The machine as this Python's torch sees it.
+
+    Raises CannotBegin where there is no torch.
+    """
     ended, lines = processes.heard([sys.executable, "-c", PROBE], limit_s=START_S, folder=ROOT, environment=environment)
     told = [line.removeprefix(FOUND) for line in lines if line.startswith(FOUND)]
     if ended.exit_code or not told:
@@ -49,7 +52,7 @@ def machine(environment: Mapping[str, str]) -> Machine:
 
 
 def _cpu() -> str:
-    """The processor's name."""
+    """The name of the processor."""
     with suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text().splitlines():
             if line.startswith("model name"):
@@ -58,7 +61,7 @@ def _cpu() -> str:
 
 
 def _commit(environment: Mapping[str, str]) -> str | None:
-    """Of this checkout; None where git or its folder did not travel with it."""
+    """The commit of this checkout; None where git or its folder did not travel with it."""
     command = ["git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
     with suppress(OSError):
         if (ROOT / ".git").exists():
@@ -68,7 +71,10 @@ def _commit(environment: Mapping[str, str]) -> str | None:
 
 
 def build_kernels(environment: Mapping[str, str], limit_s: float = BUILD_S) -> str:
-    """Compile the C++ kernels where they are not there; what to tell if that fails, else nothing."""
+    """Compile the C++ kernels where they are not there.
+
+    Returns a sentence if that fails, else nothing.
+    """
     ended, lines = processes.heard([sys.executable, "-c", BUILT], limit_s=START_S, folder=ROOT, environment=environment)
     if ended.exit_code:
         ended, lines = processes.heard(

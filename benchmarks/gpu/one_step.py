@@ -27,13 +27,13 @@ Record = dict[str, Any]
 
 
 def _number(text: str) -> float | str:
-    """A number of JSON; as a text where it is beyond all floats, since Infinity is no JSON."""
+    """A number of JSON; it is a text where it is beyond all floats, since Infinity is no JSON."""
     value = float(text)
     return value if math.isfinite(value) else text
 
 
 def _object(line: str) -> Record | None:
-    """A line that is a JSON object; NaN and Infinity in it become texts."""
+    """The JSON object on a line; NaN and Infinity in it become texts."""
     if line.lstrip().startswith("{"):
         with suppress(ValueError, RecursionError):
             found = json.loads(line, parse_constant=str, parse_float=_number)
@@ -42,7 +42,7 @@ def _object(line: str) -> Record | None:
 
 
 def told(log: Path, start: int, *, failed: bool) -> Record:
-    """What a command said from ``start`` on.
+    """The output of a command from ``start`` on.
 
     ``result`` is the last line that is a JSON object; ``last_lines`` are there where no line is one, or it failed.
     """
@@ -58,13 +58,13 @@ def told(log: Path, start: int, *, failed: bool) -> Record:
 
 
 def limits(commands: Sequence[Command], limit_s: float) -> list[float]:
-    """Of each command in seconds, where all of them together have ``limit_s``."""
+    """The limit of each command in seconds, where all of them together have ``limit_s``."""
     share = limit_s / sum(command.limit_s for command in commands)
     return [share * command.limit_s for command in commands]
 
 
 def _carried_out(words: Sequence[str], log: Path, limit_s: float, environment: Mapping[str, str]) -> Record:
-    """One command's record."""
+    """The record of one command."""
     one: Record = {"command": " ".join(words), "limit_s": round(limit_s, 1)}
     began = time.monotonic()
     with log.open("ab", buffering=0) as file:
@@ -94,8 +94,9 @@ def carry_out(
     environment: Mapping[str, str],
     save: Callable[[Record], None],
 ) -> Record:
-    """A step's record.  save: takes it before the first command and after each, so that one that kills us all
-    costs only itself.
+    """The record of a step.
+
+    save: takes it before the first command and after each, so that one that kills us all costs only itself.
     """
     began, ends = time.monotonic(), list[Record]()
     date, its_limits = datetime.now(UTC).isoformat(timespec="seconds"), limits(commands, limit_s)
@@ -131,7 +132,7 @@ def carry_out(
 
 
 def sentence(record: Mapping[str, Any]) -> str:
-    """How a step ended, in one line."""
+    """One line that says how a step ended."""
     name, seconds = record["step"], record["seconds"]
     if record["interrupted"]:
         return f"{name}: interrupted after {seconds:.0f} s"
@@ -144,7 +145,7 @@ def sentence(record: Mapping[str, Any]) -> str:
 
 
 def _how(one: Record) -> str:
-    """How a command that failed ended."""
+    """The words that say how a failed command ended."""
     if one["timed_out"]:
         return f"killed at its limit of {one['limit_s']:.0f} s"
     if one["exit_code"] >= 0:

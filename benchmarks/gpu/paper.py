@@ -1,5 +1,6 @@
-"""The paper's runs on CIFAR-10, side by side on one device:
-``python -m benchmarks.gpu.paper [--steps N] [--runs NAME ..]``.
+"""The paper's runs on CIFAR-10, side by side on one device.
+
+Run it as ``python -m benchmarks.gpu.paper [--steps N] [--runs NAME ..]``.
 
 The points of ``grid.nuq.cifar10_full_resnet32`` (nine methods, 4 workers of 128 images, 3 bits) with their steps and
 the two drops of the learning rate shortened alike, each in a process of its own, so that one that crashes or hangs is
@@ -49,7 +50,10 @@ def shortened(steps: int, model: str, batch_size: int) -> Sweep:
 
 
 def train(config: dict[str, Any], device: str, until: float) -> dict[str, Any]:
-    """One run.  until: by ``time.time``, the same in every process."""
+    """The result of one run.
+
+    until: by ``time.time``, the same in every process.
+    """
     torch.set_num_threads(1)
     began = time.time()
     try:
@@ -76,7 +80,10 @@ def train(config: dict[str, Any], device: str, until: float) -> dict[str, Any]:
 
 
 def alone(words: Sequence[str], name: str, until: float, killed_at: float) -> dict[str, Any]:
-    """What a process of its own says of one run, or what became of it.  until, killed_at: by ``time.time``."""
+    """The result of one run in a process of its own, or what became of it.
+
+    until, killed_at: by ``time.time``.
+    """
     command = [sys.executable, "-m", "benchmarks.gpu.paper", *words, "--alone", name, "--until", str(until)]
     left = max(killed_at - time.time(), LEAST_S)
     try:
@@ -90,7 +97,7 @@ def alone(words: Sequence[str], name: str, until: float, killed_at: float) -> di
 
 
 def side_by_side(words: Sequence[str], names: Sequence[str], at_once: int, seconds: float) -> dict[str, Any]:
-    """The runs of these names, in their order; a line for each as it ends."""
+    """The results of the runs of these names, in their order; a line is printed for each as it ends."""
     found: dict[str, Any] = {}
     until = time.time() + seconds
     killed_at = until + GRACE * seconds
@@ -103,7 +110,7 @@ def side_by_side(words: Sequence[str], names: Sequence[str], at_once: int, secon
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """A line for each run as it ends, then one JSON object; the exit code."""
+    """Print a line for each run as it ends, then one JSON object, and return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu.paper", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--steps", type=int, default=400, help="of each run (the paper's: 80,000)")

@@ -1,9 +1,10 @@
-"""The wheels that a bare machine may lack, into a folder:
-``benchmarks/gpu/prepare [--to wheels] [--python 3.12] [--pure]``.
+"""The wheels that a bare machine may lack, collected in a folder.
 
-What the steps import beside torch, Triton, NumPy and torchvision, which belong together and are taken as they are
-there: at the versions of ``constraints.txt``, without dependencies (all are in the table), for a Python and Linux of
-the other machine's kind. A package that is given out as sources alone becomes a wheel here, if a pure one.
+Run it as ``benchmarks/gpu/prepare [--to wheels] [--python 3.12] [--pure]``.
+
+They are what the steps import beside torch, Triton, NumPy and torchvision, which belong together and are taken as they
+are there: at the versions of ``constraints.txt``, without dependencies (all are in the table), for a Python and Linux
+of the other machine's kind. A package that is given out as sources alone becomes a wheel here, if a pure one.
 ``benchmarks/gpu/run`` installs what its machine has not, and leaves the rest.
 """
 
@@ -43,11 +44,11 @@ GLIBC = (17, 24, 27, 28, 31, 34)  # the newest that wheels may ask for: pip matc
 
 
 class NotThere(Exception):
-    """What could not be collected: one sentence."""
+    """A package that could not be collected, in one sentence."""
 
 
 def pinned(name: str, constraints: str) -> str:
-    """``name==version`` as constraints.txt has it."""
+    """The requirement ``name==version`` as constraints.txt has it."""
     found = re.search(rf"^{re.escape(name)}==(\S+)$", constraints, re.MULTILINE | re.IGNORECASE)
     if not found:
         raise NotThere(f"{name}: constraints.txt names no version of it")
@@ -55,7 +56,7 @@ def pinned(name: str, constraints: str) -> str:
 
 
 def commands(requirement: str, to: Path, python: str, machine: str) -> list[list[str]]:
-    """What to try, one after the other: the wheel for the other machine, or one that is built here."""
+    """The pip commands to try, one after the other: the wheel for the other machine, or one that is built here."""
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
     platforms = [f"--platform=manylinux_2_{number}_{machine}" for number in GLIBC] + [
         f"--platform=manylinux2014_{machine}"
@@ -68,7 +69,7 @@ def commands(requirement: str, to: Path, python: str, machine: str) -> list[list
 
 
 def wheels_of(name: str, folder: Path) -> set[Path]:
-    """A package's wheels in a folder, whatever way its name is written."""
+    """The wheels of a package in a folder, whatever way its name is written."""
 
     def plain(text: str) -> str:
         return re.sub(r"[-_.]+", "-", text).lower()
@@ -77,7 +78,10 @@ def wheels_of(name: str, folder: Path) -> set[Path]:
 
 
 def collect(name: str, requirement: str, to: Path, python: str, machine: str) -> Path:
-    """A package's wheel, and no other version of it.  NotThere with pip's last words."""
+    """The wheel of a package, and no other version of it.
+
+    Raises NotThere with pip's last words.
+    """
     for old in wheels_of(name, to):
         old.unlink()
     words = "no word"
@@ -96,7 +100,7 @@ def collect(name: str, requirement: str, to: Path, python: str, machine: str) ->
 
 
 def command_line() -> argparse.ArgumentParser:
-    """What ``benchmarks/gpu/prepare`` takes."""
+    """The options of ``benchmarks/gpu/prepare``."""
     parser = argparse.ArgumentParser(prog="benchmarks/gpu/prepare", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--to", type=Path, help="folder (wheels in the checkout)")
     parser.add_argument("--python", default="3.12", help="version of the other machine's Python (3.12)")
@@ -106,7 +110,10 @@ def command_line() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Collect, tell the size, and write the list; the exit code, 1 where something is missing or too large."""
+    """Collect the wheels, tell their size, and write the list.
+
+    The exit code is 1 where something is missing or too large.
+    """
     chosen = command_line().parse_args(arguments)
     chosen.to = Path(os.environ.get(FROM) or Path.cwd()) / chosen.to if chosen.to else ROOT / "wheels"
     try:

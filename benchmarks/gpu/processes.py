@@ -1,6 +1,6 @@
 """One command with a time limit, of which nothing is left afterwards: no child, and no child of a child.
 
-Only the standard library. On Linux the orphans of a command become this process's children
+It uses only the standard library. On Linux the orphans of a command become this process's children
 (``PR_SET_CHILD_SUBREAPER``), so that also one that left the command's process group, or ignores signals, is found and
 killed. Elsewhere the process group is killed.
 """
@@ -28,7 +28,10 @@ DYING_S = 15.0
 
 @dataclass(frozen=True)
 class Ended:
-    """exit_code: as the command ended, negative for a signal; left: processes that were killed and yet did not go."""
+    """The end of a command.
+
+    exit_code: as the command ended, negative for a signal; left: processes that were killed and yet did not go.
+    """
 
     exit_code: int
     seconds: float
@@ -37,14 +40,14 @@ class Ended:
 
 
 def adopt_orphans() -> None:
-    """Whoever loses its parent below this process becomes its child."""
+    """Make processes below this one that lose their parent become its children."""
     if sys.platform == "linux":
         with suppress(OSError, AttributeError):
             ctypes.CDLL(None).prctl(_ADOPT, 1, 0, 0, 0)
 
 
 def _parents() -> dict[int, int]:
-    """From every process to its parent, as /proc tells; empty where there is none."""
+    """The parent of every process, as /proc tells; empty where there is none."""
     found = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError, ValueError, IndexError):  # it has ended meanwhile
@@ -53,7 +56,7 @@ def _parents() -> dict[int, int]:
 
 
 def _below(spared: set[int]) -> set[int]:
-    """The children of this process but for ``spared``, and all processes below them."""
+    """The children of this process except ``spared``, and all processes below them."""
     parents, me = _parents(), os.getpid()
     found = {process for process, parent in parents.items() if parent == me} - spared
     before = 0
@@ -70,8 +73,9 @@ def _children() -> set[int]:
 
 
 def _kill_all(leader: int | None, spared: set[int]) -> int:
-    """The group that ``leader`` leads, and everything that this process started but for what is below ``spared``;
-    how many did not go.
+    """Kill the group that ``leader`` leads, and everything that this process started except below ``spared``.
+
+    Returns how many did not go.
     """
     until = time.monotonic() + DYING_S
     while True:
@@ -93,8 +97,9 @@ def _kill_all(leader: int | None, spared: set[int]) -> int:
 def run(
     command: Sequence[str], log: BinaryIO, *, limit_s: float, folder: Path, environment: Mapping[str, str]
 ) -> Ended:
-    """The command, both its outputs in ``log``, in a process group of its own; killed with all that it started at the
-    limit.
+    """Run the command, both its outputs in ``log``, in a process group of its own.
+
+    It is killed with all that it started at the limit.
 
     What it left running is killed also where it ended by itself, and where this process is interrupted (which is raised
     on).
@@ -130,7 +135,7 @@ def run(
 def heard(
     command: Sequence[str], *, limit_s: float, folder: Path, environment: Mapping[str, str]
 ) -> tuple[Ended, list[str]]:
-    """The same of a command that says little, and the lines that it said."""
+    """Run a command that says little; returns how it ended and its lines."""
     with tempfile.TemporaryFile() as log:
         ended = run(command, log, limit_s=limit_s, folder=folder, environment=environment)
         log.seek(0)

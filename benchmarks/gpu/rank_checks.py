@@ -1,4 +1,4 @@
-"""What every rank of ``benchmarks.gpu.ranks`` does: a function per check, called with the ranks' gloo group."""
+"""The checks of every rank of ``benchmarks.gpu.ranks``: each is a function called with the ranks' gloo group."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ DELAY_CYCLES, DELAY_S = 50_000_000, 0.02  # of the work before a gradient is the
 
 
 class Given(nn.Module):
-    """Parameters whose gradients are the inputs, to the bit and on every device."""
+    """A model whose gradients are the inputs, to the bit and on every device."""
 
     def __init__(self, shapes: tuple[tuple[int, ...], ...], device: str) -> None:
         super().__init__()
@@ -61,7 +61,7 @@ def shapes(small: bool) -> tuple[tuple[int, ...], ...]:
 
 
 def drawn(rank: int, step: int, small: bool) -> list[Tensor]:
-    """Heavy tails, other ones for every rank and step."""
+    """Tensors with heavy tails, other ones for every rank and step."""
     generator = torch.Generator().manual_seed(1000 * rank + step)
     return [
         torch.randn(shape, generator=generator) * torch.randn(shape, generator=generator).exp()
@@ -70,7 +70,10 @@ def drawn(rank: int, step: int, small: bool) -> list[Tensor]:
 
 
 def relaxed(check: Callable[..., Found]) -> Callable[..., Found]:
-    """Ranks count every warning as an error; PyTorch may warn of a device, and what is checked here are numbers."""
+    """A check that does not treat warnings as errors.
+
+    Ranks count every warning as an error; PyTorch may warn of a device, and the checks here are about numbers.
+    """
 
     @functools.wraps(check)
     def call(*arguments: Any) -> Found:
@@ -99,7 +102,7 @@ def on_all_ranks(group: dist.ProcessGroup, mine: Tensor) -> bool:
 
 @relaxed
 def functional(group: dist.ProcessGroup, device: str, small: bool) -> Found:
-    """``nuq.all_reduce`` on the device against the same on CPU tensors."""
+    """The outcome of ``nuq.all_reduce`` on the device against the same on CPU tensors."""
     differ, told = [], {}
     for name, settings in METHODS.items():
         for number, collective in enumerate(COLLECTIVES):
@@ -130,8 +133,9 @@ def hooked(
 
 
 def late(device: str, wanted: list[Tensor]) -> list[Tensor]:
-    """The tensors on the device, where they arrive long after this function has returned: whoever does not wait reads
-    other numbers.
+    """The tensors on the device, where they arrive long after this function has returned.
+
+    A reader that does not wait reads other numbers.
     """
     if device == "cpu":
         time.sleep(DELAY_S)
@@ -146,8 +150,9 @@ def late(device: str, wanted: list[Tensor]) -> list[Tensor]:
 
 
 def hook_steps(group: dist.ProcessGroup, device: str, small: bool, method: str, settings: Found) -> list[Tensor]:
-    """The mean gradients' bits after every step; each gradient is late, and its memory is overwritten as soon as it was
-    read.
+    """The bits of the mean gradients after every step.
+
+    Each gradient is late, and its memory is overwritten as soon as it was read.
     """
     model, state = hooked(group, device, small, method, **settings)
     found = []
@@ -165,7 +170,7 @@ def hook_steps(group: dist.ProcessGroup, device: str, small: bool, method: str, 
 
 @relaxed
 def hook(group: dist.ProcessGroup, device: str, small: bool) -> Found:
-    """The DDP hook on the device, its exchange on a stream of its own, against the same on the CPU."""
+    """The outcome of the DDP hook on the device, with its exchange on its own stream, against the same on the CPU."""
     differ, told = [], {}
     for name, settings in METHODS.items():
         if name == "powersgd":  # which has a collective of its own
@@ -195,7 +200,7 @@ def layers(width: int, device: str) -> nn.Sequential:
 
 @relaxed
 def fsdp(group: dist.ProcessGroup, device: str, small: bool) -> Found:
-    """FSDP2's gradients against the mean of the ranks' own, on a model that no rank holds whole."""
+    """The gradients of FSDP2 against the mean of the ranks' own, on a model that no rank holds whole."""
     from torch.distributed.device_mesh import DeviceMesh
     from torch.distributed.fsdp import fully_shard
 
@@ -225,7 +230,7 @@ def fsdp(group: dist.ProcessGroup, device: str, small: bool) -> Found:
 
 @relaxed
 def overlap(group: dist.ProcessGroup, device: str, small: bool) -> Found:
-    """Seconds of a backward pass alone, of the exchange alone, of both under the hook, and of plain DDP: medians."""
+    """The median seconds of a backward pass alone, of the exchange alone, of both under the hook, and of plain DDP."""
     width, depth = (64, 3) if small else (2048, 6)
     stack = [nn.Linear(width, width) for _ in range(depth)]
     x = torch.randn(8 if small else 1024, width, generator=torch.Generator().manual_seed(dist.get_rank(group))).to(
@@ -272,7 +277,7 @@ def overlap(group: dist.ProcessGroup, device: str, small: bool) -> Found:
 
 @relaxed
 def dies(group: dist.ProcessGroup, device: str, small: bool) -> Found:
-    """Rank 1 ends in the middle of the third step; the others have to say so in time."""
+    """A check in which rank 1 ends in the middle of the third step; the others have to say so in time."""
     model, state = hooked(group, device, small, "qsgdinf", collective="gather", timeout_s=DEAD_S)
     mean, calls = state._collective.mean, 0
 
@@ -300,7 +305,10 @@ def dies(group: dist.ProcessGroup, device: str, small: bool) -> Found:
 
 @relaxed
 def nccl(group: dist.ProcessGroup, device: str, small: bool) -> Found:
-    """Hook, exchange and FSDP2 over NCCL.  That it refuses two ranks on one GPU is told; other refusals are errors."""
+    """The outcome of hook, exchange and FSDP2 over NCCL.
+
+    That it refuses two ranks on one GPU is told; other refusals are errors.
+    """
     world = dist.get_world_size(group)
     if device == "cpu":
         backend = "gloo"  # the same code, rehearsed

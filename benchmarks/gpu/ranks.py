@@ -36,7 +36,7 @@ CHECKS = (
 
 
 def checked(ranks: Ranks, check: Any, device: str, small: bool, limit_s: float = CHECK_S) -> dict[str, Any]:
-    """What the first rank found, or what failed."""
+    """The result of the first rank, or the failure."""
     outcomes = ranks.outcomes(check, device, small, timeout_s=limit_s)
     for rank, outcome in enumerate(outcomes):
         dead = outcome.exit_code is not None and not (check is rank_checks.dies and rank == 1)
@@ -50,7 +50,7 @@ def checked(ranks: Ranks, check: Any, device: str, small: bool, limit_s: float =
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Every check, then one JSON object; the exit code."""
+    """Run every check, print one JSON object, and return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu.ranks", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--small", action="store_true", help="small vectors, for a look")

@@ -1,6 +1,6 @@
 """The steps of ``benchmarks.gpu.steps`` within a time: ``benchmarks/gpu/run [STEP ...] [--rehearse] [--minutes 25]``.
 
-Only the standard library: what a machine lacks is installed by pip, from a folder and without a network, into a
+It uses only the standard library: what a machine lacks is installed by pip, from a folder and without a network, into a
 temporary folder that the steps find on PYTHONPATH; torch, Triton and NumPy are never among it. A command that fails,
 hangs or is killed costs its own result.
 
@@ -42,7 +42,7 @@ INTERRUPTED = 130
 
 
 def say(text: str, stream: Any = None) -> None:
-    """At once; to nobody where the terminal or the pipe has gone meanwhile."""
+    """Print a line at once; nobody gets it where the terminal or the pipe has gone meanwhile."""
     try:
         print(text, file=stream or sys.stdout, flush=True)
     except OSError:
@@ -50,14 +50,14 @@ def say(text: str, stream: Any = None) -> None:
 
 
 def write(place: Path, content: Any) -> None:
-    """JSON, whole or not at all."""
+    """Write a value as JSON, whole or not at all."""
     part = place.with_suffix(".part")
     part.write_text(json.dumps(content, indent=1, allow_nan=False) + "\n")
     part.replace(place)
 
 
 def earlier(out: Path, names: Sequence[str]) -> dict[str, Any]:
-    """The records of an earlier call, but for those of steps that are asked for now, whose files are removed."""
+    """The records of an earlier call, except those of steps that are asked for now, whose files are removed."""
     before: dict[str, Any] = {}
     with suppress(OSError, ValueError, AttributeError):
         content = json.loads((out / "all.json").read_text())
@@ -91,7 +91,10 @@ def pack(out: Path, names: Sequence[str]) -> None:
 def go(
     steps: Sequence[Step], found: Machine, out: Path, *, rehearse: bool, until: float, environment: Mapping[str, str]
 ) -> int:
-    """Every step, its record written after each command; the exit code.  until: by ``time.monotonic``."""
+    """Take every step, write its record after each command, and return the exit code.
+
+    until: by ``time.monotonic``.
+    """
     before = earlier(out, [step.name for step in steps])
     records: dict[str, Record] = {}
     interrupted = broken = False
@@ -162,7 +165,7 @@ def _folder(options: argparse.Namespace) -> Path:
 
 
 def _environment(site: str, out: Path, *, rehearse: bool) -> dict[str, str]:
-    """Of the steps: what was installed for them first, then this checkout, then whatever the machine had."""
+    """The environment of the steps: what was installed for them first, then this checkout, then the machine's own."""
     paths = [site, str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1", "OUT": str(out)}
     if data := os.environ.get("NUQ_DATA"):
@@ -175,7 +178,7 @@ def _environment(site: str, out: Path, *, rehearse: bool) -> dict[str, str]:
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    """Once: what follows are the last words."""
+    """Stop at the first interrupt and ignore later ones, so that the last words can be written."""
     del number, frame
     for each in INTERRUPTS:
         signal.signal(each, signal.SIG_IGN)
@@ -186,7 +189,7 @@ INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def command_line(steps: Sequence[Step] = STEPS) -> argparse.ArgumentParser:
-    """What ``benchmarks/gpu/run`` takes."""
+    """The options of ``benchmarks/gpu/run``."""
     listed = "\n".join(f"  {step.name:10} {step.told} ({step.limit_s / 60:.1f} minutes at most)" for step in steps)
     parser = argparse.ArgumentParser(
         prog="benchmarks/gpu/run",
@@ -205,7 +208,7 @@ def command_line(steps: Sequence[Step] = STEPS) -> argparse.ArgumentParser:
 
 
 def _describe(found: Machine, out: Path, needed: Mapping[str, Path], refused: Sequence[str]) -> None:
-    """What the steps run on."""
+    """Print what the steps run on."""
     versions = ", ".join(
         f"{name} {found.get(name)}" for name in ("torch", "triton", "numpy", "scipy", "torchvision", "python")
     )
@@ -226,7 +229,7 @@ def _describe(found: Machine, out: Path, needed: Mapping[str, Path], refused: Se
 
 
 def measure(options: argparse.Namespace, steps: tuple[Step, ...], look: Callable[..., Machine], began: float) -> int:
-    """What was asked for; the exit code."""
+    """Take the measurements that were asked for; returns the exit code."""
     until = began + 60 * _minutes(options.minutes)
     try:
         wanted = chosen(options.steps, steps)
@@ -254,7 +257,10 @@ def measure(options: argparse.Namespace, steps: tuple[Step, ...], look: Callable
 def main(
     arguments: Sequence[str] | None = None, steps: tuple[Step, ...] = STEPS, look: Callable[..., Machine] = machine
 ) -> int:
-    """Run what was asked for; the exit code.  steps, look: others for tests."""
+    """Run the steps that were asked for; returns the exit code.
+
+    steps, look: others for tests.
+    """
     options = command_line(steps).parse_args(arguments)
     for number in INTERRUPTS:
         if signal.getsignal(number) is not signal.SIG_IGN:  # nohup means it

@@ -12,20 +12,25 @@ OWN_SHARE = 0.8
 
 @dataclass(frozen=True)
 class Command:
-    """words: a Python's arguments; limit_s: in seconds, and what the commands before it in its step left of theirs."""
+    """A command of a step.
+
+    words: a Python's arguments; limit_s: in seconds, and what the commands before it in its step left of theirs.
+    """
 
     words: tuple[str, ...]
     limit_s: float
 
     def within(self, limit_s: float) -> list[str]:
-        """Its words, told how much time it has."""
+        """The words of the command, told how much time it has."""
         return [word.replace("{seconds}", str(round(OWN_SHARE * limit_s))) for word in self.words]
 
 
 @dataclass(frozen=True)
 class Step:
-    """commands: on a GPU, one after another, also after one that failed; rehearsal: the same code in small, without
-    a GPU.
+    """A step.
+
+    commands: on a GPU, one after another, also after one that failed; rehearsal: the same code in small, without a
+    GPU.
     """
 
     name: str
@@ -35,7 +40,7 @@ class Step:
 
     @property
     def limit_s(self) -> float:
-        """Of all its commands together, in seconds."""
+        """The limit of all its commands together, in seconds."""
         return sum(command.limit_s for command in self.commands)
 
 
@@ -44,7 +49,10 @@ def _module(limit_s: float, name: str, text: str = "") -> Command:
 
 
 def _tests(limit_s: float, device: str, files: str, names: str) -> Command:
-    """Tests of the kernels.  names: of the tests, as pytest's ``-k``."""
+    """A command that runs tests of the kernels.
+
+    names: of the tests, as pytest's ``-k``.
+    """
     paths = [f"tests/nuq/{name}.py" for name in files.split()]
     return Command(("-m", "benchmarks.gpu.unit_tests", "--device", device, *paths, "--names", names), limit_s)
 
@@ -147,7 +155,7 @@ STEPS = (
 
 
 def chosen(names: list[str], steps: tuple[Step, ...] = STEPS) -> tuple[Step, ...]:
-    """The steps of these names, in the table's order; all where none is named.
+    """The steps of these names, in the table's order; all steps where none is named.
 
     ValueError for a name that is no step's.
     """

@@ -1,5 +1,6 @@
-"""The step ``train`` on a CPU, with CUDA graphs but without CUDA:
-``python -m benchmarks.gpu.train_in_small [--model NAME ..]``.
+"""The step ``train`` on a CPU, with CUDA graphs but without CUDA.
+
+Run it as ``python -m benchmarks.gpu.train_in_small [--model NAME ..]``.
 
 Each model takes a few steps on pictures of ImageNet's size, then a few on smaller ones as a recorded graph. For that
 ``torch.cuda``'s streams and graphs are replaced by ones for the CPU: while a graph is recorded, every operator and its
@@ -44,7 +45,7 @@ def _memory(tensor: Tensor) -> int:
 
 
 class Graph:
-    """In place of ``torch.cuda.CUDAGraph``."""
+    """A replacement of ``torch.cuda.CUDAGraph``."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[Callable[..., Any], Sequence[Any], Mapping[str, Any], Any]] = []
@@ -59,7 +60,7 @@ class Graph:
 
 
 class Recording(TorchDispatchMode):
-    """In place of ``torch.cuda.graph``."""
+    """A replacement of ``torch.cuda.graph``."""
 
     def __init__(self, graph: Graph) -> None:
         super().__init__()
@@ -75,7 +76,7 @@ class Recording(TorchDispatchMode):
 
 
 class Stream:
-    """In place of ``torch.cuda.Stream``: everything is in order on a CPU."""
+    """A replacement of ``torch.cuda.Stream``: everything is in order on a CPU."""
 
     def wait_stream(self, other: Stream) -> None:
         del other
@@ -83,7 +84,7 @@ class Stream:
 
 @contextlib.contextmanager
 def graphs_on_cpu() -> Iterator[None]:
-    """Within it, ``compute.cuda_graphs=true`` works on a CPU."""
+    """A context within which ``compute.cuda_graphs=true`` works on a CPU."""
     fakes: dict[str, Any] = {
         "Stream": Stream,
         "current_stream": Stream,
@@ -96,13 +97,16 @@ def graphs_on_cpu() -> Iterator[None]:
 
 
 def compared(model: str, batch_size: int, **settings: Any) -> dict[str, float]:
-    """The trainer beside the bare loop; AssertionError where they part."""
+    """The cost of the trainer beside the bare loop.
+
+    Raises AssertionError where they part.
+    """
     trainer = train.trainer_of(model, batch_size, 1, 1, train.METHODS["sgd"], **settings)
     return train.overhead(trainer, 0.0, exact=True)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """A line for each model and case, then one JSON object; the exit code."""
+    """Print a line for each model and case, then one JSON object, and return the exit code."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.gpu.train_in_small", description=(__doc__ or "").splitlines()[0]
     )

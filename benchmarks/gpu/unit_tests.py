@@ -1,5 +1,6 @@
-"""Tests, and what became of them as one JSON object:
-``python -m benchmarks.gpu.unit_tests FILE .. [--names EXPRESSION]``.
+"""Tests, with their outcomes as one JSON object.
+
+Run it as ``python -m benchmarks.gpu.unit_tests FILE .. [--names EXPRESSION]``.
 
 On a GPU a skipped test counts as one that failed, since pytest itself would be content with nothing but skipped ones.
 Warnings are no errors here: PyTorch may warn of a device. Exit code 1 where a test failed or none passed.
@@ -39,7 +40,7 @@ class Outcomes:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """pytest's own words, then the JSON object; the exit code."""
+    """Print pytest's own words, then the JSON object, and return the exit code."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.gpu.unit_tests", description=(__doc__ or "").splitlines()[0]
     )

@@ -1,8 +1,8 @@
 """The wheels of a folder that this Python needs, and their installation into another folder, without a network.
 
-Only the standard library. A package that is there counts where its version is within the bounds of ``pyproject.toml``
-and of the folder's other wheels: an old pytest, or an ANTLR that OmegaConf cannot read, is replaced for the steps.
-torch, Triton and NumPy never are.
+It uses only the standard library. A package that is there counts where its version is within the bounds of
+``pyproject.toml`` and of the folder's other wheels: an old pytest, or an ANTLR that OmegaConf cannot read, is replaced
+for the steps. torch, Triton and NumPy never are.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Bounds = dict[str, list[str]]  # by a package's name, what requirements say of i
 
 
 def plain(name: str) -> str:
-    """A package's name, in the one way to write it."""
+    """The name of a package, in the one way to write it."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
@@ -39,7 +39,10 @@ def plain(name: str) -> str:
 
 
 def _release(version: str) -> tuple[int, ...]:
-    """Its numbers without the zeros at the end; what a version says beyond them (rc1, +cu130) is left out."""
+    """The numbers of a version without the zeros at the end.
+
+    What a version says beyond them (rc1, +cu130) is left out.
+    """
     found = re.match(r"\d+(?:\.\d+)*", version.rpartition("!")[2])
     numbers = [int(number) for number in found[0].split(".")] if found else []
     while numbers and not numbers[-1]:
@@ -65,7 +68,7 @@ def within(version: str, bound: str) -> bool:
 
 
 def _add(bounds: Bounds, requirements: Iterable[str]) -> None:
-    """What they say of versions, but for those under a condition."""
+    """Add the bounds that requirements set for versions, except requirements under a condition."""
     for requirement in requirements:
         found = _REQUIREMENT.fullmatch(requirement)
         if found and not found[3]:
@@ -83,7 +86,7 @@ def _needs(wheel: Path) -> list[str]:
 
 
 def bounds_of(wheels: Iterable[Path] = ()) -> Bounds:
-    """Those of the project and, of what these wheels need, theirs."""
+    """The bounds of the project, and those that these wheels set for their needs."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     bounds: Bounds = {}
     for requirements in (project["dependencies"], *project["optional-dependencies"].values()):
@@ -94,14 +97,14 @@ def bounds_of(wheels: Iterable[Path] = ()) -> Bounds:
 
 
 def refused_version(name: str, bounds: Bounds) -> str:
-    """``1.0 is not >=8.4`` where this Python's package is outside its bounds, else nothing."""
+    """The words ``1.0 is not >=8.4`` where this Python's package is outside its bounds, else nothing."""
     version = _version(name)
     broken = [bound for bound in bounds.get(name, ()) if version is not None and not within(version, bound)]
     return f"{version} is not {', '.join(sorted(set(broken)))}" if broken else ""
 
 
 def _version(name: str) -> str | None:
-    """Of this Python's package; None where there is none, or a damaged one."""
+    """The version of this Python's package; None where there is none, or a damaged one."""
     try:
         return importlib.metadata.version(name)
     except (importlib.metadata.PackageNotFoundError, KeyError):
@@ -112,8 +115,9 @@ def _version(name: str) -> str | None:
 
 
 def missing(folder: Path) -> dict[str, Path]:
-    """The wheels whose package this Python has not, or not in a version that will do, by package; of several the
-    last by name.
+    """The wheels whose package this Python has not, or not in a version that will do, by package.
+
+    Of several wheels of one package the last by name counts.
     """
     if not folder.is_dir():
         return {}
@@ -127,12 +131,12 @@ def missing(folder: Path) -> dict[str, Path]:
 
 
 def lacking(names: Iterable[str], installed: Iterable[str]) -> list[str]:
-    """Of these packages those that are neither here nor installed for the steps."""
+    """The packages that are neither here nor installed for the steps."""
     return [name for name in names if plain(name) not in installed and _version(name) is None]
 
 
 def _fits(wheel: Path) -> bool:
-    """Whether it is for this Python and this processor, as its name tells; Linux's wheels alone."""
+    """Whether a wheel is for this Python and this processor, as its name tells; it must be Linux's."""
     pythons, abis, platforms = (part.split(".") for part in wheel.stem.split("-")[-3:])
     minor = sys.version_info.minor
     older = {f"cp3{number}" for number in range(minor + 1)} if "abi3" in abis else set[str]()
@@ -143,7 +147,10 @@ def _fits(wheel: Path) -> bool:
 
 
 def _unpacked(wheel: Path, target: Path) -> bool:
-    """That is all that pip does with these wheels; not every Python has pip."""
+    """Unpack a wheel into a folder; returns whether that worked.
+
+    That is all that pip does with these wheels; not every Python has pip.
+    """
     try:
         if not _fits(wheel):
             return False
@@ -155,14 +162,17 @@ def _unpacked(wheel: Path, target: Path) -> bool:
 
 
 def _installed(target: Path, *wheels: Path) -> bool:
-    """By pip, whatever its settings on this machine are."""
+    """Install wheels by pip, whatever its settings on this machine are; returns whether that worked."""
     options = ["--isolated", "--disable-pip-version-check", "install", "-q", "--no-index", "--no-deps", "--no-compile"]
     command = [sys.executable, "-m", "pip", *options, "--target", str(target), *map(str, wheels)]
     return processes.heard(command, limit_s=INSTALL_S, folder=ROOT, environment=os.environ)[0].exit_code == 0
 
 
 def install(wheels: Mapping[str, Path], target: Path) -> list[str]:
-    """Into a folder, from the wheels alone; the names of those that could not be installed."""
+    """Install wheels into a folder, without a network.
+
+    Returns the names of those that could not be installed.
+    """
     if not wheels or _installed(target, *wheels.values()):
         return []
     return [name for name, wheel in wheels.items() if not (_installed(target, wheel) or _unpacked(wheel, target))]

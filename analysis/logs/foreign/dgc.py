@@ -20,7 +20,8 @@ def read(folder: Path) -> dict[str, Any]:
     """The settings that a folder's name tells, as flat dotted names.
 
     The name joins configuration files by ``.`` and ``+``, in brackets where several share a folder; then come a suffix
-    and the number of processes."""
+    and the number of processes.
+    """
     found = _NAME.fullmatch(folder.name)
     if not found:
         return {}

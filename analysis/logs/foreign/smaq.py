@@ -1,6 +1,7 @@
 """Runs of Smart Quantization, whose settings lie in Lightning's ``hparams.yaml`` beside the event files.
 
-Older versions left ``meta_tags.csv`` instead."""
+Older versions left ``meta_tags.csv`` instead.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +61,8 @@ def _csv(text: str) -> dict[str, Any]:
 def _word(value: Any, choices: tuple[str, ...] = ()) -> str:
     """The last part of a class's or choice's name, in small letters.
 
-    A choice kept by its number gives the name of that number."""
+    A choice kept by its number gives the name of that number.
+    """
     if isinstance(value, list | tuple) and len(value) == 1:
         value = value[0]
     if isinstance(value, int) and not isinstance(value, bool):
