@@ -2,9 +2,6 @@
 
 The position of a run on such an axis is known at the steps at which it logged something of it (knots), and linear
 between them.
-
-Where a run was on such an axis is known at the steps at which it logged something of it (knots), and linear between
-them.
 """
 
 from __future__ import annotations
@@ -183,8 +180,6 @@ def _steps_per_epoch(step: np.ndarray, epoch: np.ndarray, batch: np.ndarray) -> 
     """The number of steps per epoch, from the first and the last record.
 
     Whether steps are counted from 0 or from 1 cancels. The number is None where the records do not tell it.
-
-    None where they do not tell.
     """
     known = np.flatnonzero(np.isfinite(epoch) & np.isfinite(batch))
     if not len(known):

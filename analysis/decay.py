@@ -15,10 +15,6 @@ def drops(logs: Logs) -> list[float]:
     They are the planned ones (``schedule.at``) where no rate was logged or the logged rate does fall there; where it
     falls elsewhere, the first step that was logged with the lower rate. Schedules that fall all the time have none: the
     corners of a piecewise linear one are no drops.
-
-    The planned ones (``schedule.at``) where no rate was logged or the logged rate does fall there; where it falls
-    elsewhere, the first step that was logged with the lower rate.  None for schedules that fall all the time: the
-    corners of a piecewise linear one are no drops.
     """
     plans = logs.settings["schedule.at"].to_dict() if "schedule.at" in logs.settings else {}
     kinds = logs.settings["schedule.name"].to_dict() if "schedule.name" in logs.settings else {}

@@ -98,11 +98,6 @@ class Named:
     shows; ``make``: draws it, or says in a sentence why there is nothing to draw. Whatever renders it, ``save`` or
     other, must do so under ``rc_context(LAID_OUT)``: matplotlib sizes the ticks that it adds while rendering by the
     settings of that moment.
-
-    ``name``: of its files, without extension; ``title``: a short sentence; ``section``: the group of runs that it
-    shows; ``make``: draws it, or says in a sentence why there is nothing to draw.  What renders it, ``save`` or other,
-    must do so under ``rc_context(LAID_OUT)``: matplotlib sizes the ticks that it adds while rendering by the settings
-    of that moment.
     """
 
     name: str

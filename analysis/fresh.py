@@ -3,10 +3,6 @@
 The file ``.drawn.json`` lies beside the figures. It holds a digest of all files that they were drawn from and of this
 package's own (names, sizes, times of change), the arguments, the paths and the notes. The digest is taken before the
 logs are read: what changes meanwhile counts as new.
-
-Beside the figures lies ``.drawn.json``: a digest of all files that they were drawn from and of this package's own
-(names, sizes, times of change), the arguments, the paths and the notes.  The digest is taken before the logs are read:
-what changes meanwhile counts as new.
 """
 
 from __future__ import annotations

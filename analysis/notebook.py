@@ -33,8 +33,6 @@ def drawn(figures: Sequence[Named], *names: str) -> Iterator[tuple[str, bytes | 
     """The title and PNG of each figure of these names, in their order.
 
     A sentence replaces the PNG where there is nothing to draw.
-
-    A sentence instead where there is nothing to draw.
     """
     for name in names:
         found = chosen(figures, name)

@@ -101,8 +101,7 @@ def unequal(workers: int, size: int, generator: torch.Generator) -> Tensor:
 
 
 def correlated(ratio: float, law: Callable[[Sequence[int], torch.Generator], Tensor] = normal) -> Callable[..., Tensor]:
-    """Vectors with R = ``ratio``: one common to all plus noise of each worker's own, which above n cancels in the
-    mean."""
+    """Vectors with R = ``ratio``: one common to all plus each worker's own noise, which above n cancels in the mean."""
 
     def draw(workers: int, size: int, generator: torch.Generator) -> Tensor:
         common, noise = law((size,), generator), law((workers, size), generator)

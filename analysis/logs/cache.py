@@ -5,11 +5,6 @@ It lies in ``<runs>/.cache/<sweep>.sweep``, or below $XDG_CACHE_HOME where that 
 its settings and status, and where its rows are. Everything is JSON or plain arrays, written aside and renamed; parts
 are never changed, so that readers of an older index are not disturbed; whatever does not fit together counts as not
 there.
-
-In ``<runs>/.cache/<sweep>.sweep``, or below $XDG_CACHE_HOME where that cannot be written, lie parts
-(``analysis.logs.parts``) and an index: of each run the sizes and times of the files it was read from, its settings and
-status, and where its rows are.  Everything is JSON or plain arrays, written aside and renamed; parts are never changed,
-so that readers of an older index are not disturbed; whatever does not fit together counts as not there.
 """
 
 from __future__ import annotations

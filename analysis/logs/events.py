@@ -58,8 +58,6 @@ def read(paths: Sequence[Path]) -> Scalars:
     """All scalars of the event files.
 
     A damaged file gives those before the damage, and a file that cannot be read gives none.
-
-    Of a file that cannot be read, none.
     """
     tags: dict[str, int] = {}
     damage: dict[int, str] = {}

@@ -62,8 +62,6 @@ class Logs:
         """The values of one tag: steps down, runs across (those that logged it); non-finite values are absent.
 
         The table is kept for the next call.
-
-        Kept for the next call.
         """
         return self.rows.of_tag(tag)
 
@@ -100,9 +98,6 @@ def load(runs: Path, sweep: str, *, cache: bool = True) -> Logs:
 
     The content is kept (``analysis.logs.cache``) and only what has changed since is read again; ``cache=False`` reads
     all of it and keeps nothing.
-
-    What was read is kept (``analysis.logs.cache``) and only what has changed since is read again; ``cache=False``: all
-    of it, not kept.
     """
     folder = runs / sweep
     if sweep in ("", "..") or Path(sweep).name != sweep or not folder.is_dir():
@@ -320,9 +315,6 @@ def _status(names: pd.Index, entries: Collection[Entry], settings: pd.DataFrame,
 
     A run is complete when it says so, except where a damaged log ends before the last step. A run that says nothing is
     complete when its log reaches that step, or where nobody knows how many steps there are (other systems' runs).
-
-    It is complete when it says so, but for a damaged log that ends before the last step; a run that says nothing, when
-    its log reaches that step, or where nobody knows how many there are (other systems' runs).
     """
     statuses = [entry.status.content or {} for entry in entries]
     last = logged.last_step()

@@ -119,8 +119,6 @@ def opened(folder: Path, name: str, *, verify: bool = True) -> Part | None:
     """The part of that name, mapped (changes to it stay in memory); None where it is missing or damaged.
 
     ``verify=False`` is for a part that was written a moment ago: not all of its bytes are looked at.
-
-    ``verify=False``, for what was written a moment ago: without a look at all of its bytes.
     """
     try:
         about = json.loads((folder / f"{name}.json").read_text())

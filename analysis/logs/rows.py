@@ -76,8 +76,6 @@ class Rows:
         """The values of one tag: steps down, runs across (those that logged it); non-finite values are absent.
 
         The table is kept for the next call.
-
-        Kept for the next call.
         """
         if tag not in self._tables:
             self._tables[tag] = self._of_tag(tag)
@@ -118,8 +116,6 @@ class Rows:
 
     def seconds(self, name: str) -> float:
         """The seconds from the first row of a run to its last, without the time between its attempts.
-
-        NaN where it logged nothing.
 
         NaN where it logged nothing.
         """

@@ -113,9 +113,6 @@ def ratio_against_accuracy(axes: Axes, group: Group) -> str | None:
 
     Runs that keep tensors of some kinds in a format and others in float32 are left out: the others are not part of
     their ratio.
-
-    Runs that keep tensors of some kinds in a format and others in float32 are left out: those others are not part of
-    their ratio.
     """
     ratios = compression_ratio(group.logs)
     tag = "Vacc" if "Vacc" in group.logs.tags else "Vpearson"

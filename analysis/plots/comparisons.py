@@ -121,8 +121,6 @@ def _moved(values: Sequence[float], by: float, every: Sequence[float], log: bool
     """Places beside the values, so that the intervals of all methods can be seen.
 
     by: in [-0.5, 0.5], of a third of the way between two neighbours in ``every``, and at most of a 24th of the axis.
-
-    by: in [-0.5, 0.5], of a third of the way between two neighbours in ``every``, and at most of a 24th of the axis.
     """
     all_places = np.log2(every) if log else np.asarray(every)
     step = min(float(np.diff(all_places).min()) / 3, float(np.ptp(all_places)) / 24)

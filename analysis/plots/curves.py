@@ -197,8 +197,6 @@ def curves(axes: Axes, means: Means, plot: Plot, axis: str = "step") -> str | No
 
     Returns a sentence where there is nothing to draw.
 
-    A sentence where there is nothing to draw.
-
     On another axis than the step (``analysis.axes``), the mean of the quantity at a step stands at the mean over the
     same seeds of where they were at that step.  Cells of which some seeds are missing are pale and end in a circle;
     those of which no run is complete show what there is, dotted, and end in a cross; the legend says so.  Bytes that
@@ -249,8 +247,6 @@ def _bands(axes: Axes, shown: Sequence[_Curve], log: bool) -> None:
     """Draw the intervals, fainter the more there are.
 
     In a crowd an interval that takes much of the axis is left out; the axis limits must be set before.
-
-    In a crowd none that takes much of the axis, whose limits are set.
     """
     there = [curve for curve in shown if np.isfinite(curve.low).any()]
     scale = np.log10 if log else np.asarray

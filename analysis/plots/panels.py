@@ -65,9 +65,6 @@ def line(axes: Axes, seed_group: SeedGroup, table: pd.DataFrame) -> None:
 
     The intervals are bars, not bands: a dozen bands over each other cannot be told apart, least of all in grey. table:
     mean, low, high, by ascending place on the x axis.
-
-    Bars, not bands: a dozen bands over each other cannot be told apart, least of all in grey.
-    table: mean, low, high, by ascending place on the x axis.
     """
     style = look(seed_group)
     axes.plot(

@@ -3,10 +3,6 @@
 ``original`` (learning-to-quantize), ``dgc`` and ``smaq`` say what each leaves. A setting that a folder does not tell is
 absent. A method that is none of ours keeps its name there (``dgc``, ``smaq``, ``s2fp8``, ``fp32``), as do its own
 settings; ``system`` says whose run it is.
-
-``original`` (learning-to-quantize), ``dgc`` and ``smaq`` say what each leaves.  What a folder does not tell is absent.
-A method that is none of ours keeps its name there (``dgc``, ``smaq``, ``s2fp8``, ``fp32``), as do its own settings;
-``system`` says whose run it is.
 """
 
 from __future__ import annotations
