@@ -167,8 +167,8 @@ def named(
 
     ``means``: those of every group (``means_of``), where somebody has them already.
 
-    For each group of runs that share a plot the curves against the step, what is not against an axis, then the curves
-    against the other axes (``est_var-time``); last the figures across settings.
+    The order is: for each group of runs that share a plot the curves against the step, the figures that are not against
+    an axis, then the curves against the other axes (``est_var-time``); last the figures across settings.
     """
     wanted = checked(axes)
     logs = begun(logs)

@@ -40,7 +40,7 @@ def digest(sweep_dir: Path) -> str:
 def drawn_before(folder: Path, of: str, arguments: Sequence[str]) -> tuple[list[str], list[str]] | None:
     """The (paths, notes) of figures that were drawn from the files of this digest.
 
-    None where something is missing or was drawn otherwise.
+    It is None where something is missing or was drawn otherwise.
     """
     try:
         stamp = json.loads((folder / STAMP).read_text())

@@ -117,7 +117,7 @@ RELATIVE_VARIANCE: dict[tuple[str, str], dict[str, float]] = {
 def accuracy(sweep: str, settings: Mapping[str, Any]) -> dict[str, float] | None:
     """The paper's accuracies for runs of these settings (dotted names), by method.
 
-    None for a task that is not the paper's.
+    The result is None for a task that is not the paper's.
     """
     if settings.get("trajectory") == "sgd":
         return None
@@ -201,7 +201,7 @@ LEVELS: dict[tuple[str, str, int], dict[str, tuple[float, ...]]] = {
 def levels(settings: Mapping[str, Any]) -> dict[str, tuple[float, ...]]:
     """The levels that the paper shows for runs of these settings (dotted names), by method.
 
-    Empty for a task without.
+    The result is empty for a task without levels.
     """
     task = settings.get("data.name"), settings.get("model.name"), settings.get("method.bits")
     return LEVELS.get(task, {})  # type: ignore[arg-type]

@@ -67,7 +67,7 @@ def compression_ratio(logs: Logs) -> pd.Series:
 def images_per_step(settings: pd.DataFrame) -> pd.Series:
     """The training images of one step over all workers that compute a gradient.
 
-    NaN where batch or workers are unknown.
+    The result is NaN where batch or workers are unknown.
     """
     alone = np.array([name in METHODS and METHODS[name].single_worker for name in settings["method.name"]], bool)
     alone |= (settings["trajectory"] == "sgd").to_numpy()

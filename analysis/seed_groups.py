@@ -352,7 +352,7 @@ def groups(logs: Logs) -> list[Group]:
 
     Those are the settings outside the method and its memory (data, model, workers ...) that vary within a method, and
     bits and bucket size where two or more methods have several.  Runs that do not read such a setting (SGD has no bits)
-    stand in every figure, as references; where no figure has their other settings, in one of their own.
+    stand in every figure, as references; where no figure has their other settings, they have one of their own.
     """
     logs = begun(logs)
     found = []

@@ -44,8 +44,8 @@ def reach(logs: Logs, runs: Sequence[str], target: float, axis: str = "time") ->
     The axis is one of ``analysis.axes.AXES``.
 
     There is no interpolation between evaluations: a model is known only where it was evaluated, so the answer is never
-    too early and at most one evaluation interval too late.  NaN where the run never gets there, or has no position on
-    that axis.
+    too early and at most one evaluation interval too late.  It is NaN where the run never gets there, or has no
+    position on that axis.
     """
     there = wide(logs, TAG, list(runs)) >= target
     there = there.loc[:, there.any(axis=0)]
@@ -82,11 +82,11 @@ def time_to_accuracy(logs: Logs, width: float, target: float | None = None) -> F
 
     The bytes are those sent by one worker; see ``reach``.
 
-    A row for each method: a dot for each run; mean and 95 % interval over seeds only where all runs of the row get
-    there, as a mean over the fast ones would flatter; otherwise how many of them do.  Runs that have not finished count
-    as not there until they are.  By default the target is ``default_target``'s.  Trained runs only.  ``width`` in
-    inches; where its panels, below each other, would be taller than a page, they stand side by side on the width of the
-    page.
+    Each method has a row with a dot for each run. The row shows mean and 95 % interval over seeds only where all its
+    runs get there, as a mean over the fast ones would flatter; otherwise it shows how many of them do.  Runs that have
+    not finished count as not there until they are.  By default the target is ``default_target``'s.  Only trained runs
+    are shown. ``width`` in inches; where its panels, below each other, would be taller than a page, they stand side by
+    side on the width of the page.
     """
     trained = [group for group in groups(logs) if group.trajectory == "method"]
     if not trained:

@@ -258,7 +258,8 @@ def reached_at(points: list[Point], rate: float) -> Point | None:
     """The point of least error at this rate or less.
 
     Between two points that no other one beats, log vNMSE is interpolated at the rate itself; beyond the last one, that
-    point stands, with its own smaller rate: who may spend more bits need not.  None where every point takes more.
+    point stands, with its own smaller rate: a method that may spend more bits need not. The result is None where every
+    point takes more.
     """
     kept = frontier(points)
     pair = _around(kept, rate)

@@ -2,10 +2,10 @@ r"""The error of every unbiased method against the bits that it really takes.
 
 Run it as ``python -m benchmarks.accuracy_per_bit [--out DIR]``.
 
-Error: vNMSE = ``E |decoded - x|^2 / |x|^2``.  Bits per coordinate:
-``8 * length of the messages / number of coordinates``, so header, levels, scales, codes and coder tables all count.  A
-message of 2^19 coordinates at 3 bits spends .0006 bits on its header, .0005 on levels, .004 on scales in buckets of
-8192 (.125 in buckets of 256); one of 75,290 (a ResNet-8) .004, .003 and .004.
+The error is vNMSE = ``E |decoded - x|^2 / |x|^2``. The bits per coordinate are ``8 * length of the messages / number of
+coordinates``, so header, levels, scales, codes and coder tables all count.  A message of 2^19 coordinates at 3 bits
+spends .0006 bits on its header, .0005 on levels, .004 on scales in buckets of 8192 (.125 in buckets of 256); one of
+75,290 (a ResNet-8) .004, .003 and .004.
 
 Every unbiased entry of METHODS is taken with every choice of rotation, dither, coding (packed and rANS; Huffman lies
 between them), norm and form that it has, in buckets of 8192, of 256 and as one bucket, on three laws and on recorded

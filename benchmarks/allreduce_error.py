@@ -24,8 +24,8 @@ does, and is not in ``max_rel_err``.
 
 Draws are added until the standard error of measured / predicted is below NOISE.  ALQ's second stage may need thousands:
 under the L2 norm nearly all of its error is a few coordinates that jump to the norm itself, mostly those that jumped in
-the first stage.  Hence buckets of 256 (more of them, smaller jumps), and ALQ under the Linf norm beside it.  Rows that
-stay too noisy are judged by sigmas.
+the first stage.  The buckets therefore have 256 coordinates (more of them, smaller jumps), and ALQ under the Linf norm
+stands beside it.  Rows that stay too noisy are judged by sigmas.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ LAWS: dict[str, Callable[[int, int, torch.Generator], Tensor]] = {
 def recorded(data: str) -> Tensor:
     """All workers' gradients at one step of a training: float32[8, n].
 
-    FileNotFoundError where the data set is not there.
+    Raises FileNotFoundError where the data set is not there.
     """
     model, batch_size, steps, _ = RECORDED[data]
     workers = max(WORKERS)

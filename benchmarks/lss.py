@@ -4,10 +4,10 @@ Run it as ``python -m benchmarks.lss [--data cifar10 --model resnet8] [--out DIR
 
 A model trains without compression; every k steps its gradient is recorded, and each recorded gradient goes through CASQ
 with several numbers of clusters (cells: 1 % of the coordinates) and of cells (8 clusters), and through SketchML, TopK
-and QSGD with the setting whose bytes come nearest to CASQ's.  Each parameter by itself (``--scope model``: the gradient
-as one vector); without error feedback.
+and QSGD with the setting whose bytes come nearest to CASQ's.  Each parameter is encoded by itself (``--scope model``:
+the gradient as one vector), without error feedback.
 
-Of the parameters of a kind (conv, linear, norm, bias), over all recorded gradients:
+These figures are of the parameters of a kind (conv, linear, norm, bias), over all recorded gradients:
 
 - large, small: signed error, ``sum of sign(x) (decoded - x) / sum of |x|`` over the values above, and at or below, the
   95th percentile of their parameter's magnitudes: -1 is lost, 0 is right on average, above 0 is grown;

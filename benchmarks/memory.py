@@ -2,9 +2,9 @@
 
 Run it as ``python -m benchmarks.memory [--model NAME] [--batch N] [--rounds N]``.
 
-A bare loop (model in channels-last order, cross-entropy, SGD with momentum) on random images of CIFAR's shape (a GPT:
-characters), as it is and with ``nuq.CompressedTraining(model, activations=FORMAT)``.  One process for each variant; all
-take their steps in turns, in another order every round, none while another does.
+The benchmark is a bare loop (model in channels-last order, cross-entropy, SGD with momentum) on random images of
+CIFAR's shape (a GPT: characters), as it is and with ``nuq.CompressedTraining(model, activations=FORMAT)``.  Each
+variant has a process; all take their steps in turns, in another order every round, none while another does.
 
 - peak: the process's largest resident memory (VmHWM) over all steps, less what was resident before the first:
   activations, gradients, momenta and whatever computing takes beside them.  Model, images and libraries are there

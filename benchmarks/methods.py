@@ -11,15 +11,16 @@ method may come with settings: ``--methods qsgd "topk ratio=0.001"``.
   Three gradients early in one run say no more than that range.  Adaptive methods learn their levels from those of steps
   6 and 8; what remembers goes through the three in turn.
 - bits: ``8 * bytes / coordinates``, of whole messages; where ``scope=tensor``, of one message per parameter.
-- GB/s of float32 input: ``encode`` up to the bytes with their checksum, ``decode`` from them to float32.  Medians.
+- GB/s of float32 input: ``encode`` up to the bytes with their checksum, ``decode`` from them to float32. They are
+  medians.
 - eager: the method as a user would write it in PyTorch (``benchmarks.eager``), which stops before the bytes; timed
   right before every encoding.  The ratio is taken pair by pair: median (least .. largest).
 
 Where others load the machine, ``--threads 1`` measures that thread's own time: what one core does, and so less than two
 do.
 
-Claim: every encoding runs at ten times the eager one or at 1 GB/s.  What does not is listed, and the docstring of its
-code says why.
+Claim: every encoding runs at ten times the eager one or at 1 GB/s.  A method that does not is listed, and the docstring
+of its code says why.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ class Counters:
 
         An acknowledgement is 66 bytes, and so is the header of a packet however long.
 
-        What TCP sent again, because a busy receiver was late to acknowledge it, counts once.
+        A segment that TCP sent again, because a busy receiver was late to acknowledge it, counts once.
         """
         sent = self.num_bytes - earlier.num_bytes - TCP_HEADER_BYTES * (self.num_packets - earlier.num_packets)
         return sent - SEGMENT_BYTES * (self.num_resent - earlier.num_resent)

@@ -4,9 +4,9 @@ They are measured with one thread, as one rank has.
 
 Encoding and decoding (the message with its header and checksum included) are timed on a long and on a short vector: the
 slope is the rate, the rest the price of a message.  The network's side is that of gloo on this machine's loopback:
-processor time per byte and per message of two processes that send to each other.  Models: when DDP's buckets become
-ready, by a hook that notes the time.  The least of many times, since whatever else runs only adds to them; latency and
-models: medians.  GB/s of float32 input.  The last line is one JSON object.
+processor time per byte and per message of two processes that send to each other.  For the models, a hook notes the time
+when DDP's buckets become ready. A figure is the least of many times, since whatever else runs only adds to them;
+latency and models have medians. Rates are GB/s of float32 input.  The last line is one JSON object.
 """
 
 from __future__ import annotations

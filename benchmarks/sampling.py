@@ -1,9 +1,9 @@
 """The cost of the adaptive methods' statistics and level updates in a training step: ``python -m benchmarks.sampling``.
 
 In the ten steps before an update every worker's gradient goes into a histogram (``fit=histogram``), or its buckets'
-moments do (``mixture``).  Timed with one thread, in turns with whole training steps of the same trainer: medians over
-the turns, and the quartiles of their ratios.  The step is that of the in-process simulation of four workers, on tensors
-of CIFAR-10's shape.
+moments do (``mixture``).  They are timed with one thread, in turns with whole training steps of the same trainer:
+medians over the turns, and the quartiles of their ratios.  The step is that of the in-process simulation of four
+workers, on tensors of CIFAR-10's shape.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
 Run it as ``python -m benchmarks.short_runs [--methods supersgd "alq norm=l2" ..] [--seeds 20]``.
 
 A run is 80 steps of the cnn on the digits, 4 workers of batch 16, rate .1: shorter than the paper's first update of
-levels.  A method may come with settings; everything else has its default.  Loss: over the training set at the end
-(untrained: 2.30).  A run has diverged where its loss or a parameter was not finite, or the loss at the end is above
-that of the untrained network of its seed.
+levels.  A method may come with settings; everything else has its default.  The loss is that over the training set at
+the end (untrained: 2.30).  A run has diverged where its loss or a parameter was not finite, or the loss at the end is
+above that of the untrained network of its seed.
 
 What holds at 3 bits, the default, does not at 2: with the default bucket of 8192 such a run stays on course but learns
 much less than with buckets of 256 (``--methods "alq bits=2" "alq bits=2 bucket_size=256"`` shows both).

@@ -69,7 +69,7 @@ def title(method: str) -> str:
 def measured(task: Task, methods: Sequence[str], seeds: Sequence[int]) -> Iterator[Row]:
     """The rows of all trainings, one per evaluation.
 
-    ValueError where there can be no network; RuntimeError with a rank's last words where one failed.
+    Raises ValueError where there can be no network, and RuntimeError with a rank's last words where one failed.
     """
     wanted = json.dumps({"task": asdict(task), "methods": list(methods), "seeds": list(seeds)})
     with network(RANKS, RATE_MBIT) as net, tempfile.TemporaryFile("w+") as errors:

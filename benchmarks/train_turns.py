@@ -19,7 +19,7 @@ METHODS: dict[str, dict[str, Any]] = {"sgd": {"method": "supersgd"}, "alq_3bit":
 class Prepared:
     """The first training batches of a data set, as the passes take them.
 
-    What the trainer asks for comes from memory, in turn.
+    The batches that the trainer asks for come from memory, in turn.
     """
 
     def __init__(self, trainer: Trainer) -> None:

@@ -35,8 +35,8 @@ class Histogram:
 def read(folder: Path, tag: str) -> list[Histogram]:
     """The histograms that a run logged under ``tag``, in step order.
 
-    Where attempts overlap, the later file wins beyond its first step, and there where it has a word
-    (``analysis.logs.reading.merged``); a file that cannot be read counts as empty, as it does for scalars.
+    Where attempts overlap, the later file wins beyond its first step, and at that step where it has a value there
+    (``analysis.logs.reading.merged``). A file that cannot be read counts as empty, as it does for scalars.
     """
     steps: list[int] = []
     files: list[int] = []

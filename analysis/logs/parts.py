@@ -1,8 +1,8 @@
 """Rows of many runs as plain arrays: in memory, or in files that are mapped into it.
 
-A part holds the scalars of some runs, ordered by run, tag and step.  Which rows belong to which run, tag and attempt
-stands in a small table of spans, so that the columns proper are three: step, wall time and value.  On disk a part is
-four .npy files and a JSON file, nothing that could run code.
+A part holds the scalars of some runs, ordered by run, tag and step.  A small table of spans says which rows belong to
+which run, tag and attempt, so that the columns proper are three: step, wall time and value.  On disk a part is four
+.npy files and a JSON file, nothing that could run code.
 """
 
 from __future__ import annotations

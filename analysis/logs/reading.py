@@ -59,8 +59,9 @@ def merged(step: np.ndarray, file: np.ndarray) -> np.ndarray:
 
     Beyond a later file's first step, the earlier files give way.
 
-    At that step itself both may have a word, of which the last counts for each tag: an attempt that goes on from step
-    100 may begin with a measurement there, and what the one before logged at step 100 led to the checkpoint.
+    At that step itself both files may have values, of which the last counts for each tag: an attempt that goes on from
+    step 100 may begin with a measurement there, and the values that the one before logged at step 100 led to the
+    checkpoint.
 
     ``file`` counts the event files of the run in the order they were begun.
     """
@@ -121,8 +122,8 @@ def _last_of_each(
 ) -> np.ndarray:
     """The rows of a run by tag and step, each once: the last row written by the last file that counts there.
 
-    What an evaluator wrote (``beside``) is of no attempt: it neither gives way to later files nor makes earlier ones
-    give way, but a row that the run logged itself has the last word.
+    The rows of an evaluator (``beside``) belong to no attempt: it neither gives way to later files nor makes earlier
+    ones give way, but a row that the run logged itself has the last word.
     """
     own = rows[~beside[rows]]
     rows = np.concatenate([rows[beside[rows]], own[merged(found.step[own], of_run[own])]])

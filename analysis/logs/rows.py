@@ -117,7 +117,7 @@ class Rows:
     def seconds(self, name: str) -> float:
         """The seconds from the first row of a run to its last, without the time between its attempts.
 
-        NaN where it logged nothing.
+        The result is NaN where the run logged nothing.
         """
         spans = self.spans[self.spans[:, 0] == self.names.index(name)]
         of_attempt: dict[int, list[np.ndarray]] = {}

@@ -35,9 +35,9 @@ def accuracy_per_bit(logs: Logs, width: float) -> Figure | str:
 
     Each method has one line along ``KNOBS`` for its remaining settings.
 
-    Mean and 95 % interval over the complete runs; full precision as horizontal lines; bits on a logarithm to base 2
-    where they span more than a factor of 10.  For sweeps in which a method has several values of ``KNOBS``.  ``width``
-    in inches.
+    Points are the mean and 95 % interval over the complete runs; full precision is drawn as horizontal lines; the axis
+    of bits is a logarithm to base 2 where they span more than a factor of 10. The figure is for sweeps in which a
+    method has several values of ``KNOBS``.  ``width`` in inches.
     """
     knobs = [name for name in KNOBS if name in logs.settings]
     if not _several(logs.settings, knobs):

@@ -26,7 +26,8 @@ class Mean(NamedTuple):
 class Series:
     """The seed groups of one method that differ in nothing but the setting, by its value in ascending order.
 
-    Empty ``points``: a method that does not read the setting, so that ``seed group`` is a reference for all values.
+    ``points`` is empty for a method that does not read the setting, so that ``seed group`` is a reference for all
+    values.
     """
 
     seed_group: SeedGroup

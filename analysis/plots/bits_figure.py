@@ -40,9 +40,9 @@ def _side_by_side(values: Sequence[float] | np.ndarray, width: float) -> tuple[n
 
     Each point stands as near its value as that allows.
 
-    Also which points stand side by side, in order of their values, around their geometric mean (the others: each at its
-    value); and how far apart, in octaves.  It is less than a marker where points that differ by a tenth of an octave
-    would else be taken together.
+    The function also returns which points stand side by side, in order of their values, around their geometric mean
+    (the others stand each at its value), and how far apart, in octaves.  It is less than a marker where points that
+    differ by a tenth of an octave would else be taken together.
     """
     octaves = np.log2(np.asarray(values, float))
     order = np.argsort(octaves, kind="stable")

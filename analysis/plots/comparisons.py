@@ -70,10 +70,10 @@ def against_setting(logs: Logs, width: float, setting: str) -> Figure | str:
     """The final accuracy against a numeric setting such as ``method.bits``, as in Fig. 7 of the paper.
 
     Runs on the SGD trajectory show the late variance of the gradient instead, relative to SuperSGD's on the same
-    minibatches (geometric mean of the last quarter of the measurements).  One line for each method and its remaining
-    settings: mean and 95 % interval over the complete runs, whose number is in the legend where some are missing.
-    Methods without the setting are horizontal lines.  The axis is logarithmic where the values span a factor of 16.
-    ``width`` in inches.
+    minibatches (geometric mean of the last quarter of the measurements).  There is one line for each method and its
+    remaining settings: mean and 95 % interval over the complete runs, whose number is in the legend where some are
+    missing. Methods without the setting are horizontal lines.  The axis is logarithmic where the values span a factor
+    of 16. ``width`` in inches.
     """
     panels = along(logs, setting)
     if isinstance(panels, str):
@@ -176,11 +176,11 @@ def error_per_bit(logs: Logs, width: float) -> Figure | str:
 
     The axes are those of rate and distortion: linear bits (a logarithm to base 2 where they span more than a factor of
     10, as with sparsifiers), logarithmic error; a good quantizer falls by a factor of about 4 for each bit, which a
-    dotted line shows.  One point for each seed group with its 95 % interval over seeds (of the logarithm); lines join
-    the seed groups of a method that differ in bits, or in bucket size where the bits are all the same.  Runs on the SGD
-    trajectory, which all measure on the same weights, where there are any; otherwise each on its own.  Methods that
-    send 32 bits add nothing by quantization: SuperSGD has no point, SGD is a line at what one worker's minibatch adds.
-    ``width`` in inches.
+    dotted line shows.  There is one point for each seed group with its 95 % interval over seeds (of the logarithm);
+    lines join the seed groups of a method that differ in bits, or in bucket size where the bits are all the same.  The
+    runs are those on the SGD trajectory, which all measure on the same weights, where there are any; otherwise each run
+    is on its own.  Methods that send 32 bits add nothing by quantization: SuperSGD has no point, SGD is a line at what
+    one worker's minibatch adds. ``width`` in inches.
     """
     panels = trade_offs(logs)
     common = [panel for panel in panels if panel.group.trajectory == "sgd"]

@@ -198,10 +198,10 @@ def curves(axes: Axes, means: Means, plot: Plot, axis: str = "step") -> str | No
     Returns a sentence where there is nothing to draw.
 
     On another axis than the step (``analysis.axes``), the mean of the quantity at a step stands at the mean over the
-    same seeds of where they were at that step.  Cells of which some seeds are missing are pale and end in a circle;
-    those of which no run is complete show what there is, dotted, and end in a cross; the legend says so.  Bytes that
-    differ much between methods take a logarithmic axis, on which step 0 has no place.  Of more than six intervals the
-    wide ones are left out.
+    same seeds of where they were at that step.  Seed groups of which some seeds are missing are pale and end in a
+    circle; those of which no run is complete show what there is, dotted, and end in a cross; the legend says so.  Bytes
+    that differ much between methods take a logarithmic axis, on which step 0 has no place.  Where there are more than
+    six intervals, the wide ones are left out.
     """
     found = means.of(plot)
     if isinstance(found, str):

@@ -48,10 +48,10 @@ def gradient_histogram(group: Group, width: float) -> Figure | str:
 
     It is that of the last measurement.
 
-    Filled: measured; line: the law fitted to the same buckets (``train.steps.estimator`` says which); strokes: the
-    levels in use.  Of the lowest seed that logged ``stats/coordinates``.  In a figure of page width the first
-    measurement stands beside the last.  Methods with fixed levels have a panel only where no adaptive one has.
-    ``width`` in inches.
+    The filled area is measured, the line is the distribution fitted to the same buckets (``train.steps.estimator`` says
+    which), and the strokes are the levels in use. The run is that of the lowest seed that logged ``stats/coordinates``.
+    In a figure of page width the first measurement stands beside the last.  Methods with fixed levels have a panel only
+    where no adaptive one has. ``width`` in inches.
     """
     page = width > 5
     found = list(_measurements(group, early=page))

@@ -47,9 +47,9 @@ def tensor_histograms(group: Group, width: float) -> Figure | str:
 
     The standard normal density is drawn beside it.
 
-    Of one run: the lowest seed of the setting that logged the most kinds, and of those the one whose format is the
-    finest, as it leaves the tensors most as they would be (SmaQ's weights end where it clamps).  Kinds that were not
-    logged have no panel.  ``width`` in inches.
+    The histograms are of one run: the lowest seed of the setting that logged the most kinds, and of those the one whose
+    format is the finest, as it leaves the tensors most as they would be (SmaQ's weights end where it clamps).  Kinds
+    that were not logged have no panel.  ``width`` in inches.
     """
     found = [shown for shown in (_of_seed_group(group, seed_group) for seed_group in group.seed_groups) if shown]
     if not found:

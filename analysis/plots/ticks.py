@@ -68,7 +68,7 @@ def log_ticks(axes: Axes) -> None:
 def _round_numbers(low: float, high: float) -> list[float]:
     """The coarsest of three series of round numbers that has three in these limits, thinned out to seven.
 
-    Where no series has three, all numbers of the last series.
+    Where no series has three, the result is all numbers of the last series.
     """
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     found: list[float] = []

@@ -2,8 +2,8 @@
 
 It also says from which bandwidth down a method pays.
 
-Three answers: how far the model was off where it was measured, a table per number of workers, and the break-even
-bandwidths.
+It gives three answers: how far the model was off where it was measured, a table per number of workers, and the
+break-even bandwidths.
 """
 
 from __future__ import annotations

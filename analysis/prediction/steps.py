@@ -17,8 +17,8 @@ per machine of L workers (flat: L = 1)::
     hierarchical float32 ring inside a machine; gather or two_stage among the machines' first ranks; float32 back again
 
 A wire stage takes ``rounds * latency + max(bytes / B, its processor time)``, processor time being bytes / host rate +
-messages * message_s.  Left out: jitter, stragglers and congestion inside the network; the agreement on levels (one
-small collective per update).
+messages * message_s.  The model leaves out jitter, stragglers and congestion inside the network; the agreement on
+levels (one small collective per update).
 """
 
 from __future__ import annotations
@@ -289,7 +289,7 @@ def break_even(step_s: Callable[[float], float], rival_s: Callable[[float], floa
 
     It is 0 where the first never is quicker, and inf where it always is.
 
-    Looked for from below in steps of a quarter decade, then by bisection to a ten-thousandth.
+    It is looked for from below in steps of a quarter decade, then by bisection to a ten-thousandth.
     """
 
     def pays(bandwidth: float) -> bool:

@@ -93,8 +93,8 @@ def _enough(figures: Sequence[Named]) -> int:
 def _by_importance(figures: Sequence[Named]) -> list[int]:
     """The positions of the figures by importance.
 
-    First the first overview, figures of the whole sweep, the other groups' overviews against the step, then one of each
-    in turn.
+    The order is the first overview, figures of the whole sweep, the other groups' overviews against the step, then one
+    of each in turn.
     """
     sections: dict[str, list[int]] = {}
     for index, figure in enumerate(figures):

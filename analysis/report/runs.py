@@ -98,7 +98,7 @@ def _counted(states: Mapping[str, State]) -> dict[str, int]:
 def differing(settings: pd.DataFrame) -> tuple[list[str], list[str]]:
     """The names of the settings that take several values.
 
-    First those that a method alone does not explain, then those that it does.
+    The first list has those that a method alone does not explain, the second those that it does.
     """
     names = [str(name) for name in settings.columns if name not in (*_NO_SETTINGS, "method.name", "seed")]
     texts = {name: settings[name].dropna().map(shown) for name in names}

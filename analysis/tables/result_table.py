@@ -145,7 +145,7 @@ def arranged(found: pd.DataFrame, by: str, *, descending: bool = False) -> pd.Da
 
     The column is its name, its short name, ``method`` for the methods' own order, or a setting.
 
-    Rows without a value come last.  ValueError with the legal names for any other.
+    Rows without a value come last.  Any other name raises ValueError with the legal names.
     """
     if by == "method":
         return found.iloc[::-1] if descending else found

@@ -2,16 +2,16 @@
 
 Run it as ``python -m benchmarks.gpu.bits [--device cuda] [--size N]``.
 
-Encode, decode (written and added), rotation, statistics and SmaQ: every width of code, ternary and 9 bits included,
-every norm, type and kind of rounding, bucket sizes from 64 coordinates to the whole vector, and numbers of
+It compares encode, decode (written and added), rotation, statistics and SmaQ: every width of code, ternary and 9 bits
+included, every norm, type and kind of rounding, bucket sizes from 64 coordinates to the whole vector, and numbers of
 coordinates around N that no tile divides. The vectors are those of ``tests/nuq/test_cuda.py``: heavy tails, a zero
-bucket, one of denormal numbers. C++ computes on the CPU, the reference on the device (where Triton is missing it
-takes its place there) and, of the first cases, on the CPU too.
+bucket, one of denormal numbers. C++ computes on the CPU, the reference on the device (where Triton is missing it takes
+its place there) and, of the first cases, on the CPU too.
 
-``--device cpu``: Triton's interpreter, a thousand times as slow. ``--sanitize``: in place of all that, a small run of
-this program under compute-sanitizer's memcheck, where that is installed. What does not fit into ``--seconds`` is
-counted as not reached. Exit code 1 where a bit differs, nothing was compared, or the run under memcheck failed; the
-last line is one JSON object.
+``--device cpu`` takes Triton's interpreter, which is a thousand times as slow. ``--sanitize`` makes, in place of all
+that, a small run of this program under compute-sanitizer's memcheck, where that is installed. A case that does not fit
+into ``--seconds`` is counted as not reached. The exit code is 1 where a bit differs, nothing was compared, or the run
+under memcheck failed; the last line is one JSON object.
 """
 
 from __future__ import annotations

@@ -2,11 +2,11 @@
 
 Run it as ``python -m benchmarks.gpu.paper [--steps N] [--runs NAME ..]``.
 
-The points of ``grid.nuq.cifar10_full_resnet32`` (nine methods, 4 workers of 128 images, 3 bits) with their steps and
-the two drops of the learning rate shortened alike, each in a process of its own, so that one that crashes or hangs is
-alone in it. Random pictures where CIFAR-10 is not there (``NUQ_DATA``): then the seconds count and the accuracy says
-nothing. A run that ``--seconds`` does not suffice for is told with the steps that it took. The last line is one JSON
-object; exit code 1 where a run failed or none took a step.
+The runs are the points of ``grid.nuq.cifar10_full_resnet32`` (nine methods, 4 workers of 128 images, 3 bits) with their
+steps and the two drops of the learning rate shortened alike. Each is in a process of its own, so that one that crashes
+or hangs is alone in it. Random pictures replace CIFAR-10 where it is not there (``NUQ_DATA``): then the seconds count
+and the accuracy says nothing. A run that ``--seconds`` does not suffice for is told with the steps that it took. The
+last line is one JSON object; the exit code is 1 where a run failed or none took a step.
 """
 
 from __future__ import annotations

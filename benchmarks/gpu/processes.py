@@ -101,8 +101,8 @@ def run(
 
     It is killed with all that it started at the limit.
 
-    What it left running is killed also where it ended by itself, and where this process is interrupted (which is raised
-    on).
+    Processes that it left running are killed also where it ended by itself, and where this process is interrupted (the
+    interrupt is raised again).
     """
     before, began = _children(), time.monotonic()
     process: subprocess.Popen[bytes] | None = None

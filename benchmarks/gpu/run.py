@@ -7,8 +7,8 @@ hangs or is killed costs its own result.
 Each step leaves ``STEP.log`` (as it goes) and ``STEP.json`` (after each of its commands) with the device, the versions,
 the commit, the seconds, the exit code, whether it ran into its limit, and of every command its last line that is a JSON
 object, and its last lines where it failed. ``all.json`` has them all, and under ``earlier`` what an earlier call left
-in the folder. Exit code: 0, 1 where a step failed or none was begun, 2 where nothing could begin, 130 where it was
-interrupted (SIGINT, SIGTERM, SIGHUP).
+in the folder. The exit code is 0, 1 where a step failed or none was begun, 2 where nothing could begin, 130 where it
+was interrupted (SIGINT, SIGTERM, SIGHUP).
 """
 
 from __future__ import annotations

@@ -157,7 +157,7 @@ STEPS = (
 def chosen(names: list[str], steps: tuple[Step, ...] = STEPS) -> tuple[Step, ...]:
     """The steps of these names, in the table's order; all steps where none is named.
 
-    ValueError for a name that is no step's.
+    Raises ValueError for a name that is no step's.
     """
     legal = [step.name for step in steps]
     for name in names:

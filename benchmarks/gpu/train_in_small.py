@@ -2,7 +2,7 @@
 
 Run it as ``python -m benchmarks.gpu.train_in_small [--model NAME ..]``.
 
-Each model takes a few steps on pictures of ImageNet's size, then a few on smaller ones as a recorded graph. For that
+Each model takes a few steps on pictures of ImageNet's size, then a few on smaller ones as a recorded graph. To that end
 ``torch.cuda``'s streams and graphs are replaced by ones for the CPU: while a graph is recorded, every operator and its
 tensors are noted, and a replay calls them again on the same memory. So the trainer's own code runs
 (``train.steps.cuda_graphs``), and ``benchmarks.train`` checks that its parameters stay with those of a bare loop. The

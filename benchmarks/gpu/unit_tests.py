@@ -3,7 +3,7 @@
 Run it as ``python -m benchmarks.gpu.unit_tests FILE .. [--names EXPRESSION]``.
 
 On a GPU a skipped test counts as one that failed, since pytest itself would be content with nothing but skipped ones.
-Warnings are no errors here: PyTorch may warn of a device. Exit code 1 where a test failed or none passed.
+Warnings are no errors here: PyTorch may warn of a device. The exit code is 1 where a test failed or none passed.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ TAGS = {
 def settings(folder: Path) -> dict[str, Any] | None:
     """The settings of another system's run: flat dotted names, lists as tuples.
 
-    None for a folder that none of these systems left, or that tells nothing.
+    The result is None for a folder that none of these systems left, or that tells nothing.
     """
     for read in (smaq.read, original.read, dgc.read):
         if found := read(folder):
