@@ -97,7 +97,7 @@ def _parser() -> argparse.ArgumentParser:
         published.add_argument(
             "--runs", type=Path, default=Path("runs"), metavar="FOLDER", help="the folder of all sweeps (default: runs)"
         )
-        published.set_defaults(out=Path("figures"))  # which it does not write
+        published.set_defaults(out=Path("figures"))  # published tables are not written there
     predict_command.add_to(commands)
     return parser
 

@@ -15,7 +15,7 @@ from analysis.seed_groups import SeedGroup
 CONFIDENCE = 0.95
 UNFINISHED = "unfinished"
 RELATIVE_VARIANCE = "est_var / super_var"
-_NORMAL = float(ndtri((1 + CONFIDENCE) / 2))  # of an error that is known, so without Student's t
+_NORMAL = float(ndtri((1 + CONFIDENCE) / 2))  # for an error that is known, so without Student's t
 
 
 @dataclass(frozen=True)
@@ -190,7 +190,7 @@ def final(logs: Logs, tag: str, runs: list[str]) -> pd.Series:
     """The last logged value of each run; NaN where the tag is missing or that value is not finite."""
     names, run, value = _rows(logs, tag)
     last = np.full(len(names), np.nan)
-    last[run] = value  # in step order: the last one stays
+    last[run] = value  # rows are in step order: the last one stays
     return pd.Series(last, index=names).reindex(runs).where(np.isfinite)
 
 

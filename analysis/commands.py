@@ -28,7 +28,7 @@ _LONG = 100  # characters of a folder's name
 def folder_of(options: argparse.Namespace) -> Path:
     """The folder for a sweep's figures, with a folder inside it for the runs that conditions select."""
     chosen = re.sub(r"[^\w.=,-]+", "_", " ".join(options.where))
-    if len(chosen) > _LONG:  # than file systems like
+    if len(chosen) > _LONG:  # file systems do not like longer names
         chosen = f"{chosen[:_LONG]}-{hashlib.sha256(chosen.encode()).hexdigest()[:8]}"
     return options.out / options.sweep / chosen
 

@@ -33,7 +33,7 @@ from files.atomic import aside
 
 _RATIO = 0.72  # height of a panel over its width
 _TALLEST = 3.2  # inches
-_MOST_ROWS = 24  # of a legend: four inches
+_MOST_ROWS = 24  # rows of a legend: four inches
 
 
 # Figures of one group of runs that share a plot: name, title, function of (group, width in inches).

@@ -187,7 +187,7 @@ def relative_variance(settings: Mapping[str, Any]) -> dict[str, float] | None:
 
 
 # (data, model, bits) -> method -> the levels it learned, all of them, ascending
-LEVELS_BUCKET = 16384  # of the runs that learned them
+LEVELS_BUCKET = 16384  # bucket size of the runs that learned them
 _ALQ = (0.005, 0.018, 0.13, 1.0)
 _AMQ = tuple(0.233**power for power in (3, 2, 1, 0))
 LEVELS: dict[tuple[str, str, int], dict[str, tuple[float, ...]]] = {

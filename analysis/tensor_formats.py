@@ -77,7 +77,7 @@ def uneven(settings: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     for kind, spec in specs.items():
         try:
             known = dataclasses.asdict(parsed_format(spec)[1])
-        except ValueError:  # of another version, or of another code
+        except ValueError:  # a format of another version, or of another code
             return {}
         for name in known.keys() - {"scope"}:
             value = settings.get(f"method.{name}") if kind == "gradients" else known[name]

@@ -27,7 +27,7 @@ from nuq.settings import check
 
 RATES = (2, 3, 4)
 WHOLE = 1 << 20  # coordinates in a bucket that holds any vector here
-NUM_DRAWS = 32  # of the test of unbiasedness
+NUM_DRAWS = 32  # draws of the test of unbiasedness
 CHOICES: dict[str, tuple[Any, ...]] = {
     "rotation": ("none", "hadamard"),
     "dither": ("none", "subtractive"),
@@ -37,7 +37,7 @@ CHOICES: dict[str, tuple[Any, ...]] = {
     "levels": ("lloyd_max", "uniform"),
     "coding": ("packed", "rans"),
 }
-# What sets the rate, best first, and its values; an entropy coder takes the larger ones to fewer bits than they name.
+# Settings that set the rate, best first, with values; an entropy coder takes the larger to fewer bits than they name.
 RATE_SETTINGS: dict[str, tuple[float, ...]] = {
     "num_levels": (3, 4, 5, 6, 7, 9, 11, 13, 16, 21, 31, 47, 71),
     "bits": (1, 2, 3, 4, 5, 6, 7, 8),
@@ -299,7 +299,7 @@ def check_unbiased(source: Source) -> dict[str, float]:
     """
     x = source.measure[0][:4096]
     worst: dict[str, float] = {}
-    every = {_without_coding(family): family for family in families()}  # whose errors differ
+    every = {_without_coding(family): family for family in families()}  # only these differ in error
     for family in every.values():
         values = rate_setting(family)[1]
         compressor = build(family, values[len(values) // 2], source)

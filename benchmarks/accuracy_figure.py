@@ -15,7 +15,7 @@ from benchmarks.accuracy_curves import WHOLE, Curves, Family, Point, frontier
 
 BITS, ERRORS = (0.8, 5.2), (1.5e-3, 12.0)
 COLUMNS, PANEL_HEIGHT, LEGEND_HEIGHT = 3, 2.7, 1.0
-# What is drawn: method, settings that differ from plain (packed, L2, bucket 8192), variant of its look, label.
+# The drawn curves: method, settings that differ from plain (packed, L2, bucket 8192), variant of its look, label.
 SHOWN: tuple[tuple[str, dict[str, Any], int, str], ...] = (
     ("ecdq", {"rotation": "hadamard", "dither": "subtractive", "coding": "rans"}, 0, "ECDQ: rotated, dithered, rANS"),
     ("ecdq", {"dither": "subtractive", "coding": "rans"}, 1, "ECDQ: dithered, rANS"),

@@ -42,7 +42,7 @@ from nuq.registry import METHODS
 
 PUBLISHED_EDEN = (0.5708, 0.1331, 0.0358, 0.0096)
 NUM_PROCESSES = 2
-CELL_WIDTH = 32  # of the options behind an error
+CELL_WIDTH = 32  # width of the options behind an error
 
 CONTESTS = {
     "EDEN, packed": "eden_packed",

@@ -230,7 +230,7 @@ def atomo(settings: Any, compressor: Any) -> Eager:
 
     def probabilities(size: Tensor, budget: float) -> Tensor:
         p = (budget * size / size.sum()).nan_to_num(0.0)
-        while bool((p > 1).any()):  # what is certain leaves the rest of the budget to the others
+        while bool((p > 1).any()):  # certain atoms leave the rest of the budget to the others
             certain = p >= 1
             rest = torch.where(certain, 0.0, size)
             p = torch.where(certain, 1.0, (budget - certain.sum()) * rest / rest.sum())

@@ -11,7 +11,7 @@ class Row:
 
     study: str  # clusters, cells or rivals
     title: str
-    number: float  # of clusters, of cells over coordinates; 0 for rivals
+    number: float  # number of clusters, or cells over coordinates; 0 for rivals
     step: int
     kind: str
     large: float

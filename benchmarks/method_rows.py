@@ -20,7 +20,7 @@ class Row:
     encode_gb_per_s: float
     decode_gb_per_s: float
     eager_gb_per_s: float | None
-    ratio: float | None  # to the eager one, pair by pair: median, least, largest
+    ratio: float | None  # ratio to the eager one, pair by pair: median, least, largest
     ratio_low: float | None
     ratio_high: float | None
     pairs: int

@@ -122,7 +122,7 @@ def seconds(call: Callable[[], object], device: str) -> float:
     """
     clock = time.thread_time if device == "cpu" and torch.get_num_threads() == 1 else time.perf_counter
     if device == "cuda":
-        torch.cuda.synchronize()  # what was started before is not this call's
+        torch.cuda.synchronize()  # work that was started before is not this call's
     started = clock()
     call()
     if device == "cuda":

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 LEAST_GB_PER_S = 1.0
 LOSSLESS = "no error"
-# Where a label may stand around its marker, in points, the nearest and most usual first.
+# Places of a label around its marker, in points, the nearest and most usual first.
 PLACES = tuple(
     (radius * np.cos(angle), radius * np.sin(angle))
     for radius in (6, 11, 17, 24, 32, 42)

@@ -25,11 +25,11 @@ from pathlib import Path
 
 __all__ = ["INTERFACE", "TCP_HEADER_BYTES", "Counters", "Network", "network", "why_not"]
 
-INTERFACE = "wire"  # of every rank, in its own namespace
+INTERFACE = "wire"  # interface of every rank, in its own namespace
 PREFIX = "nuqwire"
 SEGMENT_BYTES = 1448  # payload of a full TCP segment
 TCP_HEADER_BYTES = 66  # Ethernet 14, IPv4 20, TCP with time stamps 32
-QUEUE_MS = 50  # what a full queue delays
+QUEUE_MS = 50  # delay of a full queue
 FASTEST_MBIT = 100_000
 STREAM = """
 import socket, sys, time

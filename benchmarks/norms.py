@@ -46,7 +46,7 @@ RUNS: dict[str, dict[str, Any]] = {
     "ResNet-8 on CIFAR-10": {"data": "cifar10", "model": "resnet8", "batch_size": 32},
 }
 MOMENTS = (0, 100, 500)  # steps
-WORKERS = 4  # whose first half is learned from
+WORKERS = 4  # levels are learned from the first half of them
 NORMS = ("l2", "linf", "quantile")
 BITS = (2, 3, 4, 5, 6, 7, 8)
 BUCKETS = (256, 1024, 4096, 16384)

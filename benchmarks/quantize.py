@@ -88,7 +88,7 @@ MORE_ROWS = (
 class Prepared:
     """A row on memory of its own: the call, and the bytes that have to be read and written."""
 
-    call: Callable[[Any], None]  # of the module that implements the operators
+    call: Callable[[Any], None]  # takes the module that implements the operators
     num_bytes: int
     size: int
 

@@ -37,7 +37,7 @@ from nuq.kernels.spec import Key
 from nuq.registry import METHODS
 
 LONG, SHORT, REPEATS = 1 << 22, 1 << 10, 9
-COLD_COPIES = 8  # of 16 MB, in turns
+COLD_COPIES = 8  # vectors of 16 MB, in turns
 DENSE = {"fp32": torch.float32, "bf16": torch.bfloat16}
 NO_COST = 1e6  # GB/s
 REPRESENTATIVES = {"uniform": "qsgdinf", "levels": "alq", "ternary": "trn", "rotated": "eden", "lattice": "ecdq"}
@@ -99,7 +99,7 @@ def dense_codecs(network: dict[str, float], reduce: dict[str, float]) -> dict[st
     casts = {"fp32": (0.0, 0.0), "bf16": (seconds(lambda: half.copy_(vector)), seconds(lambda: vector.copy_(half)))}
     codecs = {}
     for form, (there, back) in casts.items():
-        sent = LONG * DENSE[form].itemsize  # by each of two ranks
+        sent = LONG * DENSE[form].itemsize  # bytes sent by each of two ranks
         added = max(reduce[form] - 1e-9 * sent / network["host_gb_s"] - 2 * network["message_s"], 1e-5)
         codecs[form] = Codec(4e-9 * LONG / there if there else NO_COST, 4e-9 * LONG / (added + back))
     return codecs

@@ -251,7 +251,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except ValueError as error:
         parser.error(str(error))
     torch.set_num_threads(chosen.threads)
-    keep_freed_memory()  # as every run does: for both sides here
+    keep_freed_memory()  # every run does so; here it holds for both sides
     sets = native.instruction_sets()
     how = (
         "1 thread, its own time"

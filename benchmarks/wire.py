@@ -39,8 +39,8 @@ BATCHES = {"mlp": (32,), "resnet18": (2, 8, 32), "gpt": (1, 4, 16)}
 VARIANTS = ("nothing", "fp32", "bf16", "powersgd", "alq")
 GATED = "alq_gate"
 NOT_MEASURED = "not measured"
-GRACE_S = 3.0  # in which the other ranks may tell what they saw of one that ended
-PORT = 29401  # of the first model's processes
+GRACE_S = 3.0  # time for the other ranks to tell what they saw of one that ended
+PORT = 29401  # port of the first model's processes
 WARM_UP = 4  # DDP's second set of buckets, PowerSGD's factors, ALQ's levels and gate
 BARS = {
     "speedup_vs_fp32_100M": (2, "100M", "fp32", "alq"),
@@ -308,7 +308,7 @@ def run(ranks: int, chosen: argparse.Namespace) -> Iterator[dict[str, Any]]:
             + ", ".join(f"{value:.0f} Mbit/s at {rate}" for rate, value in raw.items())
         )
         for port, model in enumerate(chosen.models, PORT):
-            net.set_rate(fastest)  # for the broadcast of the parameters and the first steps
+            net.set_rate(fastest)  # fast for the broadcast of the parameters and the first steps
             with rank_processes(net, port) as processes:
                 variants = [*chosen.variants, *([GATED] if "10G" in chosen.rates and "alq" in chosen.variants else [])]
                 batches = [batch for batch in BATCHES[model] if not chosen.batches or batch in chosen.batches]

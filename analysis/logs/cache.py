@@ -26,10 +26,10 @@ from urllib.parse import quote
 
 from analysis.logs import parts
 
-_VERSION = 3  # of the index, and of what the reader makes of a file
+_VERSION = 3  # version of the index, and of what the reader makes of a file
 _INDEX = "index.json"
 _MOST_PARTS = 8
-_OLD_S = 86400.0  # what nobody refers to and is older was left by a process that died
+_OLD_S = 86400.0  # an older file that nobody refers to was left by a process that died
 _PART_NAME = re.compile(r"[0-9a-f]{16}")
 
 

@@ -115,7 +115,7 @@ def _content(paths: Sequence[Path], damage: dict[int, str]) -> tuple[_Content, n
 
 def _groups(keys: np.ndarray) -> Iterator[np.ndarray]:
     """The positions of each distinct key, ascending; keys are not negative."""
-    narrow = keys.astype(np.uint16) if len(keys) and keys.max() < 1 << 16 else keys  # for which the sort is by radix
+    narrow = keys.astype(np.uint16) if len(keys) and keys.max() < 1 << 16 else keys  # the sort is by radix then
     order = np.argsort(narrow, kind="stable")
     edges = np.flatnonzero(np.diff(keys[order])) + 1
     yield from (positions for positions in np.split(order, edges) if len(positions))

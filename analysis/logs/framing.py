@@ -25,7 +25,7 @@ class Records(NamedTuple):
 
     start: np.ndarray  # int64, where the header begins
     length: np.ndarray  # int64, bytes between header and footer
-    end: int  # where the last of them ends
+    end: int  # the end of the last record
     wrong: bool  # whether the header that stands there has a wrong checksum; else too few bytes follow it, or none
 
 

@@ -175,7 +175,7 @@ def _entries(runs: Path, sweep: str, found: list[Run], notes: list[str], use_cac
     with ExitStack() as scratch:
         work = None
         if reading.is_large(files):
-            with suppress(OSError):  # then all in memory
+            with suppress(OSError):  # otherwise all rows are in memory
                 work = Path(scratch.enter_context(tempfile.TemporaryDirectory(prefix="reading-", dir=place)))
         read = reading.read_all(files, work, settings_and_states)
         entries: dict[str, Entry] = {}

@@ -24,7 +24,7 @@ from analysis.logs import events, parts
 from analysis.logs.discovery import EVALUATOR
 
 _ATTEMPT = re.compile(r"\.a(\d+)$")
-_PORTION_BYTES = 4 << 20  # what the arrays of a portion need stays near the caches of a core
+_PORTION_BYTES = 4 << 20  # the arrays of a portion then stay near the caches of a core
 _ALONE_BYTES = 48 << 20  # below this, a second process would take longer to start than to help
 _MOST_PROCESSES = 8
 
@@ -87,7 +87,7 @@ def read_runs(runs: Sequence[Files]) -> tuple[parts.Part, list[list[tuple[str, s
     of_run = found.file - np.searchsorted(run_of_file, run)
     beside = np.array([path.parent.name == EVALUATOR[:-1] for path in paths], bool)[found.file]
     key = run * len(tags) + tag
-    narrow = key.astype(np.uint16) if len(runs) * len(tags) < 1 << 16 else key  # for which the sort is by radix
+    narrow = key.astype(np.uint16) if len(runs) * len(tags) < 1 << 16 else key  # the sort is by radix then
     order = np.argsort(narrow, kind="stable")
     key, step = key[order], found.step[order]
     again = (key[1:] == key[:-1]) & (step[1:] <= step[:-1])

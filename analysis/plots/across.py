@@ -40,7 +40,7 @@ class Panel:
 
     group: Group
     series: tuple[Series, ...]
-    setting: str = ""  # what the series run along
+    setting: str = ""  # the setting that the series run along
 
     @property
     def values(self) -> list[float]:

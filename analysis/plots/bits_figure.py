@@ -32,7 +32,7 @@ RATIO_LABEL = "measured compression ratio\n(in a grey band: nearly equal ratios,
 LEFT_OUT = "(left out: some kinds of tensors in a format, some not)"
 _NEAR = 0.1  # octaves; what differs by more stands in the order and at about the distance of its values
 _MARKER = 0.07  # inches from one marker to the next in a band, at most
-_MOST_ROWS = 3  # of numbers above the axes: what finds no room is left to the table
+_MOST_ROWS = 3  # rows of numbers above the axes: the table has those without room
 
 
 def _side_by_side(values: Sequence[float] | np.ndarray, width: float) -> tuple[np.ndarray, list[np.ndarray], float]:
@@ -75,7 +75,7 @@ def _name_blocks(
 ) -> None:
     """Write the values above the points, and draw a shade behind those that stand side by side."""
     wide = 0.022 * max(float(np.ptp(np.log2(values))), 1.0)  # octaves that a letter takes of the axis
-    rows: list[float] = []  # of numbers, from below: where the last one of each ends
+    rows: list[float] = []  # the rows of numbers, from below: where the last one of each ends
     for block in blocks:
         low, high = float(places[block[0]]), float(places[block[-1]])
         if len(block) > 1:

@@ -24,7 +24,7 @@ from analysis.plots.style import RC
 from analysis.seed_groups import SeedGroup
 
 FULL_PRECISION = ("sgd", "supersgd")  # methods that quantize nothing
-_APART = 0.015  # of the bits, between points that stand side by side
+_APART = 0.015  # share of the bits between points that stand side by side
 _LABELS = {
     "bits": "bits per code",
     "bucket_size": "bucket size (coordinates)",

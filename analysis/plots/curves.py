@@ -37,8 +37,8 @@ BOTH = ("method", "sgd")
 REFERENCES = {"super_var": "supersgd", "sgd_var": "sgd"}  # tag -> the method that it is the variance of
 _UNEVEN = 4.0  # largest over smallest
 _CROWD = 6  # bands; of more, those are left out that hide what is under them
-_WIDEST = 0.25  # of the axis, of such a band
-_SAME = 0.02  # of the axis: places that are nearer to each other are one
+_WIDEST = 0.25  # share of the axis that such a band may take
+_SAME = 0.02  # share of the axis: places that are nearer to each other are one
 
 
 @dataclass(frozen=True)

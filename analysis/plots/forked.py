@@ -15,7 +15,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 _MOST = 8
 _NUMBER = struct.Struct("<I")
-_MOST_ITEMS = 65536 // _NUMBER.size  # whose numbers a pipe holds at once
+_MOST_ITEMS = 65536 // _NUMBER.size  # a pipe holds so many numbers at once
 
 
 def each(function: Callable[[T], R], items: Sequence[T], processes: int | None = None) -> list[R]:
@@ -37,7 +37,7 @@ def each(function: Callable[[T], R], items: Sequence[T], processes: int | None =
     ]
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # of forking beside the idle threads of numpy
+            warnings.simplefilter("ignore", DeprecationWarning)  # it warns of forking beside the idle threads of numpy
             for helper in helpers:
                 helper.start()
         for _, sender in ends:

@@ -59,7 +59,7 @@ def gradient_histogram(group: Group, width: float) -> Figure | str:
         return f"no run has logged {COORDINATES}"
     columns = min(len(found), 4 if page else 2)
     rows = -(-len(found) // columns)
-    inches = width / max(columns, 2)  # of a panel
+    inches = width / max(columns, 2)  # width of a panel
     titles = [
         f"{textwrap.fill(shown.seed_group.label, round(_LETTERS * (inches - 0.2)))}\nstep {shown.measured.step}"
         for shown in found
@@ -151,7 +151,7 @@ def _panel(axes: Axes, shown: _Shown) -> None:
     if len(shown.levels) <= _FEW:
         for level in shown.levels:
             axes.axvline(level, color="#555555", linewidth=0.5, linestyle=(0, (1, 1.5)), zorder=1)
-    if len(shown.levels):  # what is not clipped must have a place, or the layout fails
+    if len(shown.levels):  # marks that are not clipped must have a place, or the layout fails
         foot = np.zeros(len(shown.levels))
         axes.plot(shown.levels, foot, transform=axes.get_xaxis_transform(), clip_on=False, **_STROKE)
 

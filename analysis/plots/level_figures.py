@@ -25,10 +25,10 @@ from analysis.seed_groups import Group, SeedGroup
 
 _TAG = re.compile(r"levels/(\d+)$")
 _ROW = 0.23  # inches per method
-_LETTERS = 25  # of a method's label in one line, in a figure of one column
-_MANY = 32  # from so many levels on, thinner strokes
+_LETTERS = 25  # letters of a method's label in one line, in a figure of one column
+_MANY = 32  # strokes are thinner from so many levels on
 _TITLE = 13  # letters an inch of a panel's title
-_LINEAR = 0.6  # what lies between zero and the first power of ten, in decades
+_LINEAR = 0.6  # length from zero to the first power of ten, in decades
 _LOWEST = 1e-6  # levels below are not told apart
 _PAPER = {
     "linestyle": "none",
@@ -84,7 +84,7 @@ def value_axis(axes: Axes, which: Literal["x", "y"], linear: float, inches: floa
     scale("symlog", linthresh=linear, linscale=_LINEAR)
     axis = axes.xaxis if which == "x" else axes.yaxis
     decades = round(-np.log10(linear))
-    inch = inches / 2 / (decades + _LINEAR)  # of a decade
+    inch = inches / 2 / (decades + _LINEAR)  # inches of a decade
     needed = 0.32 if which == "x" else 0.16  # inches of a tick's label
     apart = max(1, int(np.ceil(needed / inch)))
     sizes = [10.0**-k for k in range(0, decades + 1, apart) if (decades - k + _LINEAR) * inch >= needed]

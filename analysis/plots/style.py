@@ -98,7 +98,7 @@ RC: dict[Any, Any] = {
     "ps.fonttype": 42,
     "figure.constrained_layout.use": True,
 }
-OWN_TEXT = {**RC, "text.parse_math": True}  # of figures whose every word is in our code
+OWN_TEXT = {**RC, "text.parse_math": True}  # for figures whose every word is in our code
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ class Look:
 
 
 _CYCLE = math.lcm(len(COLOURS), len(MARKERS), len(DASHES))  # so many methods have looks of their own
-# of a method's settings, two by two: its colour, part of the way to black, part of the way to white
+# Shades of a method's settings, two by two: its colour, part of the way to black, part of the way to white.
 _SHADES = (0.0, -0.4, 0.3)
 
 

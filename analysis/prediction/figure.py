@@ -56,7 +56,7 @@ def draw(question: Question, workers: Sequence[int], bandwidths: Sequence[float]
             axes.set_ylabel("speed-up over bf16" if number % columns == 0 else "")
         for axes in panels[len(shown) :]:
             axes.axis("off")
-        panels[0].set_ylim(max(panels[0].get_ylim()[0], _LEAST), None)  # of all, which share it
+        panels[0].set_ylim(max(panels[0].get_ylim()[0], _LEAST), None)  # all panels share this axis
         legend_below(figure, width)
         path.parent.mkdir(parents=True, exist_ok=True)
         paths = [path.with_suffix(f".{form}") for form in style.FORMATS]

@@ -13,7 +13,7 @@ from typing import Any
 from nuq.registry import METHODS, method
 from nuq.settings.quantizers import LEAST_ROTATED
 
-HEADER_BYTES = 28  # of every message: nuq/compressors/message.py
+HEADER_BYTES = 28  # header of every message: nuq/compressors/message.py
 _BODY_HEAD, _KEY_BYTES = 12, 8  # nuq/compressors/body.py; EDEN's 4 + 8 bytes are as long as a body's head without a key
 _PER_BYTE = 5  # ternary codes
 CODED_TABLES = 100  # bytes: of the tables that a rANS code of normal coordinates carries, about
@@ -61,7 +61,7 @@ class Format:
         if self.kind == "rotated":
             pieces = math.ceil(n / LEAST_ROTATED)
             in_bucket = self.bucket_size // LEAST_ROTATED
-            scales = pieces // in_bucket + (pieces % in_bucket).bit_count()  # what is left is cut into powers of two
+            scales = pieces // in_bucket + (pieces % in_bucket).bit_count()  # the rest is cut into powers of two
             n = pieces * LEAST_ROTATED
         elif self.kind == "levels":
             before += 4 * 2 ** int(self.bits)

@@ -179,7 +179,7 @@ def stages(
         ]
         return steps, round((workers - 1) * size)
     if collective == "two_stage":
-        # of one stretch: a tensor is cut where a stretch ends
+        # share and pieces of one stretch: a tensor is cut where a stretch ends
         share, pieces = (n / workers, (tensors + workers - 1) / workers)
         sizes = _payload_bytes(first, share, pieces), _payload_bytes(second, share, pieces)
         return [

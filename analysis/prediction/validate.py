@@ -16,7 +16,7 @@ from analysis.prediction.profile import Model, Profile
 from analysis.prediction.steps import Network, Prediction, Variant
 from nuq.settings import unknown
 
-GATED = "_gate"  # of a variant that may do without compression: the quicker of the two
+GATED = "_gate"  # suffix of a variant that may do without compression: the quicker of the two
 COMPUTATION_ONLY = "nothing"  # the variant whose step is the computation that the others' predictions start from
 NEEDED = {"ranks": int, "model": str, "raw_mbit": float, "variant": str, "step_s": float, "compute_s": float}
 _BF16 = Variant(Format("bf16", 16), Format("bf16", 16))

@@ -15,7 +15,7 @@ from analysis.plots.style import look
 from analysis.report.plots import MOST_DROPS
 from analysis.seed_groups import Group, SeedGroup
 
-MOST_POINTS = 120_000  # of all curves together
+MOST_POINTS = 120_000  # points of all curves together
 MOST_PER_CURVE, FEWEST_PER_CURVE = 300, 12
 MOST_SLOTS = 40
 _DIGITS = 5

@@ -24,7 +24,7 @@ from files.escaped import escaped
 _HERE = Path(__file__).parent
 _PIXELS_PER_POINT = {"column": 4 / 3 * 1.08, "page": 2.2}  # three of one column, or one of the page, beside each other
 _PAGE_POINTS = 400
-_OPEN_SECTIONS = 4  # of the figures: the rest is folded
+_OPEN_SECTIONS = 4  # sections of figures: the rest is folded
 _AXES = ("group", "quantity", "axis")
 
 

@@ -21,7 +21,7 @@ from grid.engine.states import triage
 from grid.engine.states.run_files import Record, RunFolder, State, judge
 
 _ENDED_BADLY = ("failed", "diverged", "lost", "cancelled", "preempted")
-_NO_SETTINGS = ("run_dir", "data_dir")  # where things are, not how a run was set
+_NO_SETTINGS = ("run_dir", "data_dir")  # they say where things are, not how a run was set
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from analysis.seed_groups import method_order, shown, title
 from analysis.tables import columns
 
 _PAGE_WIDE = 10_000  # characters: the page scrolls, so no column of the result table is left out
-_NOTES = 40  # of loading; a thousand of one kind tell no more
+_NOTES = 40  # notes of loading; a thousand of one kind tell no more
 
 
 def counted(count: int, word: str) -> str:

@@ -20,7 +20,7 @@ from files.atomic import write_text
 
 NAME = "report.html"
 BUDGET_BYTES = 9_500_000
-_SCRIPT_BYTES = 1_400_000  # of Bokeh
+_SCRIPT_BYTES = 1_400_000  # size of Bokeh's script
 
 
 @dataclass(frozen=True)

@@ -20,11 +20,11 @@ PAGE = 100  # the same in LaTeX: as much as fits a page, in \small
 class Column:
     """A quantity of the result table."""
 
-    name: str  # in CSV, with its unit
-    short: str  # to choose it by
-    heading: str  # in text and LaTeX
-    digits: int  # after the point, in text
-    says: str  # for the legend
+    name: str  # its name in CSV, with its unit
+    short: str  # the name to choose it by
+    heading: str  # its heading in text and LaTeX
+    digits: int  # digits after the point, in text
+    says: str  # its meaning, for the legend
     spare: int  # where a table is too wide, the columns of largest number go first; 0 stays
     interval: bool = False
 

@@ -39,13 +39,13 @@ MEMCHECK_FOUND = 9  # its exit code for errors; that of the program else
 NUM_ON_CPU = 12  # cases whose reference is computed on the CPU as well: seconds each
 # all widths, then counts that do not fill theirs
 LEVEL_COUNTS = (2, 3, 4, 8, 16, 32, 64, 128, 256, 512, 5, 17, 100, 255)
-SIZES = (64, 512, 1000, 8192, 16384, 1 << 17, 1 << 31)  # of buckets; the last is one in all
+SIZES = (64, 512, 1000, 8192, 16384, 1 << 17, 1 << 31)  # bucket sizes; the last is one bucket in all
 BLOCKS = (64, 1024, 1 << 15, 1 << 20)
 KEPT = 24  # vectors: drawing one takes longer than everything that is done with it
 TYPES = ("float32", "bfloat16", "float16")
 
 Tensors = dict[str, Tensor]
-Check = Callable[[Any, str], Tensors]  # what one implementation computes on a device
+Check = Callable[[Any, str], Tensors]  # the result of one implementation on a device
 
 
 def operator_checks(size: int) -> dict[str, Check]:

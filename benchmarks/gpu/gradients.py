@@ -4,12 +4,11 @@ Run it as ``python -m benchmarks.gpu.gradients [--model NAME]``.
 
 The models are a ResNet-50 on CIFAR-10 (random pictures of its size where it is not there; then nothing is claimed of
 errors) and a GPT of 124 million parameters on text, trained in full precision by the ``train`` package. At each age it
-measures the error ``|x
-- C(x)|^2 / |x|^2`` of one gradient as decoded from its bytes, and bits per coordinate of whole messages, as
-  ``benchmarks.methods`` measures them; adaptive methods learn from the two gradients before. Where the time is short, a
-  gradient is younger than wanted, and methods that were not reached are told. ``--device cpu --small`` takes small
-  models, in a few steps. After each age, and at last, a line is the JSON object of what is known; the exit code is 1
-  where a model or a method failed.
+measures the error ``|x - C(x)|^2 / |x|^2`` of one gradient as decoded from its bytes, and bits per coordinate of whole
+messages, as ``benchmarks.methods`` measures them; adaptive methods learn from the two gradients before. Where the time
+is short, a gradient is younger than wanted, and methods that were not reached are told. ``--device cpu --small`` takes
+small models, in a few steps. After each age, and at last, a line is the JSON object of what is known; the exit code is
+1 where a model or a method failed.
 """
 
 from __future__ import annotations

@@ -30,9 +30,9 @@ from grid.nuq import cifar10_full_resnet32
 from train.steps.trainer import Trainer
 
 ROOT = Path(__file__).parents[2]
-LEFT_S = 8.0  # for the last evaluation
+LEFT_S = 8.0  # time for the last evaluation
 LEAST_S = 1.0
-GRACE = 0.1  # of the time, beyond it: then a run that does not end is killed
+GRACE = 0.1  # share of the time, beyond it: then a run that does not end is killed
 
 
 def shortened(steps: int, model: str, batch_size: int) -> Sweep:

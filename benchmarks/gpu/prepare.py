@@ -20,7 +20,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 FROM = "NUQ_CALLED_FROM"  # the folder that a user's relative paths start from; the shell scripts tell it
-MOST_MB = 60.0  # what travels to such a machine is bounded
+MOST_MB = 60.0  # the files that travel to such a machine are bounded
 LIST = "wheels.txt"
 PURE = (
     "jaxtyping",  # nuq's annotations
@@ -39,7 +39,7 @@ PURE = (
     "beartype",
 )
 COMPILED = ("PyYAML", "protobuf", "pillow", "scipy")
-GIVEN = ("torch", "triton", "numpy", "torchvision")  # by the machine
+GIVEN = ("torch", "triton", "numpy", "torchvision")  # packages that the machine has
 GLIBC = (17, 24, 27, 28, 31, 34)  # the newest that wheels may ask for: pip matches each number exactly
 
 

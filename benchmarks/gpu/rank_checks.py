@@ -38,10 +38,10 @@ SHARDED: dict[str, tuple[dict[str, Any], float]] = {  # settings, and how far fr
 }
 COLLECTIVES = ("gather", "two_stage", "server")
 SEVERAL = 0.05  # MB of one of DDP's buckets: there are several
-TIMEOUT_S = 30.0  # of an exchange, before which a rank may compile its kernels
+TIMEOUT_S = 30.0  # limit of an exchange, before which a rank may compile its kernels
 DEAD_S, NOTICED_S = 6.0, 20.0  # the same where a rank dies, and until the survivor must have said so
 SHARED_GPU = ("Duplicate GPU", "ncclInvalidUsage", "invalid usage")  # NCCL's words for two ranks on one GPU
-DELAY_CYCLES, DELAY_S = 50_000_000, 0.02  # of the work before a gradient is there
+DELAY_CYCLES, DELAY_S = 50_000_000, 0.02  # length of the work before a gradient is there
 
 
 class Given(nn.Module):
@@ -173,7 +173,7 @@ def hook(group: dist.ProcessGroup, device: str, small: bool) -> Found:
     """The outcome of the DDP hook on the device, with its exchange on its own stream, against the same on the CPU."""
     differ, told = [], {}
     for name, settings in METHODS.items():
-        if name == "powersgd":  # which has a collective of its own
+        if name == "powersgd":  # PowerSGD has a collective of its own
             continue
         for collective in COLLECTIVES[:2]:
             own, cpu = (

@@ -22,7 +22,7 @@ import torch
 from benchmarks.gpu import rank_checks
 from tests.nuq.ranks import Ranks
 
-CHECK_S = 60.0  # of one check
+CHECK_S = 60.0  # limit of one check
 LEAST_S = 5.0  # with less time left, a check is not begun
 CHECKS = (
     (2, rank_checks.functional),

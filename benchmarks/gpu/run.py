@@ -34,7 +34,7 @@ from benchmarks.gpu.one_step import Record, carry_out, sentence
 from benchmarks.gpu.steps import STEPS, TOTAL_MINUTES, Step, chosen
 
 ROOT = Path(__file__).parents[2]
-LEAST_SHARE = 1 / 3  # of its limit: with less time left, a step is not begun
+LEAST_SHARE = 1 / 3  # share of its limit: with less time left, a step is not begun
 INTERRUPTED = 130
 
 
@@ -170,7 +170,7 @@ def _environment(site: str, out: Path, *, rehearse: bool) -> dict[str, str]:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1", "OUT": str(out)}
     if data := os.environ.get("NUQ_DATA"):
         environment["NUQ_DATA"] = str(_place(data))
-    if not os.access(os.path.expanduser("~"), os.W_OK):  # where Triton keeps what it has compiled
+    if not os.access(os.path.expanduser("~"), os.W_OK):  # Triton keeps its compiled kernels there
         environment.setdefault("TRITON_CACHE_DIR", f"{site}/triton")
     if rehearse:  # beside others on few cores, threads that wait for each other take ten times as long
         environment |= {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-TOTAL_MINUTES = 25.0  # of a half-hour: the rest is for starting and for what travels
-LONGEST_S = 540.0  # of a step: where commands are stopped after ten minutes, each fits into one
-# Of a command's limit: what ``{seconds}`` among its words stands for; the rest is for starting and for its last case.
+TOTAL_MINUTES = 25.0  # part of a half-hour: the rest is for starting and for transfers
+LONGEST_S = 540.0  # limit of a step: where commands are stopped after ten minutes, each fits into one
+# The share of a command's limit that ``{seconds}`` in its words stands for; the rest is for starting and the last case.
 OWN_SHARE = 0.8
 
 

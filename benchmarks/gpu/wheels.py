@@ -21,13 +21,13 @@ from zipfile import BadZipFile, ZipFile
 from benchmarks.gpu import processes
 
 ROOT = Path(__file__).parents[2]
-KEPT = ("torch", "triton", "numpy")  # of the machine, and never replaced
+KEPT = ("torch", "triton", "numpy")  # packages of the machine that are never replaced
 INSTALL_S = 120.0
 _ORDERS = {">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt}
 _REQUIREMENT = re.compile(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)\s*(?:\[[^]]*\])?\s*\(?([^;)]*)\)?\s*(;.*)?", re.DOTALL)
 _BOUND = re.compile(r"(~=|===|==|!=|>=|<=|>|<)\s*([0-9][0-9A-Za-z.+!-]*?)(\.\*)?")
 
-Bounds = dict[str, list[str]]  # by a package's name, what requirements say of its version: ">=8.4", "==4.9.*"
+Bounds = dict[str, list[str]]  # package name -> the bounds of its version: ">=8.4", "==4.9.*"
 
 
 def plain(name: str) -> str:

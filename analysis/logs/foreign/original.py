@@ -30,7 +30,7 @@ _METHODS = {
     "amq_nb": "amq",
     "amq": "amq_n",
 }
-_NUM_TRAIN = {"mnist": 60_000, "cifar10": 50_000, "cifar100": 50_000}  # for lengths that are given in epochs
+_NUM_TRAIN = {"mnist": 60_000, "cifar10": 50_000, "cifar100": 50_000}  # converts lengths that are given in epochs
 _RENAMED = {
     "dataset": "data.name",
     "batch_size": "batch_size",
@@ -54,7 +54,7 @@ nuq_bucket_size nuq_ngpu nuq_mul nuq_layer nuq_ig_sm_bkts nuq_truncated_interval
 nuq_amq_lr nuq_amq_epochs nuq_sym nuq_inv nuq_parallel nuq_learning_rate dist_num workers log_interval tblog_interval
 test_batch_size
 """
-_ANY = "|".join(sorted([*_RENAMED, *_OTHER.split()], key=len, reverse=True))  # of lr and lr_decay_rate the longer first
+_ANY = "|".join(sorted([*_RENAMED, *_OTHER.split()], key=len, reverse=True))  # lr_decay_rate comes before lr
 _NAME = re.compile(rf"\d{{3,}}_(?=(?:{_ANY})_)")
 _OPTION = re.compile(rf"({_ANY})_(.*)", re.DOTALL)
 _SWEEP = re.compile(rf"runs_({'|'.join((*_NUM_TRAIN, 'imagenet', 'svhn'))})_")
@@ -159,7 +159,7 @@ def _method(options: Mapping[str, Any]) -> dict[str, Any]:
     found["method.bucket_size"] = options.get("nuq_bucket_size")
     if "nuq_layer" in options:
         found["method.scope"] = "model" if options["nuq_layer"] else "tensor"
-    if ours != "trn":  # ignores the option
+    if ours != "trn":  # TRN ignores the option
         found["method.bits"] = options.get("nuq_bits")
     if ours == "nuqsgd":
         found["method.p"] = options.get("nuq_mul")
