@@ -8,11 +8,12 @@ spends .0006 bits on its header, .0005 on levels, .004 on scales in buckets of 8
 75,290 (a ResNet-8) .004, .003 and .004.
 
 Every unbiased entry of METHODS is taken with every choice of rotation, dither, coding (packed and rANS; Huffman lies
-between them), norm and form that it has, in buckets of 8192, of 256 and as one bucket, on three laws and on recorded
-gradients (CIFAR-10 where ``NUQ_DATA`` has it).  A method's error at a rate is the least that it reaches at that rate or
-less: between two rates of one choice of options, log vNMSE is interpolated (ECDQ, whose step is free, is tuned to the
-wanted total instead); a choice whose rates all lie below stands with the least error that it has, and the bits that it
-takes are printed behind ``@``.  The same holds for EDEN.  Sampling errors are some tenths of a percent.
+between them), norm and form that it has, in buckets of 8192, of 256 and as one bucket, on three distributions and on
+recorded gradients (CIFAR-10 where ``NUQ_DATA`` has it).  A method's error at a rate is the least error that it reaches
+at that rate or less: between two rates of one choice of options, log vNMSE is interpolated (ECDQ, whose step is free,
+is tuned to the wanted total instead); a choice whose rates all lie below stands with the least error that it has, and
+the bits that it takes are printed behind ``@``.  The same holds for EDEN.  Sampling errors are some tenths of a
+percent.
 
 With an entropy coder one bucket is best: one step for all coordinates is the division of the bits that minimises the
 total error, since coordinates of larger layers then take more of them; a scale per bucket gives every bucket the same

@@ -15,12 +15,12 @@ enters the prediction, which comes from the two encoders alone, each on what it 
   whole vector);
 - w2 = E|C2(y) - y|^2 / E|y|^2 on such means y as a first stage leaves: decoded messages, averaged here, in float64.
 
-A relative variance belongs to a law, and y is m plus the first stage's noise: on m itself w2 is another number, and the
-last column but one shows how far off the formula is with that one.  Both sides take the same random numbers (they
-follow from a key), so what chance does to an encoder's error is on both; what remains is what the formula claims to be
-nothing on average: products of the errors of two workers, and of the two stages.  Messages that are not independent, an
-owner that keeps its own shard as it is, a stage left out or a biased encoder all show; clipped TRN, which is biased,
-does, and is not in ``max_rel_err``.
+A relative variance belongs to a distribution, and y is m plus the first stage's noise: on m itself w2 is another
+number, and the last column but one shows how far off the formula is with that one.  Both sides take the same random
+numbers (they follow from a key), so the effect of chance on an encoder's error is on both; the remainder is what the
+formula claims to be nothing on average: products of the errors of two workers, and of the two stages.  Messages that
+are not independent, an owner that keeps its own shard as it is, a stage left out or a biased encoder all show; clipped
+TRN, which is biased, does, and is not in ``max_rel_err``.
 
 Draws are added until the standard error of measured / predicted is below NOISE.  ALQ's second stage may need thousands:
 under the L2 norm nearly all of its error is a few coordinates that jump to the norm itself, mostly those that jumped in

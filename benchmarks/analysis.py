@@ -1,11 +1,11 @@
 """The time to load the logs of a sweep, against TensorBoard's own reader: ``python -m benchmarks.analysis``.
 
-2,000 runs of 10 tags and 1,000 steps, one in twenty of them requeued, with settings and states: a few event files are
-written by the library that training writes with, and copied with other values and times (and their checksums).  Ours
-loads all of it in a process of its own: with no cache of ours, with nothing changed, and after 20 runs have logged
-more; TensorBoard's EventAccumulator reads a sample of the same runs in turns with it (its time is scaled up).  The page
-cache of the operating system is warm in all of these, and cold in one more.  The figures are medians over the turns
-with the smallest and the largest; the values are compared with TensorBoard's.
+The sweep has 2,000 runs of 10 tags and 1,000 steps, one in twenty of them requeued, with settings and states: a few
+event files are written by the library that training writes with, and copied with other values and times (and their
+checksums).  Our reader loads all of it in a process of its own: with no cache of ours, with nothing changed, and after
+20 runs have logged more; TensorBoard's EventAccumulator reads a sample of the same runs in turns with it (its time is
+scaled up).  The page cache of the operating system is warm in all of these, and cold in one more.  The figures are
+medians over the turns with the smallest and the largest; the values are compared with TensorBoard's.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The baselines of compressed all-reduce: communication hooks of DDP on gloo that count the bytes they send.
 
-``NAMES`` in the order of their traffic:
+``NAMES`` lists them in the order of their traffic:
 
 - fp32: DDP without a hook.
-- bf16: what PyTorch's ``bf16_compress_hook`` does, which DDP refuses to register without NCCL although gloo sums
+- bf16: the work of PyTorch's ``bf16_compress_hook``, which DDP refuses to register without NCCL although gloo sums
   bfloat16 (torch 2.13).
 - powersgd: rank 4, error feedback and warm start (Vogels et al., NeurIPS 2019, algorithms 1 and 2).
 - nothing: no communication, so that the rest of a step is what it costs in compute.

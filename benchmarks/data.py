@@ -2,12 +2,12 @@
 
 Run it as ``python -m benchmarks.data``.
 
-Both make the same training batches (crop, mirror, normalisation, float32 on the CPU) of the same pictures, in turns, in
-one process: medians over the turns, the ratio of each turn, its quartiles; and images per second of processor time of
-ours, which other programs on the machine disturb less.  Small pictures are random bytes in memory, 50,000 of them;
-large ones are JPEG files that are written first: 500x375 as ImageNet's are on average, and 2000x1500 as cameras make
-them.  ``told ahead`` is a training loop that also computes on one thread, as long as a batch takes to decode: with
-batches told beforehand, against the same loop without.
+Our data sets and torchvision's make the same training batches (crop, mirror, normalisation, float32 on the CPU) of the
+same pictures, in turns, in one process: medians over the turns, the ratio of each turn, its quartiles; and images per
+second of processor time of ours, which other programs on the machine disturb less.  Small pictures are random bytes in
+memory, 50,000 of them; large ones are JPEG files that are written first: 500x375 as ImageNet's are on average, and
+2000x1500 as cameras make them.  ``told ahead`` is a training loop that also computes on one thread, as long as a batch
+takes to decode: with batches told beforehand, against the same loop without.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Every method's encoding as a user would write it in eager PyTorch: the rivals of ``benchmarks.methods``.
 
-One function per family, each from a tensor to the tensors that would travel.  They draw from PyTorch's own generator,
-keep no state, and stop at plain packed integers: no keys, no headers, no checks, no coded indices; what a method codes
-by entropy goes through ``zlib``, the coder that every Python has.  So they do less than ``nuq`` does, and their time is
-not an excuse.
+There is one function per family, each from a tensor to the tensors that would travel. They draw from PyTorch's own
+generator, keep no state, and stop at plain packed integers: no keys, no headers, no checks, no coded indices; the codes
+of a method with an entropy coder go through ``zlib``, the coder that every Python has.  So they do less than ``nuq``
+does, and their time is not an excuse.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
 10,000 experiments with all their settings are expanded to configurations and identities; a rival, Hydra's own
 ``compose``, does a sample of the same rows in the same run, in turns (its time is scaled up).  2,000 runs in two
 resource shapes are planned, submitted and looked at, with stand-ins for SLURM's commands that answer at once and note
-that they were called: what is timed is ours.  100,000 runs are planned and 20,000 submitted, each once and in a process
-of its own, whose peak of memory is shown; the disk is said to have room for them.  The figures are medians over the
-turns, with the smallest and the largest.
+that they were called: the time is that of our code.  100,000 runs are planned and 20,000 submitted, each once and in a
+process of its own, whose peak of memory is shown; the disk is said to have room for them.  The figures are medians over
+the turns, with the smallest and the largest.
 """
 
 from __future__ import annotations

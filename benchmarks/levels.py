@@ -1,15 +1,15 @@
 """The time that better levels take, and how good they are: ``python -m benchmarks.levels``.
 
 An update goes from the statistics of 350 buckets (norm, mean, sigma) to a checked level set: the mixture of 350
-truncated normals, its table, four starts and the dynamic program's answers solved to convergence, the best of them.
-The optimum is the dynamic program on the law and what follows it.  The rival is the same call with the C++ kernels off
-(NumPy), in turns with them in one run: medians of 15 and quartiles.
+truncated normals, its table, four starts and the dynamic program's answers solved to convergence, the best of them. The
+optimum is the dynamic program on the distribution and the steps that follow it.  The rival is the same call with the
+C++ kernels off (NumPy), in turns with them in one run: medians of 15 and quartiles.
 
 The statistics are those of heavy-tailed buckets (Student's t with 3 degrees of freedom, 8192 coordinates, norms a
-factor 3 apart); times do not depend on them much.  Threads: one.
+factor 3 apart); times do not depend on them much.  There is one thread.
 
 ``alq_over_optimal`` is the largest Psi of ALQ and ALQ-G (exact) over that of the optimum at 2 to 8 bits, symmetric or
-not, on histograms of five sources; beside each stands what the starts alone reach, without the program.
+not, on histograms of five sources; beside each stands the ratio that the starts alone reach, without the program.
 """
 
 from __future__ import annotations

@@ -11,8 +11,8 @@ others', through the bytes:
 - unfitted: of the levels that a method has before any update.
 
 Buckets of ``BUCKETS`` coordinates cut the whole gradient (scope=model); ``tensor`` is one vector per parameter in
-buckets of 8192, as in the DDP hook.  A cell is the geometric mean over runs and moments; ``worst`` is the largest ratio
-to the best norm of the same case.  The last line is one JSON object.
+buckets of 8192, as in the DDP hook.  A cell of a table is the geometric mean over runs and moments; ``worst`` is the
+largest ratio to the best norm of the same case.  The last line is one JSON object.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ measure is ``Tensor.copy_`` into memory that was written before, of the same flo
 every call; the ratio is taken pair by pair.  The rival is the eager reference (``nuq.kernels.reference``), timed in the
 same run on fewer coordinates.
 
-How far from the memory's limit, and why (AVX-512 on Sapphire Rapids, 2 threads, copy_ 12.4 GB/s; it reads 4 bytes and
-writes 4 a coordinate; medians of three runs, which differ by 5 %):
+The distance from the memory's limit, and its reasons (AVX-512 on Sapphire Rapids, 2 threads, copy_ 12.4 GB/s; it reads
+4 bytes and writes 4 a coordinate; medians of three runs, which differ by 5 %):
 
 - Encoding moves 4.4 to 4.5 bytes a coordinate, so memory alone would allow a ratio of 1.8; measured 1.29 (uniform, 4
   bits) and 1.04 (levels, 3 bits).  The limit is arithmetic: 16 coordinates take about 27 vector instructions (10 for

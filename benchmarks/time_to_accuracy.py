@@ -8,7 +8,7 @@ in bfloat16 (the fastest form of ``benchmarks.baselines``), and with ``nuq.compr
 bits) and TRN, at their defaults.  Weights, minibatches and learning rate are the same for all methods, which take
 turns, seed by seed.  Levels are updated at two early steps, on the clock.
 
-The clock counts training alone: it stops for the evaluations.  Time to accuracy is what it shows at the first
+The clock counts training alone: it stops for the evaluations.  Time to accuracy is the time that it shows at the first
 evaluation that reaches the target.  ``--from FILE`` prints and draws again what ``--out FILE`` has kept.
 """
 

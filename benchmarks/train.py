@@ -2,10 +2,10 @@
 
 Run it as ``python -m benchmarks.train [--model NAME ..] [--device D] [--seconds S]``.
 
-Our step (``Trainer.train_step``: the workers' gradients, their exchange as messages, the optimizer, all checks) and a
-bare loop's: the same M forward and backward passes on the same batches, gradients summed by ``backward``,
-``optim.SGD``.  They go in turns within one process, each first every other time; a ratio is taken pair by pair.
-overhead = median ratio - 1, with the quartiles.  A GPT's images are windows of text.
+The benchmark compares our step (``Trainer.train_step``: the workers' gradients, their exchange as messages, the
+optimizer, all checks) with a bare loop's: the same M forward and backward passes on the same batches, gradients summed
+by ``backward``, ``optim.SGD``.  They go in turns within one process, each first every other time; a ratio is taken pair
+by pair. overhead = median ratio - 1, with the quartiles.  A GPT's images are windows of text.
 
 - Both take the same batches from memory, normalised, augmented and channels-last beforehand: what data costs is told
   apart.

@@ -4,14 +4,14 @@ Run it as ``python -m benchmarks.wire [--ranks 2 --models mlp --rates 100M --rou
 
 Two and four ranks, one thread each, in network namespaces of their own (``benchmarks.network``), train models of 11
 million parameters under DDP on gloo: an MLP 3072-2560-1280-10, ResNet-18 for images of 32x32, and a GPT on windows of
-128 characters.  ALQ at 3 bits (gather between two ranks; between more two stages, the second of 4 bits) against fp32,
-the best bf16 and PowerSGD (``benchmarks.baselines``), in turns in one set of processes; at 10 Gbit/s also ALQ with its
-gate.
+128 characters.  ALQ at 3 bits (gather between two ranks; between more two stages, the second of 4 bits) runs against
+fp32, the best bf16 and PowerSGD (``benchmarks.baselines``), in turns in one set of processes; at 10 Gbit/s also ALQ
+with its gate.
 
 A step is forward, backward and SGD; its time is the slowest rank's, the median over the rounds; a ratio is taken round
-by round.  Exposed communication is what a step takes beyond one that does not communicate.  Bytes are what a rank
-counts itself, and what its interface sent without headers.  Ranks share the machine's cores, so that with more ranks
-than cores compute takes longer than on machines of their own.
+by round.  Exposed communication is the time of a step beyond one that does not communicate. Bytes are those that a rank
+counts itself, and those that its interface sent without headers.  Ranks share the machine's cores, so that with more
+ranks than cores compute takes longer than on machines of their own.
 """
 
 from __future__ import annotations

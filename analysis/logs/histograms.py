@@ -1,7 +1,7 @@
 """The histograms of a run, read back from its event files: the measured one and the distribution fitted to it.
 
 Few files at a time are read for a figure, so records are taken one by one; checksums are verified as in
-``analysis.logs.events``, and of a damaged file what lies before the damage is kept.
+``analysis.logs.events``, and of a damaged file the records before the damage are kept.
 """
 
 from __future__ import annotations

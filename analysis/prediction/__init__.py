@@ -1,1 +1,4 @@
-"""The cost model: step times on more workers and other links than were measured."""
+"""The cost model: step times on more workers and other links than were measured.
+
+May import ``analysis.plots``, the modules of ``analysis``, ``nuq.registry`` and ``nuq.settings``.
+"""

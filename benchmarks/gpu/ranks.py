@@ -1,11 +1,11 @@
 """Ranks that share one device: ``python -m benchmarks.gpu.ranks [--device cuda] [--small]``.
 
-Two processes on the same GPU, over gloo with CUDA tensors (NCCL refuses two ranks on one GPU; what it says is told):
-the exchange and the DDP hook give the bits of the same exchange of CPU tensors, with gradients that are still on their
-way when the hook is called; FSDP2; how much of the exchange the backward pass hides; a rank that dies in the middle of
-a step. Then one rank runs over NCCL. ``--device cpu`` does the same on the CPU, where all is gloo's. A check that fails
-costs the others nothing, and one that hangs its own time; those that ``--seconds`` does not suffice for are told. The
-exit code is 1 in all these cases. The last line is one JSON object.
+Two processes run on the same GPU, over gloo with CUDA tensors (NCCL refuses two ranks on one GPU; its message is told).
+The checks are: the exchange and the DDP hook give the bits of the same exchange of CPU tensors, with gradients that are
+still on their way when the hook is called; FSDP2; how much of the exchange the backward pass hides; a rank that dies in
+the middle of a step. Then one rank runs over NCCL. ``--device cpu`` does the same on the CPU, where all is gloo's. A
+check that fails costs the others nothing, and one that hangs its own time; those that ``--seconds`` does not suffice
+for are told. The exit code is 1 in all these cases. The last line is one JSON object.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
 """The steps of ``benchmarks.gpu.steps`` within a time: ``benchmarks/gpu/run [STEP ...] [--rehearse] [--minutes 25]``.
 
-It uses only the standard library: what a machine lacks is installed by pip, from a folder and without a network, into a
-temporary folder that the steps find on PYTHONPATH; torch, Triton and NumPy are never among it. A command that fails,
-hangs or is killed costs its own result.
+It uses only the standard library: packages that a machine lacks are installed by pip, from a folder and without a
+network, into a temporary folder that the steps find on PYTHONPATH; torch, Triton and NumPy are never among them. A
+command that fails, hangs or is killed costs its own result.
 
 Each step leaves ``STEP.log`` (as it goes) and ``STEP.json`` (after each of its commands) with the device, the versions,
 the commit, the seconds, the exit code, whether it ran into its limit, and of every command its last line that is a JSON
-object, and its last lines where it failed. ``all.json`` has them all, and under ``earlier`` what an earlier call left
-in the folder. The exit code is 0, 1 where a step failed or none was begun, 2 where nothing could begin, 130 where it
-was interrupted (SIGINT, SIGTERM, SIGHUP).
+object, and its last lines where it failed. ``all.json`` has them all, and under ``earlier`` the records that an earlier
+call left in the folder. The exit code is 0, 1 where a step failed or none was begun, 2 where nothing could begin, 130
+where it was interrupted (SIGINT, SIGTERM, SIGHUP).
 """
 
 from __future__ import annotations
