@@ -1,4 +1,7 @@
-"""Commands ``python -m analysis``: ``report demo`` makes figures, tables and a report; ``predict`` is a cost model."""
+"""The commands of the analysis: figures, tables and a report of a sweep from the logs of its runs, and the cost model.
+
+``python -m analysis report demo`` makes the first three for the sweep ``demo``; ``predict`` is the cost model.
+"""
 
 from __future__ import annotations
 

@@ -180,7 +180,7 @@ def of_the_method(name: str) -> bool:
 
 
 def _phrase(name: str, value: Any) -> str:
-    """A setting and its value in words: ``mixture``, ``4 bits``, ``bucket 64``, ``symmetric=false``, ``layer-wise``."""
+    """A setting in words: ``mixture``, ``4 bits``, ``bucket 64``, ``p 0.5``, ``symmetric=false``, ``layer-wise``."""
     if isinstance(value, str) and (name, value) in _WORDS:
         return _WORDS[name, value]
     if isinstance(value, bool):

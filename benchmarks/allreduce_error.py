@@ -188,7 +188,10 @@ def squared(vector: Tensor) -> float:
 
 @dataclass(frozen=True)
 class Draw:
-    """Squared lengths of one draw: of the workers' errors (first), the means' errors (second), those means (length)."""
+    """The squared lengths of one draw.
+
+    ``first``: of the workers' errors; ``second``: of the means' errors; ``length``: of those means.
+    """
 
     first: float
     second: float

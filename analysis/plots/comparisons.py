@@ -67,7 +67,9 @@ _VARIANCE = _Quantity(
 
 @rc_context(RC)
 def against_setting(logs: Logs, width: float, setting: str) -> Figure | str:
-    """The final accuracy against a numeric setting such as ``method.bits``, as in Fig. 7 of the paper.
+    """The final accuracy against a numeric setting, as in Fig. 7 of the paper.
+
+    The setting is one such as ``method.bits`` or ``method.bucket_size``.
 
     Runs on the SGD trajectory show the late variance of the gradient instead, relative to SuperSGD's on the same
     minibatches (geometric mean of the last quarter of the measurements).  There is one line for each method and its
