@@ -91,7 +91,7 @@ def with_method(model: DistributedDataParallel, name: str, task: Task, seed: int
     """Register the hook of a method; returns the object that counts the bytes."""
     if name == DENSE:
         return baselines.with_rival(model, "bf16")
-    settings = {"update_at": list(task.levels_at)} if METHODS[name].adaptive else {}
+    settings: dict[str, Any] = {"update_at": list(task.levels_at)} if METHODS[name].adaptive else {}
     bits = {} if name == "trn" else {"bits": 3}
     state = nuq.CompressionState(model, method=name, seed=seed, **bits, **settings)
     model.register_comm_hook(state, nuq.compress_hook)

@@ -288,7 +288,7 @@ def dies(group: dist.ProcessGroup, device: str, small: bool) -> Found:
             os._exit(7)
         mean(*arguments)
 
-    state._collective.mean = deadly
+    state._collective.mean = deadly  # pyright: ignore[reportAttributeAccessIssue]
     began = time.monotonic()
     for step in range(10):
         try:

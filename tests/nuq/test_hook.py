@@ -295,7 +295,7 @@ def dense_beside_ddps_own(group):
         time.sleep(0.05 * rank)
         reduce(*arguments)
 
-    state._collective.mean = slow
+    state._collective.mean = slow  # pyright: ignore[reportAttributeAccessIssue]
     for step in range(3):
         for each in (plain, model):
             each.module.step = step

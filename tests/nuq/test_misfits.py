@@ -88,7 +88,7 @@ def not_attached(group):
     backward(model, dist.get_rank(group), 0)
     state.load_state_dict(other.state_dict())  # taken when the model comes
     with pytest.raises(ValueError, match=r"has no model: build it with CompressionState\(ddp, ...\), or call attach"):
-        state.submit(None)
+        state.submit(None)  # pyright: ignore[reportArgumentType]
     state.close()
     state.attach(model)
     assert state.step == 1

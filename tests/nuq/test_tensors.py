@@ -16,7 +16,13 @@ from nuq.errors import NonFiniteError
 from nuq.quantized_training.counts import BINS, EDGES, Laws, ratios
 from nuq.quantized_training.formats import Format
 
-ALL = {"weights": "smaq", "activations": "smaq", "activation_gradients": "smaq", "gradients": "smaq", "moments": "smaq"}
+ALL: dict[str, Any] = {
+    "weights": "smaq",
+    "activations": "smaq",
+    "activation_gradients": "smaq",
+    "gradients": "smaq",
+    "moments": "smaq",
+}
 SIZE = 100
 
 

@@ -163,7 +163,8 @@ def test_a_copy_of_the_model_goes_without_and_changes_no_bit_of_the_original(mon
 def test_a_penalty_on_gradients_reaches_all_parameters() -> None:
     """Rounded gradients are differentiated in turn."""
     norms = []
-    for formats in ({}, {"activation_gradients": "bf16"}):
+    cases: list[dict[str, Any]] = [{}, {"activation_gradients": "bf16"}]
+    for formats in cases:
         torch.manual_seed(2)
         model = nn.Sequential(nn.Linear(32, 64), nn.Tanh(), nn.Linear(64, 1))
         nuq.CompressedTraining(model, min_size=16, **formats)
@@ -176,7 +177,7 @@ def test_a_penalty_on_gradients_reaches_all_parameters() -> None:
 
 
 def fused_steps(
-    scale: float | None, steps: int, **formats: str
+    scale: float | None, steps: int, **formats: Any
 ) -> tuple[Any, torch.optim.Optimizer, nuq.CompressedTraining]:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 4))
@@ -263,7 +264,8 @@ def test_formats_that_pack_nothing_are_warned_of_once_in_the_first_step_with_gra
 ) -> None:
     model = nn.Linear(32, 16, bias=False)
     optimizer = make(model.parameters(), lr=0.1)
-    nuq.CompressedTraining(model, optimizer, **{kind: "smaq"}, min_size=min_size)
+    formats: dict[str, Any] = {kind: "smaq"}
+    nuq.CompressedTraining(model, optimizer, **formats, min_size=min_size)
     optimizer.step()
     model(torch.randn(8, 32)).sum().backward()
     with pytest.warns(

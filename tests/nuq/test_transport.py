@@ -41,7 +41,7 @@ def dies(group, collective, victim, how):
             os.kill(os.getpid(), signal.SIGSTOP)
         mean(*arguments)
 
-    state._collective.mean = deadly
+    state._collective.mean = deadly  # pyright: ignore[reportAttributeAccessIssue]
     try:
         for step in range(10):
             backward(model, rank, step)
