@@ -1,4 +1,4 @@
-"""The panels and figures themselves, and the style of how they look.
+"""The figures and their style: ``curves`` (variance, loss, accuracy), levels, histograms, accuracy against bits.
 
 May import ``analysis.logs``, the modules of ``analysis`` and ``nuq.registry``.
 """

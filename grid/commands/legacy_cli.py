@@ -102,18 +102,18 @@ def write(argv: Sequence[str], root: Path, epilog: str = "") -> int:
     """Job scripts, run folders and the sbatch file of a sweep."""
     options = write_parser(epilog).parse_args(argv)
     _check_write(options)
-    from grid.engine.slurm import batch_files, sbatch
+    from grid.engine.slurm import sbatch_command, sbatch_script
     from grid.engine.states.runs import runs_of
     from grid.engine.states.settling import only_one
 
     if options.submit:
-        sbatch.check_sbatch()
+        sbatch_command.check_sbatch()
     sweep, experiments = experiments_of(options)
     scripts, ranks, partition = _cluster_args(options.cluster_args, len(experiments))
     resources = _resources(options, ranks, partition)
     if options.cluster == "slurm":
         # whatever it refuses
-        batch_files.sbatch_text(options.prefix, root, options.run0_id, scripts, resources, options.max_running)
+        sbatch_script.sbatch_text(options.prefix, root, options.run0_id, scripts, resources, options.max_running)
     runs = runs_of(experiments, root)
     if not options.submit:
         _check_prefix(options.prefix, root)
@@ -172,22 +172,23 @@ def _resources(options: argparse.Namespace, ranks: int, partition: str | None) -
 
 def _write_sbatch(options: argparse.Namespace, root: Path, scripts: int, resources: Resources, code: str = "") -> Path:
     from files.atomic import write_text
-    from grid.engine.slurm import batch_files
+    from grid.engine.slurm import sbatch_script
 
     path = root / "jobs" / f"{options.prefix}_slurm.sbatch"
     write_text(
         path,
-        batch_files.sbatch_text(
+        sbatch_script.sbatch_text(
             options.prefix, root, options.run0_id, scripts, resources, options.max_running, code=code
         ),
     )
     print(
         f"wrote {path.relative_to(root)} (array "
-        f"{batch_files.array_spec(options.run0_id, scripts, options.max_running)})"
+        f"{sbatch_script.array_spec(options.run0_id, scripts, options.max_running)})"
     )
-    if options.run0_id + scripts - 1 > batch_files.LARGEST_INDEX:
+    if options.run0_id + scripts - 1 > sbatch_script.LARGEST_INDEX:
         print(
-            f"hint: many clusters refuse array indices above {batch_files.LARGEST_INDEX} (MaxArraySize); fewer scripts "
+            f"hint: many clusters refuse array indices above {sbatch_script.LARGEST_INDEX} (MaxArraySize); fewer "
+            f"scripts "
             f"hold the same experiments"
         )
     return path
@@ -248,7 +249,7 @@ def _submit(
     import time
 
     from grid.engine.scripts import snapshot
-    from grid.engine.slurm import sbatch
+    from grid.engine.slurm import sbatch_command
     from grid.engine.states import ledger, settling
 
     code, pinned = snapshot.snapshot(root)
@@ -267,6 +268,6 @@ def _submit(
     )
     item.save(root)
     item = settling.hand_over(
-        item, root, lambda now, part: path, lambda file: sbatch.submit(file, item.job_name(chunk))
+        item, root, lambda now, part: path, lambda file: sbatch_command.submit(file, item.job_name(chunk))
     )
     print(f"submitted job {item.chunks[0].job_id}")

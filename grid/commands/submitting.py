@@ -184,12 +184,12 @@ def submit(argv: Sequence[str], root: Path) -> int:
     _add_ignore(parser)
     parsed = parser.parse_args(argv)
     from grid.commands.report import doubts
-    from grid.engine.slurm import sbatch
+    from grid.engine.slurm import sbatch_command
     from grid.engine.states import evidence, ledger, settling
     from grid.engine.states.runs import named
     from grid.engine.submission import planning, preflight
 
-    sbatch.check_sbatch()
+    sbatch_command.check_sbatch()
     _, experiments = named(parsed.grid, parsed.run_name)
     folder = experiments[0].folder
     with settling.only_one(root, folder):
@@ -328,7 +328,7 @@ def retry(argv: Sequence[str], root: Path) -> int:
     parsed = parser.parse_args(argv)
     from grid.commands.report import doubts
     from grid.engine.local.machine import check_slots
-    from grid.engine.slurm import sbatch
+    from grid.engine.slurm import sbatch_command
     from grid.engine.states import evidence, ledger, settling
     from grid.engine.states.runs import named
     from grid.engine.submission import planning
@@ -338,7 +338,7 @@ def retry(argv: Sequence[str], root: Path) -> int:
     as_planned(parsed, root, needs_plan=True)
     options = _options(parsed)
     if not parsed.here:
-        sbatch.check_sbatch()
+        sbatch_command.check_sbatch()
     folder = named(parsed.grid, parsed.run_name, parsed.seeds, parsed.overrides)[1][0].folder
     with settling.only_one(root, folder):
         evidence.settle(ledger.read_all(root, folder), root)

@@ -18,7 +18,7 @@ from nuq.exchange.payload import Segment
 from nuq.exchange.transport import Transport
 from nuq.kernels.spec import Key
 from nuq.kernels.statistics import Statistics
-from nuq.levels import schedule
+from nuq.levels import update_times
 
 
 class LevelUpdater:
@@ -49,7 +49,7 @@ class LevelUpdater:
 
     def next_update(self, step: int) -> int | None:
         """The first update at or after ``step``; None where there is none."""
-        return schedule.next_update(self.settings, step)
+        return update_times.next_update(self.settings, step)
 
     @property
     def begins(self) -> bool:

@@ -1,4 +1,4 @@
-"""Level sets, the distributions that they are fitted to, the objective, solvers and update rules.
+"""Level sets, distributions, the objective, solvers (``solver_exact``: the default), update rules (ALQ, AMQ).
 
 NumPy in float64.  May import ``nuq.settings`` and ``nuq.native``; imports no torch.
 """

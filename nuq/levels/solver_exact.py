@@ -1,4 +1,4 @@
-r"""Solvers that converge to levels at which Psi has a minimum.
+r"""The solvers of ALQ, ALQ-G and AMQ, which converge to levels at which Psi has a minimum; the default ones.
 
 ``descend`` is ALQ: sweeps of the closed form (Faghri et al., NeurIPS 2020, Section 3; Eq. 8 in the original's code),
 then Newton's method, since sweeps alone need some n^2 rounds for n levels.  ``projected_descent`` is ALQ-G,

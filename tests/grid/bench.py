@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import grid_run
-from grid.engine.slurm import sbatch, scheduler
+from grid.engine.slurm import sbatch_command, scheduler
 from grid.engine.states import ledger
 from grid.engine.states.ledger import Submission
 from grid.engine.submission import planning
@@ -190,9 +190,9 @@ def bench(folder: Path, capture: Capture, *, opinion: bool = False, **settings: 
         made.sweep()
         variables = {**slurm.exports, "PYTHON": sys.executable}
         gone = [key for key in os.environ if key.startswith(("SLURM_", "SBATCH_", "NUQ_", "CUDA_")) or key == "NPROC"]
-        asked = sbatch.test_only, sbatch.too_long
+        asked = sbatch_command.test_only, sbatch_command.too_long
         if not opinion:
-            sbatch.test_only, sbatch.too_long = lambda path: None, lambda partition, time_s: ""
+            sbatch_command.test_only, sbatch_command.too_long = lambda path: None, lambda partition, time_s: ""
         before = {key: os.environ.get(key) for key in [*variables, *gone]}
         os.environ.update(variables)
         for key in gone:
@@ -200,7 +200,7 @@ def bench(folder: Path, capture: Capture, *, opinion: bool = False, **settings: 
         try:
             yield made
         finally:
-            sbatch.test_only, sbatch.too_long = asked
+            sbatch_command.test_only, sbatch_command.too_long = asked
             for key, value in before.items():
                 if value is None:
                     os.environ.pop(key, None)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from grid.engine.slurm import sbatch
+from grid.engine.slurm import sbatch_command
 from grid.engine.states import ledger, settling
 from tests.grid import bench, fake
 from tests.grid.bench import Bench
@@ -103,7 +103,7 @@ def test_the_same_submit_goes_on_after_a_lost_reply(
 
 def test_ctrl_c_between_two_arrays(chunked: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     chunked.good("plan")
-    submit, calls = sbatch.submit, []
+    submit, calls = sbatch_command.submit, []
 
     def interrupted(path: Path) -> str:
         calls.append(path)
@@ -112,7 +112,7 @@ def test_ctrl_c_between_two_arrays(chunked: Bench, monkeypatch: pytest.MonkeyPat
         return submit(path)
 
     with monkeypatch.context() as patch:
-        patch.setattr(sbatch, "submit", interrupted)
+        patch.setattr(sbatch_command, "submit", interrupted)
         said = chunked("submit")
     assert (said.code, said.err) == (130, "")
     assert "2 of 3 arrays left" in chunked.good("submit")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from grid.engine.slurm import sbatch as sbatch_command
+from grid.engine.slurm import sbatch_command
 from grid.engine.slurm.scheduler_cache import Full, Unreachable
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from grid.engine.scripts.script import from_script, job_script
-from grid.engine.slurm.batch_files import array_spec, chunk_text, sbatch_text
+from grid.engine.slurm.sbatch_script import array_spec, chunk_text, sbatch_text
 from grid.engine.slurm.site import Mail, Site
 from grid.engine.states.runs import Run
 from grid.engine.sweeps.resources import Resources

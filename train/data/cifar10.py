@@ -1,4 +1,4 @@
-"""CIFAR-10: names of its files, and its constants."""
+"""CIFAR-10: names of its files, and its constants; ``train.data.cifar`` reads them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SLURM: profiles of clusters, the sbatch text, and the questions asked of the scheduler.  Nothing else knows SLURM.
+"""SLURM, which nothing else knows: profiles of clusters, sbatch scripts and submission, questions to the scheduler.
 
 This room may import ``grid.engine.scripts``, ``grid.engine.sweeps``, ``files`` and submitit.
 """

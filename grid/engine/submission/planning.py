@@ -16,7 +16,7 @@ from files import plain
 from files.atomic import write_text
 from grid.engine.scripts import snapshot
 from grid.engine.scripts.script import from_script, job_script
-from grid.engine.slurm import batch_files, sbatch, scheduler
+from grid.engine.slurm import sbatch_command, sbatch_script, scheduler
 from grid.engine.slurm.site import Site
 from grid.engine.slurm.site_yaml import load_site
 from grid.engine.states import evidence, ledger, records
@@ -273,7 +273,7 @@ def submission_of(made: Made, snapshot_path: str) -> Submission:
 def sbatch_text(item: Submission, chunk: Chunk, root: Path, site: Site) -> str:
     """The sbatch file of a chunk with its present dependencies; those that are not submitted yet are named instead."""
     ids = [(how, item.chunk(name).job_id or f"<{name}>") for how, name in chunk.after]
-    return batch_files.chunk_text(
+    return sbatch_script.chunk_text(
         item.job_name(chunk),
         root,
         item.place(root).relative_to(root),
@@ -330,7 +330,13 @@ def check(made: Made, root: Path) -> list[Finding]:
     }
     text = lambda name: sbatch_text(item, bare[name], root, made.site)  # noqa: E731
     return found + findings(
-        plan, made.runs, root, made.site, sbatch.test_only if slurm_is_here() else None, text, made.options.ignore
+        plan,
+        made.runs,
+        root,
+        made.site,
+        sbatch_command.test_only if slurm_is_here() else None,
+        text,
+        made.options.ignore,
     )
 
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from files import plain
 from files.atomic import write_text
-from grid.engine.slurm import sbatch
+from grid.engine.slurm import sbatch_command
 from grid.engine.slurm.scheduler_cache import Full, Unreachable
 from grid.engine.slurm.site import Site
 from grid.engine.states.ledger import folder_of
@@ -239,16 +239,18 @@ def _opinions(plan: Plan, test_only: Callable[[Path], None], text: Callable[[str
             path = Path(folder) / f"{chunk.name}.sbatch"
             path.write_text(text(chunk.name))
             asked = Resources(**chunk.resources)
-            if asked.time and (words := sbatch.too_long(asked.partition, seconds(asked.time))):
+            if asked.time and (words := sbatch_command.too_long(asked.partition, seconds(asked.time))):
                 found.append(Finding("opinion", words))
             try:
                 test_only(path)
-            except (sbatch.TooMany, Full):  # a matter of waiting, which submit tells
+            except (sbatch_command.TooMany, Full):  # a matter of waiting, which submit tells
                 continue
             except ValueError as error:
                 words = " ".join(f"{name}={value}" for name, value in chunk.resources.items() if value is not None)
                 said = f"{str(error).replace(str(path), 'a script of ' + chunk.name)} (asked for: {words})"
-                off = sbatch.nodes_off(asked, plan.options["parallel"]) if sbatch.NO_NODES in said else ""
+                off = (
+                    sbatch_command.nodes_off(asked, plan.options["parallel"]) if sbatch_command.NO_NODES in said else ""
+                )
                 found.append(
                     Finding("opinion", f"{said}; {off}, for which it would wait" if off else said, forbids=not off)
                 )

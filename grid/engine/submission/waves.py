@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from grid.engine.slurm import sbatch, scheduler
+from grid.engine.slurm import sbatch_command, scheduler
 from grid.engine.slurm.scheduler_cache import Facts, Full, Unreachable
 from grid.engine.slurm.site import Site
 from grid.engine.states import ledger, settling
@@ -105,15 +105,17 @@ def hand_over(
             item.save(root)
             chunk = item.left[0]
         try:
-            item = settling.hand_over_one(item, chunk, root, write, sbatch.submit, note)
-        except sbatch.TooLarge:
+            item = settling.hand_over_one(item, chunk, root, write, sbatch_command.submit, note)
+        except sbatch_command.TooLarge:
             # the cluster's own word, whatever the profile says
             largest = limits(Site(), root, max_age_s=0).max_array_size - 1
             if not 1 <= largest < fits:
                 raise
-        except (sbatch.TooMany, Full) as error:
-            if fits == 1 and isinstance(error, sbatch.TooMany):
-                raise sbatch.TooMany(f"{error}: {scripts(item.left)} of {scripts(item.chunks)} scripts wait") from None
+        except (sbatch_command.TooMany, Full) as error:
+            if fits == 1 and isinstance(error, sbatch_command.TooMany):
+                raise sbatch_command.TooMany(
+                    f"{error}: {scripts(item.left)} of {scripts(item.chunks)} scripts wait"
+                ) from None
             if refused is None:
                 limits(site, root, max_age_s=0)  # they have moved: for who looks next
             refused, why = (
