@@ -329,15 +329,8 @@ def check(made: Made, root: Path) -> list[Finding]:
         chunk.name: dataclasses.replace(chunk, after=(), elements=chunk.elements[:1], cap=None) for chunk in plan.chunks
     }
     text = lambda name: sbatch_text(item, bare[name], root, made.site)  # noqa: E731
-    return found + findings(
-        plan,
-        made.runs,
-        root,
-        made.site,
-        sbatch_command.test_only if slurm_is_here() else None,
-        text,
-        made.options.ignore,
-    )
+    asked = sbatch_command.test_only if slurm_is_here() else None
+    return found + findings(plan, made.runs, root, made.site, asked, text, made.options.ignore)
 
 
 def apply(made: Made, root: Path, note: Callable[[Chunk], None]) -> tuple[Submission, str]:
