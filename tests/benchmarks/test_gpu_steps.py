@@ -98,6 +98,7 @@ def test_a_case_that_fails_is_told_and_the_others_are_compared(
         raise torch.OutOfMemoryError("no memory")
 
     fine = bits.statistics_checks(1000)
+    monkeypatch.setenv("TRITON_INTERPRET", "0")  # so that what ``main`` sets is taken back
     monkeypatch.setattr(bits, "operator_checks", lambda size: {"large": refuses})
     monkeypatch.setattr(bits, "statistics_checks", lambda size: {name: fine[name] for name in list(fine)[:1]})
     monkeypatch.setattr(bits, "smaq_checks", lambda size: iter(()))

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from grid.engine.slurm import sbatch_command
-from grid.engine.states import ledger, settling
+from grid.engine.states import settling
 from tests.grid import bench, fake
 from tests.grid.bench import Bench
 
@@ -96,7 +96,7 @@ def test_the_same_submit_goes_on_after_a_lost_reply(
     assert "its answer got lost" in chunked.good("status")
     if not heard:
         chunked.refused("submit", "SLURM may still take s0c1")
-        monkeypatch.setattr(ledger, "SETTLE_S", 0.0)
+        monkeypatch.setattr(settling, "SETTLE_S", 0.0)
     assert f"{1 if heard else 2} of 3 arrays left" in chunked.good("submit")
     chunked.each_once(3, 3 if heard else 4)
 
@@ -120,8 +120,9 @@ def test_ctrl_c_between_two_arrays(chunked: Bench, monkeypatch: pytest.MonkeyPat
 
 
 KILL = """import os, signal
-from grid.engine import slurm, submission
-count, submit, save = [0], slurm.submit, submission.Submission.save
+from grid.engine.slurm import sbatch_command
+from grid.engine.states import ledger
+count, submit, save = [0], sbatch_command.submit, ledger.Submission.save
 def die(*words):
     os.kill(os.getpid(), signal.SIGKILL)
 def counted(path):
@@ -132,12 +133,12 @@ def counted(path):
     if count[0] == 2 and {moment!r} == "after sbatch":
         die()
     return answer
-slurm.submit = counted
+sbatch_command.submit = counted
 def noted(item, root):
     save(item, root)
     if {moment!r} == "after the record" and item.chunks[1].state == "submitted":
         die()
-submission.Submission.save = noted
+ledger.Submission.save = noted
 """
 
 

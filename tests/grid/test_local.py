@@ -147,10 +147,10 @@ import signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)
 from pathlib import Path
 import grid_run
-from grid.engine import local
+from grid.engine.local import slots
 from tests.grid import fake
-local.GRACE_S = float(sys.argv[2])
-sys.exit(local.run_with_progress(fake.runs(Path(sys.argv[1]), 3), 2).exit_code)
+slots.GRACE_S = float(sys.argv[2])
+sys.exit(slots.run_with_progress(fake.runs(Path(sys.argv[1]), 3), 2).exit_code)
 """
 
 

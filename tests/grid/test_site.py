@@ -13,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from grid.engine.scripts.preamble import quoted
-from grid.engine.slurm import site as sites
 from grid.engine.slurm import site_yaml
 from grid.engine.slurm.site import Partition, Site
 from grid.engine.slurm.site_yaml import load_site, read_site
@@ -44,7 +43,7 @@ def test_the_examples_are_of_every_kind() -> None:
 
 
 def test_where_a_profile_comes_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sites, "ROOT", tmp_path)
+    monkeypatch.setattr(site_yaml, "ROOT", tmp_path)
     monkeypatch.delenv("NUQ_SITE", raising=False)
     assert load_site() == Site()
     (tmp_path / "site.yaml").write_text("account: here")
