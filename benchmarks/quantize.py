@@ -36,6 +36,7 @@ from torch import Tensor
 
 from nuq import native
 from nuq.kernels import bit_packing, reference, spec
+from nuq.kernels import operators as operators  # registers torch.ops.nuq
 
 THREADS = 2
 EAGER_SIZE = 1 << 21
