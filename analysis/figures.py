@@ -46,7 +46,7 @@ OF_GROUP: tuple[tuple[str, str, Callable[[Group, float], Figure | str]], ...] = 
     ),
     (
         "gradient_histogram",
-        "Normalised coordinates as measured, the law fitted to them, and the levels over both.",
+        "Normalised coordinates as measured, the distribution fitted to them, and the levels over both.",
         gradient_histogram,
     ),
     (

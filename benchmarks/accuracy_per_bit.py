@@ -122,7 +122,7 @@ def _rounded(value: float) -> float:
 
 def available() -> list[str]:
     """The names of the distributions, and of the recorded gradients whose data set is there."""
-    names = list(gradient_samples.LAWS)
+    names = list(gradient_samples.DISTRIBUTIONS)
     for data in gradient_samples.RECORDED:
         try:
             gradient_samples.recorded(data)
@@ -155,13 +155,13 @@ def main() -> None:
     )
     out = parser.parse_args().out
     torch.set_num_threads(1)
-    names, laws = available(), list(gradient_samples.LAWS)
+    names, distributions = available(), list(gradient_samples.DISTRIBUTIONS)
     with ProcessPoolExecutor(NUM_PROCESSES, get_context("spawn"), torch.set_num_threads, (1,)) as pool:
         unbiased = pool.submit(_check_unbiased, names[-1])
         curves = pool.map(_curves, reversed(names))  # the recorded ones take longest
-        errors = pool.map(_eden_errors, laws)
+        errors = pool.map(_eden_errors, distributions)
         all_curves = dict(zip(names, reversed(list(curves)), strict=True))
-        eden, worst = dict(zip(laws, errors, strict=True)), unbiased.result()
+        eden, worst = dict(zip(distributions, errors, strict=True)), unbiased.result()
 
     told = "R: rotated, D: dithered, M: sign and magnitude with a zero, U: uniform steps"
     print(f"{told}; buckets of 8192, unless of 256, or W: the whole vector in one")
@@ -172,7 +172,7 @@ def main() -> None:
         f"options:"
     )
     print("  " + "  ".join(f"{METHODS[name].title} {sigmas:.1f}" for name, sigmas in worst.items()))
-    for name in laws:
+    for name in distributions:
         print(f"EDEN at 1 .. 4 index bits, {name}: " + "  ".join(f"{error:.4f}" for error in eden[name]))
 
     out.mkdir(parents=True, exist_ok=True)
@@ -186,7 +186,7 @@ def main() -> None:
         "eden_vnmse": {name: [_rounded(error) for error in errors] for name, errors in eden.items()},
         "eden_relative_error": {
             name: [round(got / known - 1, 5) for got, known in zip(eden[name], PUBLISHED_EDEN, strict=True)]
-            for name in laws
+            for name in distributions
         },
         "below_eden": {str(rate): all(winners[name][str(rate)]["below_eden"] for name in winners) for rate in RATES},
         "largest_bias_sigmas": round(max(worst.values()), 2),

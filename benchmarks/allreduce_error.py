@@ -100,11 +100,13 @@ def unequal(workers: int, size: int, generator: torch.Generator) -> Tensor:
     return independent(workers, size, generator) * 2.0 ** torch.arange(workers)[:, None]
 
 
-def correlated(ratio: float, law: Callable[[Sequence[int], torch.Generator], Tensor] = normal) -> Callable[..., Tensor]:
+def correlated(
+    ratio: float, distribution: Callable[[Sequence[int], torch.Generator], Tensor] = normal
+) -> Callable[..., Tensor]:
     """Vectors with R = ``ratio``: one common to all plus each worker's own noise, which above n cancels in the mean."""
 
     def draw(workers: int, size: int, generator: torch.Generator) -> Tensor:
-        common, noise = law((size,), generator), law((workers, size), generator)
+        common, noise = distribution((size,), generator), distribution((workers, size), generator)
         if ratio < workers:
             return common + math.sqrt((ratio - 1) / (1 - ratio / workers)) * noise
         return common + math.sqrt((ratio - 1) / (1 - 1 / workers)) * (noise - noise.mean(dim=0))
@@ -112,7 +114,7 @@ def correlated(ratio: float, law: Callable[[Sequence[int], torch.Generator], Ten
     return draw
 
 
-LAWS: dict[str, Callable[[int, int, torch.Generator], Tensor]] = {
+DISTRIBUTIONS: dict[str, Callable[[int, int, torch.Generator], Tensor]] = {
     "normal, R = n": independent,
     "normal, R = 1.2": correlated(1.2),
     "normal, R = 20": correlated(20.0),
@@ -140,8 +142,11 @@ def recorded(data: str) -> Tensor:
 
 def all_inputs(size: int) -> Iterator[tuple[str, dict[int, Tensor]]]:
     """The inputs: a title, and by number of workers their vectors, float32[workers, coordinates]."""
-    for title, law in LAWS.items():
-        yield title, {workers: law(workers, size, torch.Generator().manual_seed(workers)) for workers in WORKERS}
+    for title, distribution in DISTRIBUTIONS.items():
+        yield (
+            title,
+            {workers: distribution(workers, size, torch.Generator().manual_seed(workers)) for workers in WORKERS},
+        )
     for data, (_, _, _, title) in RECORDED.items():
         try:
             vectors = recorded(data)

@@ -52,8 +52,9 @@ def _signs(generator: torch.Generator) -> Tensor:
     return 1.0 - 2.0 * torch.randint(0, 2, (NUM_COORDINATES,), generator=generator)
 
 
-# Gradients have both signs, so the laws on the positive numbers get random ones; nothing that rotates can tell.
-LAWS: dict[str, tuple[str, Callable[[torch.Generator], Tensor]]] = {
+# Gradients have both signs, so the distributions on the positive numbers get random ones; nothing that rotates can
+# tell.
+DISTRIBUTIONS: dict[str, tuple[str, Callable[[torch.Generator], Tensor]]] = {
     "normal": ("Normal", _normal),
     "lognormal": ("Lognormal(0, 1), random signs", lambda g: _normal(g).exp() * _signs(g)),
     "exponential": (
@@ -65,13 +66,13 @@ LAWS: dict[str, tuple[str, Callable[[torch.Generator], Tensor]]] = {
 
 @functools.cache
 def source(name: str) -> Source:
-    """A source by name: one of LAWS or of RECORDED."""
-    return of_law(name) if name in LAWS else recorded(name)
+    """A source by name: one of DISTRIBUTIONS or of RECORDED."""
+    return synthetic(name) if name in DISTRIBUTIONS else recorded(name)
 
 
-def of_law(name: str) -> Source:
+def synthetic(name: str) -> Source:
     """A source of one vector to measure, and another to learn from."""
-    title, draw = LAWS[name]
+    title, draw = DISTRIBUTIONS[name]
     generator = torch.Generator().manual_seed(12)
     return Source(title, [draw(generator)], [draw(generator)])
 

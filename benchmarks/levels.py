@@ -95,10 +95,12 @@ def worst_psi_error() -> float:
     """
     errors = []
     for sigma, bits, psi in OPTIMA:
-        for law in (TruncNorm(0.0, sigma), CondTruncNormHist(TruncNorm(0.0, sigma))):
+        for distribution in (TruncNorm(0.0, sigma), CondTruncNormHist(TruncNorm(0.0, sigma))):
             for symmetric in (True, False):
-                errors.append(update_rules.optimal(law, 2**bits, symmetric=symmetric).expected_variance / psi - 1)
-            errors.append(update_rules.alq(law, bits).expected_variance / psi - 1)
+                errors.append(
+                    update_rules.optimal(distribution, 2**bits, symmetric=symmetric).expected_variance / psi - 1
+                )
+            errors.append(update_rules.alq(distribution, bits).expected_variance / psi - 1)
     return float(np.abs(errors).max())
 
 
@@ -132,24 +134,24 @@ def over_optimal() -> float:
     )
     print(f"{'':12}" + "".join(f"{f'{bits} bits':>22}" for bits in BITS))
     worst = 0.0
-    for name, law in sources().items():
+    for name, distribution in sources().items():
         cells = []
         for bits in BITS:
-            ratios = np.array([_ratios(law, bits, symmetric) for symmetric in (True, False)]).max(axis=0)
+            ratios = np.array([_ratios(distribution, bits, symmetric) for symmetric in (True, False)]).max(axis=0)
             worst = max(worst, float(ratios[:2].max()))
             cells.append(" ".join(f"{ratio:6.4f}" for ratio in ratios))
         print(f"{name:12}" + "".join(f"{cell:>22}" for cell in cells))
     return worst
 
 
-def _ratios(law: Histogram, bits: int, symmetric: bool) -> tuple[float, float, float]:
-    objective = Objective.of(law, symmetric)
-    starts = update_rules.exact_starts(law, bits, symmetric).values()
+def _ratios(distribution: Histogram, bits: int, symmetric: bool) -> tuple[float, float, float]:
+    objective = Objective.of(distribution, symmetric)
+    starts = update_rules.exact_starts(distribution, bits, symmetric).values()
     edges, _ = solver_exact.descend(objective, np.stack([objective.edges(levels) for levels in starts]))
-    alone = min(update_rules.expected_variance(objective.levels(row), law) for row in edges)
-    best = update_rules.optimal(law, 2**bits, symmetric=symmetric).expected_variance
+    alone = min(update_rules.expected_variance(objective.levels(row), distribution) for row in edges)
+    best = update_rules.optimal(distribution, 2**bits, symmetric=symmetric).expected_variance
     alq, alq_g = (
-        solve(law, bits, symmetric=symmetric).expected_variance
+        solve(distribution, bits, symmetric=symmetric).expected_variance
         for solve in (update_rules.alq, update_rules.alq_gradient)
     )
     return alq / best, alq_g / best, alone / best

@@ -93,7 +93,7 @@ def fit_levels(compressors: CompressorMap, vector: Tensor, parts: list[Segment],
 
     A vector that is not finite is left to the encoder, which names it.
 
-    parts: as they are encoded, since the coordinates of shorter buckets have another law.
+    parts: as they are encoded, since the coordinates of shorter buckets have another distribution.
     """
     if not compressors.adaptive or not bool(torch.isfinite(vector).all()):
         return

@@ -30,7 +30,7 @@ _FAR = 5.9  # standard deviations shown: the outermost bins, of which those at 6
 _DEPTH = 1e-6  # the axis ends at this density, and at the highest that the first of these allows
 _HIGH = 10.0
 _ASPECT = 0.8
-_COLOUR, _LAW = COLOURS[3], COLOURS[6]
+_COLOUR, _NORMAL = COLOURS[3], COLOURS[6]
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def tensor_histograms(group: Group, width: float) -> Figure | str:
     keys: list[Patch | Line2D] = [
         Patch(color=_COLOUR, alpha=0.35, linewidth=0, label=f"{shown.seed_group.label}, step {step}")
     ]
-    keys.append(Line2D([], [], color=_LAW, linewidth=1.1, label="standard normal"))
+    keys.append(Line2D([], [], color=_NORMAL, linewidth=1.1, label="standard normal"))
     figure.legend(handles=keys, loc="outside lower center", ncols=2, borderaxespad=0.2)
     return figure
 
@@ -103,4 +103,4 @@ def _of_seed_group(group: Group, seed_group: SeedGroup) -> _Shown | None:
 def _panel(axes: Axes, histogram: Histogram) -> None:
     axes.stairs(density(histogram), histogram.edges, fill=True, color=_COLOUR, alpha=0.35, linewidth=0, baseline=1e-300)
     z = np.linspace(-_FAR, _FAR, 241)
-    axes.plot(z, np.exp(-(z**2) / 2) / np.sqrt(2 * np.pi), color=_LAW, linewidth=1.1)
+    axes.plot(z, np.exp(-(z**2) / 2) / np.sqrt(2 * np.pi), color=_NORMAL, linewidth=1.1)

@@ -289,7 +289,7 @@ def _parts(layout: Layout, codes: Tensor) -> list[tuple[int, int, int, Tensor]]:
 
 def _quantize(y: Tensor, size: int, layout: Layout, codes: Tensor, mse: bool) -> Tensor:
     """Write the nearest levels into ``codes``; returns the scales of the buckets: float32[y.numel() / size]."""
-    # The operator divides by the L2 norm, so N(0, 1/d) is the law, and takes the inner levels as thresholds.
+    # The operator divides by the L2 norm, so N(0, 1/d) is the distribution, and takes the inner levels as thresholds.
     middles = 0.5 * (layout.levels[1:] + layout.levels[:-1]) * size**-0.5
     borders = torch.tensor([-1.0, *middles, 1.0], dtype=torch.float32, device=y.device)
     norms = torch.empty(y.numel() // size, dtype=torch.float32, device=y.device)

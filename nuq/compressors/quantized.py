@@ -33,9 +33,9 @@ from nuq.levels.truncated_normals import Distribution, TruncNorm
 from nuq.settings.quantizers import AMQ, ECDQ, NUQSGD, QSGD, TRN, Adaptive, Bucketed, Optimal
 
 TAG = b"LVLS"
-ROTATION_BLOCK = 1024  # coordinates: what stays in the first cache, and is mixed well enough for a normal law
+ROTATION_BLOCK = 1024  # coordinates: what stays in the first cache, and is mixed well enough for a normal distribution
 _NORMAL_QUANTILE_REACH = 0.03  # largest coordinate / (64 q) of some thousand normal ones
-Update = Callable[[Distribution, float | None], update_rules.Fitted]  # of a law and the multiplier of the update before
+Update = Callable[[Distribution, float | None], update_rules.Fitted]  # the float: the multiplier of the update before
 
 
 class Quantizer(InPlace):
@@ -177,17 +177,17 @@ def _write_rotated(write: Write, layout: Layout, total: Tensor, *, accumulate: b
 class AdaptiveQuantizer(Quantizer):
     """A quantizer whose levels follow the gradients: ``update(statistics)`` fits a distribution and solves for levels.
 
-    Before the first update the levels are those of a normal law with the spread that any bucket of this size has:
-    sigma = 1/sqrt(bucket size) after division by the L2 norm, 1/sqrt(2 ln(bucket size)) after Linf and quantile; a
-    vector shorter than a bucket gets those of its own length.  Real gradients are no normal law, so that the first
-    update had better be at once (``update_at`` with 0).  (The original starts from uniform or exponential levels, whose
-    variance is tens to hundreds of times larger until step 100.)
+    Before the first update the levels are those of a normal distribution with the spread that any bucket of this size
+    has: sigma = 1/sqrt(bucket size) after division by the L2 norm, 1/sqrt(2 ln(bucket size)) after Linf and quantile; a
+    vector shorter than a bucket gets those of its own length.  Real gradients are no normal distribution, so that the
+    first update had better be at once (``update_at`` with 0).  (The original starts from uniform or exponential levels,
+    whose variance is tens to hundreds of times larger until step 100.)
     """
 
     def __init__(self, settings: Adaptive, solve: Update) -> None:
         self.settings = settings
         self._solve = solve
-        self.gap: float | None = None  # Psi / Psi of the optimum - 1 under the law of the last update
+        self.gap: float | None = None  # Psi / Psi of the optimum - 1 under the distribution of the last update
         self._short: dict[int, Quantizer] = {}  # what shorter vectors start with, by their length
         levels, multiplier = self._start(settings.bucket_size)
         super().__init__(levels, settings, settings.norm, multiplier=multiplier)
@@ -224,9 +224,9 @@ class AdaptiveQuantizer(Quantizer):
         if statistics.empty_of(self.settings.fit):
             return
         reach = statistics.reach
-        law = statistics.fit(self.settings.fit, getattr(self.settings, "weights", "norm2"), reach=reach)
-        fitted = self._solve(law, None if self.gap is None else self.multiplier)
-        self.gap = update_rules.gap(fitted, law, symmetric=self.settings.symmetric)
+        distribution = statistics.fit(self.settings.fit, getattr(self.settings, "weights", "norm2"), reach=reach)
+        fitted = self._solve(distribution, None if self.gap is None else self.multiplier)
+        self.gap = update_rules.gap(fitted, distribution, symmetric=self.settings.symmetric)
         self.set_levels(level_sets.stretched(fitted.levels, reach), fitted.p)
 
     def state_dict(self) -> dict[str, Any]:
@@ -307,7 +307,9 @@ def alq(settings: Adaptive) -> AdaptiveQuantizer:
     """ALQ and ALQ-N: coordinate descent on the levels."""
     return AdaptiveQuantizer(
         settings,
-        lambda law, _: update_rules.alq(law, settings.bits, symmetric=settings.symmetric, solver=settings.solver),
+        lambda distribution, _: update_rules.alq(
+            distribution, settings.bits, symmetric=settings.symmetric, solver=settings.solver
+        ),
     )
 
 
@@ -315,8 +317,8 @@ def alq_g(settings: Adaptive) -> AdaptiveQuantizer:
     """ALQ-G and ALQ-GN: projected gradient descent on the levels."""
     return AdaptiveQuantizer(
         settings,
-        lambda law, _: update_rules.alq_gradient(
-            law, settings.bits, symmetric=settings.symmetric, solver=settings.solver
+        lambda distribution, _: update_rules.alq_gradient(
+            distribution, settings.bits, symmetric=settings.symmetric, solver=settings.solver
         ),
     )
 
@@ -325,7 +327,7 @@ def optimal(settings: Optimal) -> AdaptiveQuantizer:
     """The globally optimal levels, of any number (QUIVER, NeurIPS 2024), to which other methods' ``gap`` refers."""
     num_levels = settings.num_levels or 2**settings.bits
     return AdaptiveQuantizer(
-        settings, lambda law, _: update_rules.optimal(law, num_levels, symmetric=settings.symmetric)
+        settings, lambda distribution, _: update_rules.optimal(distribution, num_levels, symmetric=settings.symmetric)
     )
 
 
@@ -333,5 +335,5 @@ def amq(settings: AMQ) -> AdaptiveQuantizer:
     """AMQ and AMQ-N (``fit=normal``): levels +-p^j with p learned."""
     how: dict[str, Any] = {"solver": settings.solver, "norm_less": settings.fit == "normal"}
     return AdaptiveQuantizer(
-        settings, lambda law, previous: update_rules.amq(law, settings.bits, previous=previous, **how)
+        settings, lambda distribution, previous: update_rules.amq(distribution, settings.bits, previous=previous, **how)
     )

@@ -2,8 +2,8 @@
 
 A coordinate within one standard deviation of the mean takes 6 bits, one of them its class and one its sign, in steps of
 1/15; an outlier takes 8, in steps of 1.5/63 from 1 to 2.5 standard deviations, where it is clamped.  Numbers are
-rounded at random.  On a normal law that is 6.635 bits a coordinate, 4.82 times fewer than float32's, all told.  The
-clamp, whose error grows with the tails, makes it biased, and no contraction either.
+rounded at random.  On a normal distribution that is 6.635 bits a coordinate, 4.82 times fewer than float32's, all told.
+The clamp, whose error grows with the tails, makes it biased, and no contraction either.
 
 The paper's table says no more; what else a tensor of a training run needs is ours (``nuq.kernels.smaq`` specifies it):
 
@@ -82,16 +82,18 @@ class SmaQ(InPlace):
         vector, n, words, codes = vector.detach().contiguous(), vector.numel(), key.words(), self.codes
         if n > MAX_COORDINATES:
             raise ValueError(f"num_coordinates={n}: one message holds at most 2^31 coordinates; cut it into several")
-        law, masked = smaq.Law(0.0, 0.0, 0.0, 0.0), False
+        statistics, masked = smaq.TensorStatistics(0.0, 0.0, 0.0, 0.0), False
         if n:
-            law, masked = smaq.law(vector, codes.bits_inlier, self.samples, words, masks=self.masks)
+            statistics, masked = smaq.measured(vector, codes.bits_inlier, self.samples, words, masks=self.masks)
         settings = (codes.bits_inlier, codes.bits_outlier, codes.threshold, codes.limit)
-        head = _HEAD.pack(_MASKED * masked, *settings, law.mean, law.std, law.lowest, law.highest)
-        if law.constant and not masked:
+        head = _HEAD.pack(
+            _MASKED * masked, *settings, statistics.mean, statistics.std, statistics.lowest, statistics.highest
+        )
+        if statistics.constant and not masked:
             message = Message.room_for(TAG, n, _HEAD.size, vector.device)
             write = None
         else:
-            counts, size, write = smaq.encode(vector, codes, law, masked, words if self.stochastic else None)
+            counts, size, write = smaq.encode(vector, codes, statistics, masked, words if self.stochastic else None)
             counts = (counts if masked else counts[1]).reshape(-1).view(torch.uint8)
             message = Message.room_for(TAG, n, _HEAD.size + counts.numel() + size, vector.device)
             message.body[_HEAD.size : _HEAD.size + counts.numel()] = counts
@@ -106,15 +108,16 @@ class SmaQ(InPlace):
                 f"a message tagged {message.tag!r} with {body.numel()} bytes is not of SmaQ's codes ({TAG!r})"
             )
         flags, short, long, near, far, *numbers = unpacked(_HEAD, body)
-        law, masked = smaq.Law(*numbers), flags == _MASKED
+        statistics, masked = smaq.TensorStatistics(*numbers), flags == _MASKED
         if flags > _MASKED or not 3 <= short <= long <= 8 or not 0 < near < far < math.inf:
             raise MessageError(f"flags {flags}, {short} and {long} bits, threshold {near}, limit {far}: damaged")
-        if not all(map(math.isfinite, numbers)) or law.lowest > law.highest or law.std < 0:
-            raise MessageError(f"mean {law.mean}, deviation {law.std}, range {law.lowest} to {law.highest}: damaged")
-        if law.constant and not masked:
+        if not all(map(math.isfinite, numbers)) or statistics.lowest > statistics.highest or statistics.std < 0:
+            mean, std, lowest, highest = numbers
+            raise MessageError(f"mean {mean}, deviation {std}, range {lowest} to {highest}: damaged")
+        if statistics.constant and not masked:
             if body.numel() != _HEAD.size:
                 raise MessageError(f"{body.numel()} bytes where a constant takes {_HEAD.size}: damaged")
-            return partial(write_constant, law.mean)
+            return partial(write_constant, statistics.mean)
         blocks = smaq.num_blocks(n)
         data = body[_HEAD.size :]
         listed = 2 * blocks * (2 if masked else 1)
@@ -124,7 +127,7 @@ class SmaQ(InPlace):
         codes = smaq.Codes(short, long, near, far)
 
         def write(total: Tensor, *, accumulate: bool) -> None:
-            if not smaq.decode(data[listed:], counts, codes, law, masked, total, accumulate=accumulate):
+            if not smaq.decode(data[listed:], counts, codes, statistics, masked, total, accumulate=accumulate):
                 raise MessageError(f"{body.numel()} bytes do not hold the codes of {n} coordinates: damaged")
 
         return write

@@ -3,10 +3,10 @@
 With M workers, w1 and w2 the relative variances of the two encodings and R = mean |x_i|^2 / |mean x|^2
 (``nuq.exchange.collectives``), two stages err 1 + w2 (1 + M / (w1 R)) times as much as gather: most where R =
 1, the workers agreeing.  ``least_bits`` bounds that factor by BOUND for workers that agree but for a twentieth, on
-coordinates of laws from normal to heavier-tailed than recorded gradients, or zero but for one in a hundred.  w1 and w2
-are measured, since they depend on the law: on heavy tails no number of bits helps levels that are scaled by a bucket's
-L2 norm.  No choice made beforehand holds for every gradient: where gather's error is nothing, as of QSGDinf on
-coordinates of one size, every other's is more.
+coordinates of distributions from normal to heavier-tailed than recorded gradients, or zero but for one in a hundred.
+w1 and w2 are measured, since they depend on the distribution: on heavy tails no number of bits helps levels that are
+scaled by a bucket's L2 norm.  No choice made beforehand holds for every gradient: where gather's error is nothing, as
+of QSGDinf on coordinates of one size, every other's is more.
 
 An owner's part of a vector ends in short buckets.  They err less than long ones, but not EDEN's: of what few
 coordinates make up it rounds at random, with four times the error.  It takes part in two stages where every owner has
@@ -40,11 +40,11 @@ _SIDE = 256  # the vectors are square matrices, for methods that factor them
 _MOST_WORKERS = 8  # that are simulated; the error of a mean of more falls with their number
 _NOISE = 0.05**0.5  # of a worker's own, relative to what all have in common: R = 1.05
 
-Law = Callable[[Tensor], Tensor]  # coordinates from four rows of normal ones
-_LAWS: tuple[Law, ...] = (
+Distribution = Callable[[Tensor], Tensor]  # coordinates from four rows of normal ones
+_DISTRIBUTIONS: tuple[Distribution, ...] = (
     lambda z: z[0],
     lambda z: z[0] / z[1:].square().mean(dim=0).sqrt(),  # Student's t, three degrees of freedom
-    lambda z: (1.4 * z[0]).exp() * z[1].sign(),  # lognormal: where levels of one normal law gain least from more bits
+    lambda z: (1.4 * z[0]).exp() * z[1].sign(),  # lognormal: levels of one normal gain least from more bits here
     lambda z: (2 * z[0]).exp() * z[1].sign(),
     lambda z: z[0] * (z[1] > 2.33),  # one coordinate in a hundred is not zero
 )
@@ -88,8 +88,8 @@ def least_bits(name: str, settings: Any, fewest: int, num_workers: int, num_coor
             else (fewest,)
         )
         legal = [*own, *_BEYOND]
-        for law in _LAWS:
-            stage = FirstStage(name, settings, num_workers, law)
+        for distribution in _DISTRIBUTIONS:
+            stage = FirstStage(name, settings, num_workers, distribution)
             if stage.error_factor(legal[0]) > _AIM:
                 place = bisect.bisect_left(
                     legal[1:-1], True, key=lambda bits, stage=stage: stage.error_factor(bits) <= _AIM
@@ -102,13 +102,13 @@ def least_bits(name: str, settings: Any, fewest: int, num_workers: int, num_coor
 class FirstStage:
     """The input of a second encoding: the mean of messages of workers that nearly agree.
 
-    Their coordinates follow one of the laws.
+    Their coordinates follow one of the distributions.
     """
 
-    def __init__(self, name: str, settings: Any, num_workers: int, law: Law) -> None:
+    def __init__(self, name: str, settings: Any, num_workers: int, distribution: Distribution) -> None:
         self.name, self.settings = name, settings
         simulated = min(num_workers, _MOST_WORKERS)
-        vectors = [_drawn(law, 0) + _NOISE * _drawn(law, 1 + worker) for worker in range(simulated)]
+        vectors = [_drawn(distribution, 0) + _NOISE * _drawn(distribution, 1 + worker) for worker in range(simulated)]
         first = method(name).load()(settings)
         self.seen: Statistics | None = None
         if isinstance(first, AdaptiveQuantizer):
@@ -137,9 +137,9 @@ class FirstStage:
         return 1 + ratio if method(name).unbiased else (1 + ratio**0.5) ** 2
 
 
-def _drawn(law: Law, number: int) -> Tensor:
-    """Random coordinates float32[_SIDE^2], the same for the same law and number."""
-    return law(torch.randn(4, _SIDE**2, generator=torch.Generator().manual_seed(number)))
+def _drawn(distribution: Distribution, number: int) -> Tensor:
+    """Random coordinates float32[_SIDE^2], the same for the same distribution and number."""
+    return distribution(torch.randn(4, _SIDE**2, generator=torch.Generator().manual_seed(number)))
 
 
 def _decoded(encoder: Compressor, vector: Tensor, key: Key) -> Tensor:

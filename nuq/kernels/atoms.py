@@ -4,7 +4,7 @@ The expectation of what is kept is the whole.
 
 ``A = sum_i lambda_i a_i`` with ``|a_i| = 1``; an atom that is kept, with probability p_i, counts ``1 / p_i`` times.
 For atoms that are orthogonal to one another the expected squared error is ``sum_i lambda_i^2 (1 / p_i - 1)``, whatever
-the joint law of what is kept.
+the joint distribution of what is kept.
 
 **Probabilities** (``water_level``): the least error under ``sum_i p_i <= budget`` has
 ``p_i = min(1, |lambda_i| / level)``: every atom above the level is certain, and every other one counts ``level`` when

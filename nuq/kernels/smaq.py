@@ -77,7 +77,7 @@ class Codes:
 
 
 @dataclass(frozen=True)
-class Law:
+class TensorStatistics:
     """The units of a tensor's numbers: all float32, as Python floats."""
 
     mean: float
@@ -120,7 +120,9 @@ def _float32(value: float) -> float:
     return float(np.float32(value))
 
 
-def law(vector: Tensor, bits_inlier: int, samples: int, words: Words, *, masks: bool = True) -> tuple[Law, bool]:
+def measured(
+    vector: Tensor, bits_inlier: int, samples: int, words: Words, *, masks: bool = True
+) -> tuple[TensorStatistics, bool]:
     """The units of steps 1 and 2 for a vector that is not empty, and whether its zeros are masked.
 
     NonFiniteError for one not finite.
@@ -130,12 +132,12 @@ def law(vector: Tensor, bits_inlier: int, samples: int, words: Words, *, masks: 
     if not math.isfinite(squares):
         raise NonFiniteError("the tensor is not finite")
     if zeros == n:
-        return Law(0.0, 0.0, 0.0, 0.0), False
+        return TensorStatistics(0.0, 0.0, 0.0, 0.0), False
     masked = masks and zeros > 0 and (zeros * bits_inlier > n or lowest > 0 or highest < 0)
     if zeros and not masked:
         lowest, highest = min(lowest, 0.0), max(highest, 0.0)
     if lowest == highest:
-        return Law(lowest, 0.0, lowest, highest), masked
+        return TensorStatistics(lowest, 0.0, lowest, highest), masked
     count = n - zeros if masked else n
     mean, variance = _moments(total, squares, count, 0.0, 0)
     if variance < mean * mean * 2.0**-20:
@@ -144,7 +146,7 @@ def law(vector: Tensor, bits_inlier: int, samples: int, words: Words, *, masks: 
         mean, variance = _moments(total, squares, count, pivot, 0 if masked else zeros)
     if samples:
         mean, variance = _sampled(vector, samples, masked, words) or (mean, variance)
-    return Law(_float32(mean), max(_float32(math.sqrt(variance)), _LEAST_STD), lowest, highest), masked
+    return TensorStatistics(_float32(mean), max(_float32(math.sqrt(variance)), _LEAST_STD), lowest, highest), masked
 
 
 def _moments(total: float, squares: float, count: int, pivot: float, zeros: int) -> tuple[float, float]:
@@ -169,7 +171,7 @@ def _sampled(vector: Tensor, samples: int, masked: bool, words: Words) -> tuple[
 
 
 def encode(
-    vector: Tensor, codes: Codes, law: Law, masked: bool, words: Words | None
+    vector: Tensor, codes: Codes, statistics: TensorStatistics, masked: bool, words: Words | None
 ) -> tuple[Tensor, int, Callable[[Tensor], None]]:
     """Encode by steps 3 to 5.
 
@@ -178,17 +180,17 @@ def encode(
     Returns the numbers of codes and of outliers of every block as int16[2, blocks] on the vector's device, the number
     of bytes of all blocks, and a function that writes them to uint8 memory of that size.
     """
-    factor = 0.25 if max(-law.lowest, law.highest) >= _LARGE else 1.0
+    factor = 0.25 if max(-statistics.lowest, statistics.highest) >= _LARGE else 1.0
     k0, k1 = words or (0, 0)
     fields = {
         "masked": masked,
-        "constant": law.constant,
+        "constant": statistics.constant,
         "low_bits": codes.low_bits,
         "extra_bits": codes.extra_bits,
         "stochastic": words is not None,
         "factor": factor,
-        "mean": law.mean * factor,
-        "inverse": float(np.float32(1) / np.float32((law.std or 1.0) * factor)),
+        "mean": statistics.mean * factor,
+        "inverse": float(np.float32(1) / np.float32((statistics.std or 1.0) * factor)),
         "threshold": codes.threshold,
         "small_slope": _float32(codes.small_steps / codes.threshold),
         "large_slope": _float32(codes.large_steps / (codes.limit - codes.threshold)),
@@ -216,7 +218,14 @@ def _encode(vector: Tensor, codes: Tensor, outliers: Tensor, **fields: Any) -> t
 
 
 def decode(
-    data: Tensor, counts: Tensor, codes: Codes, law: Law, masked: bool, total: Tensor, *, accumulate: bool
+    data: Tensor,
+    counts: Tensor,
+    codes: Codes,
+    statistics: TensorStatistics,
+    masked: bool,
+    total: Tensor,
+    *,
+    accumulate: bool,
 ) -> bool:
     """Decode by step 6 into the total float32[n], or add to it.
 
@@ -224,8 +233,13 @@ def decode(
 
     data: the blocks' bytes; counts: int16[2, blocks], or [1, blocks] where no zeros are masked.
     """
-    table = values(codes, law).to(total.device)
-    fields = {"low_bits": codes.low_bits, "extra_bits": codes.extra_bits, "masked": masked, "constant": law.constant}
+    table = values(codes, statistics).to(total.device)
+    fields = {
+        "low_bits": codes.low_bits,
+        "extra_bits": codes.extra_bits,
+        "masked": masked,
+        "constant": statistics.constant,
+    }
     run = _decode if _native(total) else _portable(total).decode
     return run(data, counts[0], counts[-1], table, total, accumulate=accumulate, **fields)
 
@@ -248,7 +262,7 @@ def _levels(codes: Codes) -> np.ndarray:
     return np.where(code >> 7, outside, inside) * (1 - 2 * (code >> size_bits & 1))
 
 
-def values(codes: Codes, law: Law) -> Tensor:
+def values(codes: Codes, statistics: TensorStatistics) -> Tensor:
     """The float32[256] of step 6 by code: low part, other bits, class."""
-    table = np.clip(law.mean + _levels(codes) * law.std, law.lowest, law.highest)
+    table = np.clip(statistics.mean + _levels(codes) * statistics.std, statistics.lowest, statistics.highest)
     return torch.from_numpy(table.astype(np.float32))

@@ -172,7 +172,7 @@ class Statistics:
         """Whether there is nothing to fit a distribution of this kind to: every bucket so far had norm zero."""
         return not self.histogram[0].any() if kind == "histogram" else self.totals[2] == 0
 
-    # --- as the law of the normalised coordinates ---
+    # --- as the distribution of the normalised coordinates ---
 
     @property
     def mean(self) -> float:

@@ -83,7 +83,7 @@ class Distribution(Protocol):
         """The distribution of |r|, on [0, 1]."""
         return Folded(self)
 
-    def compiled(self) -> kernels.Law | None:
+    def compiled(self) -> kernels.CompiledDistribution | None:
         """The arrays that the C++ solvers take; None for a distribution that they do not know."""
         return None
 
@@ -101,26 +101,26 @@ def check_probability(u: ArrayLike) -> Array:
     return u
 
 
-def _nearer_tail(law: Distribution, u: Array, *, upper: bool) -> Array:
+def _nearer_tail(distribution: Distribution, u: Array, *, upper: bool) -> Array:
     """The result of ``invert`` by the smaller of the two tails."""
     x = np.empty(u.shape)
     small = u <= 0.5
     if small.any():
-        x[small] = invert(law, u[small], upper=upper)
+        x[small] = invert(distribution, u[small], upper=upper)
     if not small.all():
-        x[~small] = invert(law, 1 - u[~small], upper=not upper)
+        x[~small] = invert(distribution, 1 - u[~small], upper=not upper)
     return x
 
 
-def invert(law: Distribution, u: Array, *, upper: bool) -> Array:
+def invert(distribution: Distribution, u: Array, *, upper: bool) -> Array:
     """The x with cdf(x) = u (upper: sf(x) = u), by Newton's method on log u inside a bracket between two knots.
 
     On the logarithm, tails are close to parabolas, and Newton converges in 3 to 5 steps; a step that leaves the bracket
     is replaced by bisection, so flat stretches and jumps cannot mislead it.
     """
-    points, below, above = law.table
+    points, below, above = distribution.table
     function, slope, points, table = (
-        (law.sf, -1.0, points[::-1], above[::-1]) if upper else (law.cdf, 1.0, points, below)
+        (distribution.sf, -1.0, points[::-1], above[::-1]) if upper else (distribution.cdf, 1.0, points, below)
     )
     place = np.clip(np.searchsorted(table, u, side="right") - 1, 0, len(points) - 2)
     low, high = points[place], points[place + 1]  # function(low) <= u < function(high)
@@ -129,7 +129,7 @@ def invert(law: Distribution, u: Array, *, upper: bool) -> Array:
     share = np.divide(u - start, rise, out=np.full(u.shape, 0.5), where=rise > 0)
     x = low + (high - low) * np.clip(share, 0.0, 1.0)
     for _ in range(100):
-        value, density = function(x), law.pdf(x)
+        value, density = function(x), distribution.pdf(x)
         under = value <= u
         low, high = np.where(under, x, low), np.where(under, high, x)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
@@ -140,7 +140,7 @@ def invert(law: Distribution, u: Array, *, upper: bool) -> Array:
         change, x = np.abs(moved - x), moved
         if (change <= 1e-13 * np.maximum(np.abs(x), width)).all():
             break
-    return np.where(u == 0, law.end if upper else law.begin, x)
+    return np.where(u == 0, distribution.end if upper else distribution.begin, x)
 
 
 class Folded(Distribution):
@@ -148,28 +148,28 @@ class Folded(Distribution):
 
     begin, end = 0.0, 1.0
 
-    def __init__(self, law: Distribution) -> None:
-        self.law = law
-        self._other = law.mirrored()
+    def __init__(self, distribution: Distribution) -> None:
+        self.distribution = distribution
+        self._other = distribution.mirrored()
 
     def pdf(self, x: ArrayLike) -> Array:
-        return np.where(np.asarray(x) < 0, 0.0, self.law.pdf(x) + self._other.pdf(x))
+        return np.where(np.asarray(x) < 0, 0.0, self.distribution.pdf(x) + self._other.pdf(x))
 
     def sf(self, x: ArrayLike) -> Array:
         x = np.maximum(x, 0.0)
-        return self.law.sf(x) + self._other.sf(x)
+        return self.distribution.sf(x) + self._other.sf(x)
 
     def interval_moments(self, edges: Array) -> Array:
-        return self.law.interval_moments(edges) + self._other.interval_moments(edges)
+        return self.distribution.interval_moments(edges) + self._other.interval_moments(edges)
 
     def knots(self, num_knots: int = NUM_KNOTS) -> Array:
-        return np.unique(np.concatenate([[0.0, 1.0], np.abs(self.law.knots(num_knots))]))
+        return np.unique(np.concatenate([[0.0, 1.0], np.abs(self.distribution.knots(num_knots))]))
 
     def mirrored(self) -> Distribution:
-        raise NotImplementedError("the law of |r| lives on [0, 1] and has no mirror image there")
+        raise NotImplementedError("the distribution of |r| lives on [0, 1] and has no mirror image there")
 
     def folded(self) -> Distribution:
         return self
 
-    def compiled(self) -> kernels.Law | None:
-        return kernels.side_by_side(self.law.compiled(), self._other.compiled())
+    def compiled(self) -> kernels.CompiledDistribution | None:
+        return kernels.side_by_side(self.distribution.compiled(), self._other.compiled())

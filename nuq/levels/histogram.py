@@ -20,9 +20,9 @@ class Histogram(Distribution):
     Prefix sums from both ends give partial moments that are exact at bin edges.  Inside a bin the density is the linear
     one with the bin's mass and mean where there is one (mean in the middle third), else the power of the distance from
     an edge, ``k t^(k-1)``, with that mean; the two agree where they meet.  Mass and mean of every bin are thus exact,
-    the error inside is of third order in the bin's width for a smooth law, and a point mass at an edge (r = 1 under the
-    max norm) stays there.  The bin's second moment enters where the bin ends; inside it is shared out like the mass
-    (levels do not depend on it: Psi contains the second moment of the whole law only).
+    the error inside is of third order in the bin's width for a smooth distribution, and a point mass at an edge (r = 1
+    under the max norm) stays there.  The bin's second moment enters where the bin ends; inside it is shared out like
+    the mass (levels do not depend on it: Psi contains the second moment of the whole distribution only).
     """
 
     def __init__(self, edges: ArrayLike, w0: ArrayLike, w1: ArrayLike, w2: ArrayLike) -> None:
@@ -44,7 +44,7 @@ class Histogram(Distribution):
         mean = np.clip((mean - edges[:-1]) / self._width, 1e-9, 1 - 1e-9)  # within the bin, from 0 to 1
         self._slope = np.clip(6 * mean - 3, -1.0, 1.0)
         self._power = np.where(mean > 2 / 3, mean / (1 - mean), np.where(mean < 1 / 3, -(1 - mean) / mean, 0.0))
-        # moments are summed about the mean: no digits are lost to a law far from zero
+        # moments are summed about the mean: no digits are lost to a distribution far from zero
         self._origin = float(moment.sum())
         self._start = edges[:-1] - self._origin
         first = weight * (self._start + self._width * mean)
@@ -164,7 +164,7 @@ class Histogram(Distribution):
         left = edges[:-1]
         return Histogram(edges, m0.clip(0.0), m1 + left * m0, m2 + 2 * left * m1 + left**2 * m0)
 
-    def compiled(self) -> kernels.Law:
+    def compiled(self) -> kernels.CompiledDistribution:
         return kernels.of_bins(
             self._origin,
             self._median,

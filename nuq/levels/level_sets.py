@@ -149,10 +149,10 @@ def ternary() -> Levels:
 
 
 def quantile(bits: int, distribution: Distribution, *, symmetric: bool = False) -> Levels:
-    """The set of 2^bits levels at equally spaced probabilities of a law on [-1, 1], the two ends put at -1 and 1.
+    """The set of 2^bits levels at equally spaced probabilities of a distribution, the two ends put at -1 and 1.
 
-    symmetric: quantiles of the law of |r| instead, mirrored; the same set where the law is symmetric.  Quantiles that
-    coincide (a law with atoms) are moved apart by one float32 each.
+    distribution: on [-1, 1].  symmetric: quantiles of the distribution of |r| instead, mirrored; the same set where the
+    distribution is symmetric.  Quantiles that coincide (a distribution with atoms) are moved apart by one float32 each.
     """
     num_levels = 2 ** check_bits(bits)
     if symmetric:
@@ -161,7 +161,7 @@ def quantile(bits: int, distribution: Distribution, *, symmetric: bool = False) 
 
 
 def companded(bits: int, distribution: Distribution, *, symmetric: bool = False) -> Levels:
-    r"""The set of 2^bits levels whose density follows ``f(r)^(1/3)``, f the density of the law.
+    r"""The set of 2^bits levels whose density follows ``f(r)^(1/3)``, f the density of the distribution.
 
     It is symmetric as in ``quantile``.
 
@@ -169,11 +169,11 @@ def companded(bits: int, distribution: Distribution, *, symmetric: bool = False)
     (Panter and Dite, 1951, for the error of rounding to the nearest level, which differs by a constant).
     """
     num_levels = 2 ** check_bits(bits)
-    law, first = (distribution.folded(), 0.0) if symmetric else (distribution, -1.0)
-    knots = law.knots()
+    target, first = (distribution.folded(), 0.0) if symmetric else (distribution, -1.0)
+    knots = target.knots()
     knots = np.unique(np.concatenate([[first, 1.0], knots[(knots > first) & (knots < 1.0)]]))
     widths = np.diff(knots)
-    share = np.cumsum(np.cbrt(law.interval_moments(knots)[0].clip(0.0) / widths) * widths)
+    share = np.cumsum(np.cbrt(target.interval_moments(knots)[0].clip(0.0) / widths) * widths)
     wanted = np.arange(1, num_levels, 2) / (num_levels - 1) if symmetric else np.linspace(0.0, 1.0, num_levels)
     return spread(np.interp(wanted * share[-1], np.concatenate([[0.0], share]), knots), symmetric=symmetric)
 

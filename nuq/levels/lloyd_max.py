@@ -42,8 +42,8 @@ def _cells(c: Array) -> tuple[Array, Array, Array]:
 def _positive(bits: int) -> Array:
     """The centroids above zero, smallest first: float64[2^(bits-1)], read-only."""
     count = 1 << (bits - 1)
-    # With many levels the best density of centroids is the cube root of the law's (Panter and Dite, 1951): that of N(0,
-    # 3).
+    # With many levels the best density of centroids is the cube root of the distribution's (Panter and Dite, 1951):
+    # that of N(0, 3).
     c = np.sqrt(3.0) * ndtri(0.5 + (np.arange(count) + 0.5) / (2 * count))
     for _ in range(_LLOYD_STEPS):
         mass, residual, _ = _cells(c)

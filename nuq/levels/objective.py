@@ -3,7 +3,7 @@ r"""Psi, the expected variance of stochastic rounding, and its derivatives in th
 .. math:: \Psi(l) = \sum_i \int_{l_i}^{l_{i+1}} (r - l_i)(l_{i+1} - r) dF(r)
 
 (Faghri et al., NeurIPS 2020, Section 3; the original's code calls the summand Eq. 6.)  The interval around zero is
-included.  For symmetric levels it is [-l_1, l_1], one interval: under G, the law of |r|, it adds
+included.  For symmetric levels it is [-l_1, l_1], one interval: under G, the distribution of |r|, it adds
 ``integral over [0, l_1] of (l_1^2 - r^2) dG``.  There is no level at zero; the original optimises as if there were
 (variance .2835 instead of .2024 at 3 bits).
 """
@@ -37,16 +37,16 @@ class Derivatives(NamedTuple):
 class Objective:
     """Psi as a function of edges: float64[..., n + 1], rising along the last axis, the first and last fixed.
 
-    symmetric: edges are 0 and the positive levels, and ``law`` is that of |r|; else they are all levels.  Sets of
-    levels are handled together along the leading axes.
+    symmetric: edges are 0 and the positive levels, and ``distribution`` is that of |r|; else they are all levels.  Sets
+    of levels are handled together along the leading axes.
     """
 
-    law: Distribution
+    distribution: Distribution
     symmetric: bool
 
     @classmethod
-    def of(cls, law: Distribution, symmetric: bool) -> Objective:
-        return cls(law.folded() if symmetric else law, symmetric)
+    def of(cls, distribution: Distribution, symmetric: bool) -> Objective:
+        return cls(distribution.folded() if symmetric else distribution, symmetric)
 
     def edges(self, levels: Levels) -> Array:
         return np.concatenate([[0.0], levels.positive]) if self.symmetric else levels.values.copy()
@@ -56,9 +56,9 @@ class Objective:
 
     def value(self, edges: Array) -> Array:
         """The value of Psi: float64[...]."""
-        law = self.law.compiled()
-        psi = None if law is None else kernels.psi(law, edges, symmetric=self.symmetric)
-        return psi if psi is not None else self._value(edges, self.law.interval_moments(edges))
+        distribution = self.distribution.compiled()
+        psi = None if distribution is None else kernels.psi(distribution, edges, symmetric=self.symmetric)
+        return psi if psi is not None else self._value(edges, self.distribution.interval_moments(edges))
 
     def _value(self, edges: Array, moments: Array) -> Array:
         m0, m1, m2 = moments
@@ -66,7 +66,8 @@ class Objective:
         if self.symmetric:
             parts[..., 0] = edges[..., 1] ** 2 * m0[..., 0] - m2[..., 0]
         # Rounding, or several levels in one bin of a histogram, can take a part below zero.  The sum of all is what the
-        # levels minimise: inside a bin the law's second moment only shifts it, by as much for every set of levels.
+        # levels minimise: inside a bin the distribution's second moment only shifts it, by as much for every set of
+        # levels.
         return parts.sum(axis=-1).clip(0.0)
 
     def gradient(self, edges: Array) -> Array:
@@ -75,7 +76,7 @@ class Objective:
         ``g_i = integral over [l_{i-1}, l_i] of (r - l_{i-1}) dF - integral over [l_i, l_{i+1}] of (l_{i+1} - r) dF``;
         the first term of the innermost symmetric level is ``2 l_1 G(l_1)``.
         """
-        return self._gradient(edges, self.law.interval_moments(edges))
+        return self._gradient(edges, self.distribution.interval_moments(edges))
 
     def _gradient(self, edges: Array, moments: Array) -> Array:
         m0, m1, _ = moments
@@ -86,8 +87,8 @@ class Objective:
         return below - above
 
     def derivatives(self, edges: Array) -> Derivatives:
-        moments = self.law.interval_moments(edges)
-        masses, density = moments[0], self.law.pdf(edges[..., 1:-1])
+        moments = self.distribution.interval_moments(edges)
+        masses, density = moments[0], self.distribution.pdf(edges[..., 1:-1])
         diagonal = (edges[..., 2:] - edges[..., :-2]) * density
         if self.symmetric:
             diagonal[..., 0] += 2 * masses[..., 0] + edges[..., 1] * density[..., 0]

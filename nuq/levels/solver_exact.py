@@ -23,18 +23,18 @@ MAX_NEWTON = 60
 MAX_GRADIENT = 3000
 
 
-def occupied(law: Distribution, edges: Array) -> Array:
+def occupied(distribution: Distribution, edges: Array) -> Array:
     """The same edges, pulled inward where they leave intervals of less than 1e-11 of the mass.
 
     In u = F(edge), neighbours are kept 1e-11 apart; edges that need not move stay as they are.  Uniform and exponential
     starts have levels at 60 sigma and at 1e-38, where no formula could move them.
     """
     rank = EMPTY * np.arange(1, edges.shape[-1] - 1)
-    u = law.cdf(edges[..., 1:-1])
+    u = distribution.cdf(edges[..., 1:-1])
     apart = np.maximum.accumulate(u - rank, axis=-1).clip(0.0) + rank
     apart = 1 - (np.maximum.accumulate((1 - apart)[..., ::-1] - rank, axis=-1).clip(0.0) + rank)[..., ::-1]
     moved = edges.copy()
-    moved[..., 1:-1] = np.where(np.abs(apart - u) > EMPTY / 2, law.ppf(apart.clip(0.0, 1.0)), edges[..., 1:-1])
+    moved[..., 1:-1] = np.where(np.abs(apart - u) > EMPTY / 2, distribution.ppf(apart.clip(0.0, 1.0)), edges[..., 1:-1])
     return np.sort(moved, axis=-1)
 
 
@@ -50,39 +50,39 @@ def coordinate_sweep(objective: Objective, edges: Array) -> Array:
         now = np.arange(parity, edges.shape[-1] - 1, 2)
         rooted = objective.symmetric and parity == 1 and len(now) > 0
         if rooted:
-            edges[:, 1] = _innermost(objective.law, edges[:, 1], edges[:, 2])
+            edges[:, 1] = _innermost(objective.distribution, edges[:, 1], edges[:, 2])
             now = now[1:]
         if len(now):
-            edges[:, now] = _between(objective.law, edges[:, now - 1], edges[:, now + 1])
+            edges[:, now] = _between(objective.distribution, edges[:, now - 1], edges[:, now + 1])
     return edges
 
 
-def _between(law: Distribution, left: Array, right: Array) -> Array:
+def _between(distribution: Distribution, left: Array, right: Array) -> Array:
     """The minimiser between fixed neighbours.
 
     Where no mass lies there, it is a quarter of the way from the side of the median.
     """
     width = right - left
-    m0, m1, _ = law.interval_moments(np.stack([left, right], axis=-1))[..., 0]
+    m0, m1, _ = distribution.interval_moments(np.stack([left, right], axis=-1))[..., 0]
     full = width * m0 > 0
     share = np.divide(m1, width * m0, out=np.full(m0.shape, 0.5), where=full).clip(0.0, 1.0)
-    below, above = law.cdf(left) + m0 * (1 - share), law.sf(right) + m0 * share
+    below, above = distribution.cdf(left) + m0 * (1 - share), distribution.sf(right) + m0 * share
     lower = below <= above
     x = np.empty(left.shape)
-    x[lower], x[~lower] = law.ppf(below[lower].clip(0.0, 1.0)), law.isf(above[~lower].clip(0.0, 1.0))
-    median = law.ppf(0.5)
+    x[lower], x[~lower] = distribution.ppf(below[lower].clip(0.0, 1.0)), distribution.isf(above[~lower].clip(0.0, 1.0))
+    median = distribution.ppf(0.5)
     inward = np.where(median <= left, left + width / 4, np.where(median >= right, right - width / 4, left + width / 2))
     return np.clip(np.where(full, x, inward), left + 1e-9 * width, right - 1e-9 * width)
 
 
-def _innermost(law: Distribution, x: Array, right: Array) -> Array:
+def _innermost(distribution: Distribution, x: Array, right: Array) -> Array:
     """The root of ``2 x G(x) = integral over [x, right] of (right - r) dG``, rising in x: Newton inside a bracket."""
     low, high = np.zeros(x.shape), right
     for _ in range(100):
-        m0, m1, _ = law.interval_moments(np.stack([np.zeros(x.shape), x, right], axis=-1))
+        m0, m1, _ = distribution.interval_moments(np.stack([np.zeros(x.shape), x, right], axis=-1))
         value = 2 * x * m0[..., 0] - ((right - x) * m0[..., 1] - m1[..., 1])
         low, high = np.where(value < 0, x, low), np.where(value < 0, high, x)
-        rise = 2 * m0[..., 0] + (x + right) * law.pdf(x)
+        rise = 2 * m0[..., 0] + (x + right) * distribution.pdf(x)
         newton = x - np.divide(value, rise, out=np.full(x.shape, np.inf), where=rise > 0)
         moved = np.where((newton > low) & (newton < high), newton, (low + high) / 2)
         change, x = np.abs(moved - x), moved
@@ -103,7 +103,7 @@ def descend(objective: Objective, edges: Array) -> tuple[Array, Array]:
         return solved
     if edges.shape[1] == 2:  # one interval: nothing moves
         return edges, objective.value(edges)
-    edges = occupied(objective.law, edges)
+    edges = occupied(objective.distribution, edges)
     for _ in range(NUM_SWEEPS):
         edges = coordinate_sweep(objective, edges)
     at = objective.derivatives(edges)
@@ -130,8 +130,12 @@ def descend(objective: Objective, edges: Array) -> tuple[Array, Array]:
 
 
 def _in_cpp(objective: Objective, edges: Array, *, projected: bool) -> tuple[Array, Array] | None:
-    law = objective.law.compiled()
-    return None if law is None else kernels.descend(law, edges, symmetric=objective.symmetric, projected=projected)
+    distribution = objective.distribution.compiled()
+    return (
+        None
+        if distribution is None
+        else kernels.descend(distribution, edges, symmetric=objective.symmetric, projected=projected)
+    )
 
 
 def _newton_step(at: Derivatives, damping: Array) -> Array:
@@ -169,7 +173,7 @@ def projected_descent(objective: Objective, edges: Array) -> tuple[Array, Array]
     solved = _in_cpp(objective, edges, projected=True)
     if solved is not None:
         return solved
-    edges = occupied(objective.law, edges)
+    edges = occupied(objective.distribution, edges)
     at = objective.derivatives(edges)
     recent = np.repeat(at.value[None], 10, axis=0)
     rate, open_ = np.ones(len(edges)), np.full(len(edges), True)
@@ -224,11 +228,11 @@ def multiplier(objective: Objective, bits: int) -> tuple[float, float]:
     """The p in (0, 1) that minimises Psi of AMQ's levels +-p^j, and the start it came from.
 
     Psi in p has several minima: it is taken at 64 starts, evenly spaced in log(p / (1 - p)), and every local minimum
-    among them is refined by Newton's method on dPsi/dp inside its bracket.  ``objective`` holds the law of |r|, so any
-    mean is right (the paper's Eq. G.3 counts the positive half alone), and the interval around zero counts.
+    among them is refined by Newton's method on dPsi/dp inside its bracket.  ``objective`` holds the distribution of
+    |r|, so any mean is right (the paper's Eq. G.3 counts the positive half alone), and the interval around zero counts.
     """
-    lowest, law = lowest_multiplier(bits), objective.law.compiled()
-    solved = None if law is None else kernels.multiplier(law, bits, lowest)
+    lowest, distribution = lowest_multiplier(bits), objective.distribution.compiled()
+    solved = None if distribution is None else kernels.multiplier(distribution, bits, lowest)
     if solved is not None:
         return solved
     starts = 1 / (1 + np.exp(-np.linspace(np.log(lowest / (1 - lowest)), 7.0, 64)))

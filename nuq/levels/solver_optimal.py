@@ -35,10 +35,10 @@ def optima(solve: Solve, objective: Objective, first: float, intervals: int, sta
     The ``starts`` (float64[S, intervals + 1], S >= 0) and the best edges of a grid are descended by ``solve`` to the
     minima beside them; a second program on points close around the best of those combines what is good in each.
     """
-    points = candidates(objective.law, first, intervals)
+    points = candidates(objective.distribution, first, intervals)
     edges, psi = solve(objective, np.concatenate([starts, _best_edges(objective, points, intervals)[None]]))
     near = np.unique(np.concatenate([_around(edges[row]) for row in {len(starts), int(np.argmin(psi))}]))
-    if len(near) <= intervals:  # where the law is a few points and edges have met
+    if len(near) <= intervals:  # where the distribution is a few points and edges have met
         return edges
     return np.concatenate([edges, solve(objective, _best_edges(objective, near, intervals)[None])[0]])
 
@@ -54,20 +54,22 @@ def _around(edges: Array) -> Array:
     )
 
 
-def candidates(law: Distribution, first: float, intervals: int) -> Array:
+def candidates(distribution: Distribution, first: float, intervals: int) -> Array:
     """Points from ``first`` to 1 that levels may take.
 
-    They are the law's knots, each gap divided evenly until there are enough.
+    They are the distribution's knots, each gap divided evenly until there are enough.
 
     Where there are more than 8192 knots, those stay at which ``f^(1/3)``, the density of many good levels, rises
     evenly.
     """
     wanted = max(MIN_POINTS, POINTS_PER_LEVEL * intervals)
-    knots = law.knots(wanted + 1)
+    knots = distribution.knots(wanted + 1)
     knots = np.concatenate([[first], knots[(knots > first) & (knots < 1.0)], [1.0]])
     if len(knots) > MAX_POINTS:
         widths = np.diff(knots)
-        share = np.concatenate([[0.0], np.cumsum(np.cbrt(law.interval_moments(knots)[0].clip(0.0) / widths) * widths)])
+        share = np.concatenate(
+            [[0.0], np.cumsum(np.cbrt(distribution.interval_moments(knots)[0].clip(0.0) / widths) * widths)]
+        )
         kept = np.searchsorted(share, np.linspace(0.0, share[-1], MAX_POINTS // 2))
         spread = np.linspace(0, len(knots) - 1, MAX_POINTS // 2).astype(np.int64)
         knots = knots[np.unique(np.concatenate([kept.clip(0, len(knots) - 1), spread]))]
@@ -84,9 +86,9 @@ def prefix_sums(objective: Objective, points: Array) -> tuple[Array, Array]:
     The sums start at the origin (0 for symmetric levels, else near the median) and are negative before it: they are
     smallest where the intervals are, so that differences keep their digits.
     """
-    law = objective.law
-    m0, m1, m2 = law.interval_moments(points)
-    place = 0 if objective.symmetric else min(int(np.searchsorted(points, law.ppf(0.5))), len(points) - 1)
+    distribution = objective.distribution
+    m0, m1, m2 = distribution.interval_moments(points)
+    place = 0 if objective.symmetric else min(int(np.searchsorted(points, distribution.ppf(0.5))), len(points) - 1)
     points = points - points[place]
     left = points[:-1]
     parts = np.stack([m0, m1 + left * m0, m2 + 2 * left * m1 + left**2 * m0])

@@ -1,12 +1,12 @@
 r"""The original's solvers: iterations that stop before they converge, as in the code behind the paper's figures.
 
 Facts from learning-to-quantize (``nuq/quantize.py``); nothing of its code is used.  What makes its levels differ from
-the optimum of the same law:
+the optimum of the same distribution:
 
 - ALQ: each coordinate takes ten gradient steps of rate 1 with central differences of width interval/1000, left to
   right, for 30 sweeps.  The curvature (l_{i+1} - l_{i-1}) f(l_i) is far from 1 almost everywhere, so outer levels
-  hardly move and inner ones move fast.  Symmetric levels are the positive half with a phantom level at 0, under the law
-  of r (not \|r\|).
+  hardly move and inner ones move fast.  Symmetric levels are the positive half with a phantom level at 0, under the
+  distribution of r (not \|r\|).
 - AMQ: 40 steps of rate 0.7 along the derivative of the positive half (centre included), but p is chosen by the cost of
   the positive half *without* the centre.  Its Eq. G.3 (for a normal: M1 = mean M0 + sigma^2 (f(a) - f(b))) is this
   derivative.  Starts of the norm-based AMQ are .1 .2 .3 .4 .5 .8 .9, with no .6, from which it would end elsewhere: at
@@ -43,16 +43,16 @@ AMQ_STARTS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.8, 0.9)
 AMQ_N_START = 0.6
 
 
-def finite_difference_sweeps(law: Distribution, edges: Array, num_sweeps: int = NUM_SWEEPS) -> Array:
+def finite_difference_sweeps(distribution: Distribution, edges: Array, num_sweeps: int = NUM_SWEEPS) -> Array:
     r"""ALQ's sweeps as published: ``x <- x - (c(x + eps) - c(x - eps)) / (2 eps)``, ten times per coordinate and sweep.
 
     c(x) is the variance of the two intervals at x, eps their joint length / 1000.
     edges: float64[S, n + 1], S starts, rising, the first and last column fixed.  Returns the edges after the sweeps.
     """
-    return _sweeps(lambda left, x, right: _steps(law, left, x, right), edges, num_sweeps)
+    return _sweeps(lambda left, x, right: _steps(distribution, left, x, right), edges, num_sweeps)
 
 
-def projected_sweeps(law: Distribution, edges: Array, num_sweeps: int = NUM_SWEEPS) -> Array:
+def projected_sweeps(distribution: Distribution, edges: Array, num_sweeps: int = NUM_SWEEPS) -> Array:
     r"""ALQ-G's sweeps as published, with one step per coordinate and sweep.
 
     The step is ``x <- x - sign(g) min(|g| / 10, half the smaller gap)``.
@@ -61,7 +61,7 @@ def projected_sweeps(law: Distribution, edges: Array, num_sweeps: int = NUM_SWEE
     """
 
     def step(left: Array, x: Array, right: Array) -> Array:
-        m0, m1, _ = law.interval_moments(np.stack([left, x, right], axis=-1))
+        m0, m1, _ = distribution.interval_moments(np.stack([left, x, right], axis=-1))
         gradient = m1[..., 0] - ((right - x) * m0[..., 1] - m1[..., 1])
         limit = np.minimum(x - left, right - x) / 2
         return x - np.clip(GRADIENT_RATE * gradient, -limit, limit)
@@ -87,7 +87,7 @@ def _sweeps(move: Callable[[Array, Array, Array], Array], edges: Array, num_swee
     return edges
 
 
-def _steps(law: Distribution, left: Array, x: Array, right: Array) -> Array:
+def _steps(distribution: Distribution, left: Array, x: Array, right: Array) -> Array:
     r"""Ten steps of coordinates between fixed neighbours.
 
     With y = r - left, W = right - left and M1 the first moment of y over the whole, the central difference is exactly
@@ -97,7 +97,7 @@ def _steps(law: Distribution, left: Array, x: Array, right: Array) -> Array:
     eps = width / 1000
     for _ in range(NUM_STEPS):
         low, high = x - eps, x + eps
-        m0, m1, _ = law.interval_moments(np.stack([left, low, high, right], axis=-1))
+        m0, m1, _ = distribution.interval_moments(np.stack([left, low, high, right], axis=-1))
         whole = (m1 + m0 * np.stack([np.zeros(x.shape), low - left, high - left], axis=-1)).sum(axis=-1)
         slope = whole - width * (m1[..., 1] / (2 * eps) + m0[..., 2])
         x = np.clip(x - slope, left + 2 * eps, right - 2 * eps)
@@ -113,16 +113,16 @@ def multiplier_starts(previous: float | None, *, norm_less: bool) -> Array:
     return np.array([*AMQ_STARTS, *more])
 
 
-def multipliers(law: Distribution, bits: int, starts: Array) -> tuple[Array, Array]:
+def multipliers(distribution: Distribution, bits: int, starts: Array) -> tuple[Array, Array]:
     """The p that each start of AMQ as published ends at, and its cost (positive half, without the centre)."""
     p = starts
     for _ in range(AMQ_STEPS):
-        p = np.clip(p - AMQ_RATE * _slope(law, p, bits), -1.0, 1 - 1e-6)
+        p = np.clip(p - AMQ_RATE * _slope(distribution, p, bits), -1.0, 1 - 1e-6)
     p = np.maximum(p, lowest_multiplier(bits))
-    return p, Objective(law, symmetric=False).value(multiplier_edges(p, bits)[:, 1:])
+    return p, Objective(distribution, symmetric=False).value(multiplier_edges(p, bits)[:, 1:])
 
 
-def _slope(law: Distribution, p: Array, bits: int) -> Array:
+def _slope(distribution: Distribution, p: Array, bits: int) -> Array:
     r"""The derivative in p of the positive half's Psi, centre included (Eq. G.3).
 
     It holds also where p < 0 puts the p^j out of order.
@@ -132,7 +132,9 @@ def _slope(law: Distribution, p: Array, bits: int) -> Array:
     """
     s, p = 2 ** (bits - 1) - 1, p[:, None]
     x, j = p ** np.arange(s + 1), np.arange(s)
-    m0, m1 = (np.sign(x) * law.partial_moment(order, np.minimum(x, 0.0), np.maximum(x, 0.0)) for order in (0, 1))
+    m0, m1 = (
+        np.sign(x) * distribution.partial_moment(order, np.minimum(x, 0.0), np.maximum(x, 0.0)) for order in (0, 1)
+    )
     weights = j * p ** np.maximum(j - 1, 0) + (j + 1) * x[:, :-1]
     parts = (2 * j + 1) * x[:, :-1] ** 2 * np.diff(m0) - weights * np.diff(m1)
     return 2 * s * p[:, 0] ** (2 * s - 1) * m0[:, -1] + parts.sum(axis=1)

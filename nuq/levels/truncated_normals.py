@@ -150,10 +150,10 @@ class CondTruncNorm(Distribution):
     def mirrored(self) -> CondTruncNorm:
         return CondTruncNorm(-self.means, self.sigmas, self.weights)
 
-    def _arrays(self) -> kernels.Law:
+    def _arrays(self) -> kernels.CompiledDistribution:
         return kernels.of_normals(self.means, self.sigmas, self._scale, self.begin)
 
-    def compiled(self) -> kernels.Law | None:
+    def compiled(self) -> kernels.CompiledDistribution | None:
         return self._arrays() if len(self.means) <= kernels.MOST_NORMALS else None
 
     def tabulated(self) -> Distribution:

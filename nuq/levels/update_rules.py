@@ -2,12 +2,12 @@ r"""The update rules that fit levels to a distribution: ALQ, ALQ-G and AMQ, and 
 
 Faghri et al., NeurIPS 2020, Section 3.
 
-All minimise Psi (``nuq.levels.objective``), the expected variance of stochastic rounding under the fitted law, the
-interval around zero included.  ``solver="exact"`` runs to a minimum; ``solver="paper"`` runs the original code's
+All minimise Psi (``nuq.levels.objective``), the expected variance of stochastic rounding under the fitted distribution,
+the interval around zero included.  ``solver="exact"`` runs to a minimum; ``solver="paper"`` runs the original code's
 iterations, which stop before (``nuq.levels.solver_paper`` says what comes of that, and which settings give the
-published levels).  Everything is float64 and deterministic: workers with the same statistics find the same levels.
-The exact solvers run in C++ where the kernels are built (``nuq.native.levels``) and in NumPy elsewhere, to the same
-minima up to rounding.
+published levels).  Everything is float64 and deterministic: workers with the same statistics find the same levels. The
+exact solvers run in C++ where the kernels are built (``nuq.native.levels``) and in NumPy elsewhere, to the same minima
+up to rounding.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ SOLVERS = ["exact", "paper"]
 class Fitted:
     """The result of an update rule.
 
-    levels; their Psi under the law they were fitted to; p, the multiplier of levels +-p^j (AMQ, else None); start, the
-    initial levels or multiplier that led to them.
+    levels; their Psi under the distribution they were fitted to; p, the multiplier of levels +-p^j (AMQ, else None);
+    start, the initial levels or multiplier that led to them.
     """
 
     levels: Levels
@@ -41,7 +41,7 @@ class Fitted:
 
 
 def expected_variance(levels: Levels, distribution: Distribution) -> float:
-    r"""Psi: the variance that stochastic rounding to ``levels`` adds to one coordinate of law ``distribution``.
+    r"""Psi: the variance that stochastic rounding to ``levels`` adds to one coordinate of the distribution.
 
     ``sum_i integral over [l_i, l_{i+1}] of (r - l_i)(l_{i+1} - r) dF(r)``; times norm^2 * n it is the variance of a
     bucket.
@@ -56,11 +56,11 @@ def expected_variance(levels: Levels, distribution: Distribution) -> float:
 def alq(distribution: Distribution, bits: int, *, symmetric: bool = True, solver: str = "exact") -> Fitted:
     """The levels of ALQ: 2^bits levels of smallest Psi, from quantile, uniform and exponential starts, the best kept.
 
-    distribution: a law on [-1, 1].  bits: 1 to 8.  symmetric: levels come in pairs +-l and are fitted to the law of
-    |r|; else every level moves by itself.  solver: exact (coordinate descent to convergence, also from companded levels
-    and from the dynamic program's: the levels of ``optimal``, and exact as far as that is; from the three starts alone
-    it ends in local minima from 5 bits on) or paper (30 sweeps of finite differences; its symmetric levels have the
-    original's phantom level at zero).  ValueError for other values.
+    distribution: a distribution on [-1, 1].  bits: 1 to 8.  symmetric: levels come in pairs +-l and are fitted to the
+    distribution of |r|; else every level moves by itself.  solver: exact (coordinate descent to convergence, also from
+    companded levels and from the dynamic program's: the levels of ``optimal``, and exact as far as that is; from the
+    three starts alone it ends in local minima from 5 bits on) or paper (30 sweeps of finite differences; its symmetric
+    levels have the original's phantom level at zero).  ValueError for other values.
     """
     _check(bits, solver)
     if solver == "paper":
@@ -92,22 +92,22 @@ def amq(
 
     ``Fitted.p`` is the learned p in (0, 1), None at 1 bit.
 
-    distribution: a law on [-1, 1] of any mean.  solver: exact (every local minimum refined, the best kept) or paper (40
-    steps of rate .7 from seven or eight starts; chosen by the cost of the positive half without the centre, as in the
-    original).  Of the paper solver's starts, previous is the p of the update before (None: this is the first), and
-    norm_less says that they are AMQ-N's.
+    distribution: a distribution on [-1, 1] of any mean.  solver: exact (every local minimum refined, the best kept) or
+    paper (40 steps of rate .7 from seven or eight starts; chosen by the cost of the positive half without the centre,
+    as in the original).  Of the paper solver's starts, previous is the p of the update before (None: this is the
+    first), and norm_less says that they are AMQ-N's.
     """
     _check(bits, solver)
     if bits == 1:
         return _unmoved(distribution)
-    law = distribution.tabulated()
+    tabulated = distribution.tabulated()
     if solver == "paper":
         starts = solver_paper.multiplier_starts(previous, norm_less=norm_less)
-        multipliers, costs = solver_paper.multipliers(law, bits, starts)
+        multipliers, costs = solver_paper.multipliers(tabulated, bits, starts)
         place = int(np.argmin(costs))
         p, start = float(multipliers[place]), float(starts[place])
     else:
-        p, start = solver_exact.multiplier(Objective.of(law, True), bits)
+        p, start = solver_exact.multiplier(Objective.of(tabulated, True), bits)
     levels = level_sets.exponential(bits, p)
     return Fitted(levels, expected_variance(levels, distribution), p, f"p={start:.4g}")
 
@@ -117,12 +117,12 @@ def optimal(distribution: Distribution, num_levels: int, *, symmetric: bool = Tr
 
     See ``nuq.levels.solver_optimal``.
 
-    The optimum of every law of the reference to 4e-10; polishing is local, so on coarse, random histograms another
-    minimum can lie lower (1.1 % at worst in 7,000 of them, 4e-5 on histograms of ``nuq.kernels.statistics``).
+    The optimum of every distribution of the reference to 4e-10; polishing is local, so on coarse, random histograms
+    another minimum can lie lower (1.1 % at worst in 7,000 of them, 4e-5 on histograms of ``nuq.kernels.statistics``).
 
-    distribution: a law on [-1, 1].  num_levels: 2 to 256.  symmetric: the best of the sets +-l, without a zero level
-    for an even number and with one for an odd; else the best of all sets.  ValueError for another number.  ALQ's starts
-    are descended too, so that for 2^bits levels this is ``alq``.
+    distribution: a distribution on [-1, 1].  num_levels: 2 to 256.  symmetric: the best of the sets +-l, without a zero
+    level for an even number and with one for an odd; else the best of all sets.  ValueError for another number.  ALQ's
+    starts are descended too, so that for 2^bits levels this is ``alq``.
 
     >>> from nuq.levels.truncated_normals import TruncNorm
     >>> optimal(TruncNorm(0.0, 1 / 32), 5).levels.values.round(4).tolist()
@@ -141,7 +141,7 @@ def _with_zero(edges: Array) -> Levels:
 def gap(fitted: Fitted, distribution: Distribution, *, symmetric: bool = True) -> float:
     """The excess of Psi over the best of as many levels: Psi / Psi_optimal - 1 under ``distribution``, 0 or more.
 
-    symmetric: the best among the sets +-l; else among all.  A law that both serve without error counts as 0.
+    symmetric: the best among the sets +-l; else among all.  A distribution that both serve without error counts as 0.
     """
     best = optimal(distribution, fitted.levels.num_levels, symmetric=symmetric).expected_variance
     return max(fitted.expected_variance / best - 1.0, 0.0) if best > solver_exact.NOTHING else 0.0
@@ -154,57 +154,59 @@ def _check(bits: int, solver: str) -> None:
 
 
 def _unmoved(distribution: Distribution) -> Fitted:
-    """The levels of one bit, which are -1 and 1, whatever the law."""
+    """The levels of one bit, which are -1 and 1, whatever the distribution."""
     levels = level_sets.uniform(1)
     return Fitted(levels, expected_variance(levels, distribution), None, "uniform")
 
 
-def _starts(law: Distribution, bits: int, symmetric: bool) -> dict[str, Levels]:
+def _starts(distribution: Distribution, bits: int, symmetric: bool) -> dict[str, Levels]:
     """The three starts of the original."""
     return {
-        "quantile": level_sets.quantile(bits, law, symmetric=symmetric),
+        "quantile": level_sets.quantile(bits, distribution, symmetric=symmetric),
         "uniform": level_sets.uniform(bits),
         "exponential": level_sets.exponential(bits),
     }
 
 
-def exact_starts(law: Distribution, bits: int, symmetric: bool) -> dict[str, Levels]:
+def exact_starts(distribution: Distribution, bits: int, symmetric: bool) -> dict[str, Levels]:
     """The three starts of the original and one more, which lies nearer the optimum at many bits."""
-    return _starts(law, bits, symmetric) | {"companded": level_sets.companded(bits, law, symmetric=symmetric)}
+    return _starts(distribution, bits, symmetric) | {
+        "companded": level_sets.companded(bits, distribution, symmetric=symmetric)
+    }
 
 
 def _exact(solve: solver_optimal.Solve, distribution: Distribution, num_levels: int, symmetric: bool) -> Fitted:
     """The best of the results of ``solve`` from the starts (for 2^bits levels) and the dynamic program's answers."""
     if num_levels == 2:
         return _unmoved(distribution)
-    law = distribution.tabulated()
+    tabulated = distribution.tabulated()
     if not symmetric:
-        objective, first, intervals = Objective(law, symmetric=False), -1.0, num_levels - 1
+        objective, first, intervals = Objective(tabulated, symmetric=False), -1.0, num_levels - 1
     else:
-        objective, first, intervals = Objective(law.folded(), symmetric=num_levels % 2 == 0), 0.0, num_levels // 2
+        objective, first, intervals = Objective(tabulated.folded(), symmetric=num_levels % 2 == 0), 0.0, num_levels // 2
     bits = num_levels.bit_length() - 1
-    starts = exact_starts(law, bits, symmetric) if num_levels == 2**bits else {}
+    starts = exact_starts(tabulated, bits, symmetric) if num_levels == 2**bits else {}
     rows = np.array([objective.edges(levels) for levels in starts.values()]).reshape(-1, intervals + 1)
     edges = solver_optimal.optima(solve, objective, first, intervals, rows)
     found = [_with_zero(row) if symmetric and num_levels % 2 else objective.levels(row) for row in edges]
-    return _best(distribution, law, found, [*starts, solver_optimal.NAME, solver_optimal.NAME])
+    return _best(distribution, tabulated, found, [*starts, solver_optimal.NAME, solver_optimal.NAME])
 
 
 def _paper(
     solve: Callable[[Distribution, Array], Array], distribution: Distribution, bits: int, symmetric: bool
 ) -> Fitted:
-    """The result of the original's set-up under the law of r.
+    """The result of the original's set-up under the distribution of r.
 
     It has the positive half with a phantom level at 0, or all levels.
     """
     if bits == 1:
         return _unmoved(distribution)
-    law = distribution.tabulated()
-    starts, half = _starts(law, bits, symmetric), Objective(law, symmetric)
-    edges = solve(law, np.stack([half.edges(levels) for levels in starts.values()]))
-    return _best(distribution, law, [half.levels(row) for row in edges], list(starts))
+    tabulated = distribution.tabulated()
+    starts, half = _starts(tabulated, bits, symmetric), Objective(tabulated, symmetric)
+    edges = solve(tabulated, np.stack([half.edges(levels) for levels in starts.values()]))
+    return _best(distribution, tabulated, [half.levels(row) for row in edges], list(starts))
 
 
-def _best(distribution: Distribution, law: Distribution, candidates: list[Levels], names: list[str]) -> Fitted:
-    place = int(np.argmin([expected_variance(levels, law) for levels in candidates]))
+def _best(distribution: Distribution, tabulated: Distribution, candidates: list[Levels], names: list[str]) -> Fitted:
+    place = int(np.argmin([expected_variance(levels, tabulated) for levels in candidates]))
     return Fitted(candidates[place], expected_variance(candidates[place], distribution), None, names[place])

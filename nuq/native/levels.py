@@ -1,8 +1,8 @@
 """The C++ side of the adaptive levels: tables of mixtures, solvers, the dynamic program.
 
-A law is described by its arrays (``of_bins``, ``of_normals``), which the description keeps alive.  Every function
-returns None where the library is missing; the NumPy code that callers then use is also what the tests hold these
-functions against.
+A distribution is described by its arrays (``of_bins``, ``of_normals``), which the description keeps alive.  Every
+function returns None where the library is missing; the NumPy code that callers then use is also what the tests hold
+these functions against.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ class _Bins(ctypes.Structure):
     ]
 
 
-class _Law(ctypes.Structure):
+class _Distribution(ctypes.Structure):
     _fields_ = [("normals", _Normals), ("bins", _Bins), ("begin", ctypes.c_double), ("end", ctypes.c_double)]
 
 
 @dataclass(frozen=True)
-class Law:
-    """The C++ record ``nuq::Law`` and the arrays that it points into."""
+class CompiledDistribution:
+    """The C++ record ``nuq::Distribution`` and the arrays that it points into."""
 
-    raw: _Law
+    raw: _Distribution
     arrays: dict[str, Array] = field(repr=False)
 
 
@@ -55,22 +55,24 @@ def _pointers(arrays: dict[str, Array]) -> tuple[dict[str, Array], dict[str, int
     return kept, {name: values.ctypes.data for name, values in kept.items()}
 
 
-def of_bins(origin: float, median: float, **arrays: Array) -> Law:
-    """The law of a histogram, by the arrays of ``nuq.levels.histogram.Histogram``."""
+def of_bins(origin: float, median: float, **arrays: Array) -> CompiledDistribution:
+    """The distribution of a histogram, by the arrays of ``nuq.levels.histogram.Histogram``."""
     kept, pointers = _pointers(arrays)
     edges = kept["edges"]
     bins = _Bins(count=len(edges) - 1, origin=origin, median=median, **pointers)
-    return Law(_Law(bins=bins, begin=edges[0], end=edges[-1]), kept)
+    return CompiledDistribution(_Distribution(bins=bins, begin=edges[0], end=edges[-1]), kept)
 
 
-def of_normals(means: Array, sigmas: Array, scales: Array, begin: float) -> Law:
-    """The law ``sum_j scale_j N(mean_j, sigma_j^2)`` on [begin, 1]; the solvers take one or two normals."""
+def of_normals(means: Array, sigmas: Array, scales: Array, begin: float) -> CompiledDistribution:
+    """The distribution ``sum_j scale_j N(mean_j, sigma_j^2)`` on [begin, 1]; the solvers take one or two normals."""
     kept, pointers = _pointers({"means": means, "sigmas": sigmas, "scales": scales})
-    return Law(_Law(normals=_Normals(count=len(means), **pointers), begin=begin, end=1.0), kept)
+    return CompiledDistribution(
+        _Distribution(normals=_Normals(count=len(means), **pointers), begin=begin, end=1.0), kept
+    )
 
 
-def side_by_side(one: Law | None, other: Law | None) -> Law | None:
-    """The sum of two laws of normals on [0, 1]; a law and its mirror image make the law of the magnitude."""
+def side_by_side(one: CompiledDistribution | None, other: CompiledDistribution | None) -> CompiledDistribution | None:
+    """The sum of two mixtures of normals on [0, 1]; one and its mirror image make the distribution of the magnitude."""
     if (
         one is None
         or other is None
@@ -106,9 +108,9 @@ def _loaded() -> ctypes.CDLL | None:
     if loaded is not None:
         pointer, whole, switch = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int
         loaded.nuq_mixture_moments.argtypes = [ctypes.POINTER(_Normals), pointer, whole, pointer]
-        loaded.nuq_descend.argtypes = [ctypes.POINTER(_Law), switch, switch, pointer, pointer, whole, whole]
-        loaded.nuq_psi.argtypes = [ctypes.POINTER(_Law), switch, pointer, pointer, whole, whole]
-        loaded.nuq_multiplier.argtypes = [ctypes.POINTER(_Law), switch, ctypes.c_double, pointer]
+        loaded.nuq_descend.argtypes = [ctypes.POINTER(_Distribution), switch, switch, pointer, pointer, whole, whole]
+        loaded.nuq_psi.argtypes = [ctypes.POINTER(_Distribution), switch, pointer, pointer, whole, whole]
+        loaded.nuq_multiplier.argtypes = [ctypes.POINTER(_Distribution), switch, ctypes.c_double, pointer]
         loaded.nuq_grid_levels.argtypes = [pointer, pointer, whole, switch, whole, pointer]
         loaded.nuq_grid_levels.restype = ctypes.c_double
         for name in ("nuq_mixture_moments", "nuq_descend", "nuq_psi", "nuq_multiplier"):
@@ -116,18 +118,22 @@ def _loaded() -> ctypes.CDLL | None:
     return loaded
 
 
-def mixture_moments(law: Law, edges: Array) -> Array | None:
+def mixture_moments(distribution: CompiledDistribution, edges: Array) -> Array | None:
     """The ``Distribution.interval_moments`` of any number of normals: float64[3, n] for edges float64[n + 1]."""
     loaded = _library()
     if loaded is None:
         return None
     edges = np.ascontiguousarray(edges)
     moments = np.empty((3, len(edges) - 1))
-    loaded.nuq_mixture_moments(ctypes.byref(law.raw.normals), edges.ctypes.data, len(edges) - 1, moments.ctypes.data)
+    loaded.nuq_mixture_moments(
+        ctypes.byref(distribution.raw.normals), edges.ctypes.data, len(edges) - 1, moments.ctypes.data
+    )
     return moments
 
 
-def descend(law: Law, edges: Array, *, symmetric: bool, projected: bool) -> tuple[Array, Array] | None:
+def descend(
+    distribution: CompiledDistribution, edges: Array, *, symmetric: bool, projected: bool
+) -> tuple[Array, Array] | None:
     """The descent ``solver_exact.descend`` (projected: ``projected_descent``) for starts float64[S, n + 1].
 
     It returns the edges and Psi they end at.
@@ -137,28 +143,32 @@ def descend(law: Law, edges: Array, *, symmetric: bool, projected: bool) -> tupl
         return None
     edges = np.array(edges, dtype=np.float64, order="C")
     psi = np.empty(len(edges))
-    loaded.nuq_descend(ctypes.byref(law.raw), symmetric, projected, edges.ctypes.data, psi.ctypes.data, *edges.shape)
+    loaded.nuq_descend(
+        ctypes.byref(distribution.raw), symmetric, projected, edges.ctypes.data, psi.ctypes.data, *edges.shape
+    )
     return edges, psi
 
 
-def psi(law: Law, edges: Array, *, symmetric: bool) -> Array | None:
+def psi(distribution: CompiledDistribution, edges: Array, *, symmetric: bool) -> Array | None:
     """The value ``Objective.value`` of edges float64[..., n + 1]: float64[...]."""
     loaded = _library()
     if loaded is None:
         return None
     edges = np.ascontiguousarray(edges, dtype=np.float64)
     value = np.empty(edges.shape[:-1])
-    loaded.nuq_psi(ctypes.byref(law.raw), symmetric, edges.ctypes.data, value.ctypes.data, value.size, edges.shape[-1])
+    loaded.nuq_psi(
+        ctypes.byref(distribution.raw), symmetric, edges.ctypes.data, value.ctypes.data, value.size, edges.shape[-1]
+    )
     return value
 
 
-def multiplier(law: Law, bits: int, lowest: float) -> tuple[float, float] | None:
+def multiplier(distribution: CompiledDistribution, bits: int, lowest: float) -> tuple[float, float] | None:
     """The multiplier of ``solver_exact.multiplier`` for 2 bits or more: p and the start it came from."""
     loaded = _library()
     if loaded is None:
         return None
     answer = np.empty(2)
-    loaded.nuq_multiplier(ctypes.byref(law.raw), bits, lowest, answer.ctypes.data)
+    loaded.nuq_multiplier(ctypes.byref(distribution.raw), bits, lowest, answer.ctypes.data)
     return float(answer[0]), float(answer[1])
 
 

@@ -1,4 +1,4 @@
-"""The counts of quantized training: bytes before and after by kind of tensor, and their coordinates' laws."""
+"""The counts of quantized training: bytes before and after by kind of tensor, and their coordinates' histograms."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def ratios(counts: Mapping[str, Bytes]) -> dict[str, float]:
     }
 
 
-class Laws:
+class TensorHistograms:
     """Histograms of z = (x - mean) / std by kind, over all tensors that are added.
 
     Each tensor has its own mean and std.

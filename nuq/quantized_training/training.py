@@ -31,7 +31,7 @@ from nuq.errors import NonFiniteError
 from nuq.kernels.spec import Key
 from nuq.quantized_training import checks
 from nuq.quantized_training.activation_hooks import LeafOutputs
-from nuq.quantized_training.counts import Counts, Laws, ratios
+from nuq.quantized_training.counts import Counts, TensorHistograms, ratios
 from nuq.quantized_training.formats import Packed
 from nuq.quantized_training.model_hooks import Hook
 from nuq.quantized_training.packed_moments import PackedLogarithms, PackedMoments, needs_logarithms
@@ -63,8 +63,9 @@ class CompressedTraining:
 
     step, worker: key the random roundings; the step counts itself, the worker is the rank in a process group.
     ``worker`` matters for activations and their gradients alone: the rest is the same on all ranks that hold the same
-    parameters.  laws: set it to a ``nuq.quantized_training.counts.Laws`` to collect histograms, and back to None.
-    counted: set it to False for passes that belong into neither ratios nor histograms, as those of further workers.
+    parameters.  histograms: set it to a ``nuq.quantized_training.counts.TensorHistograms`` to collect histograms, and
+    back to None. counted: set it to False for passes that belong into neither ratios nor histograms, as those of
+    further workers.
 
     With master=True a parameter that somebody else has changed between two steps (loaded, clipped, averaged; not
     through ``.data``, which leaves no trace) goes on from what it was changed to.  A pickled model or a deep copy goes
@@ -102,7 +103,7 @@ class CompressedTraining:
         self.seed, self.min_size, self.step = seed, min_size, 0
         self.worker = dist.get_rank() if dist.is_available() and dist.is_initialized() else 0
         self.counts = Counts()
-        self.laws: Laws | None = None
+        self.histograms: TensorHistograms | None = None
         self.counted, self._unseen = True, {kind for kind in ("activations", *OF_STEPS) if kind in self.formats}
         self._purpose, self._pass, self._passes, self._number = "", "", {True: 0, False: 0}, 0
         self._attach(model, optimizer, master, inference)
@@ -215,8 +216,8 @@ class CompressedTraining:
         if not self.counted and kind in OF_PASSES:
             return
         self.counts.add(kind, 4 * tensor.numel(), nbytes)
-        if self.laws is not None:
-            self.laws.add(kind, tensor)
+        if self.histograms is not None:
+            self.histograms.add(kind, tensor)
 
     @contextlib.contextmanager
     def _named(self, what: str) -> Iterator[None]:

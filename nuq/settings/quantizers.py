@@ -131,8 +131,9 @@ class Adaptive(Bits):
     )
     fit: str = setting(
         "histogram",
-        "law the levels are fitted to: normal (one truncated normal), mixture (CondTruncNormHist, weights from bucket "
-        "norms), histogram (the norm^2-weighted measured coordinates: heavier tails than any normal, so better levels)",
+        "distribution that levels are fitted to: normal (one truncated normal), mixture (CondTruncNormHist, weights from "
+        "bucket norms), histogram (the norm^2-weighted measured coordinates: heavier tails than any normal, so better "
+        "levels)",
         choices=("normal", "mixture", "histogram"),
     )
     solver: str = setting(
@@ -155,8 +156,8 @@ class Adaptive(Bits):
     update_at: list[int] = setting(
         [0, 100, 2000],
         "steps at which the levels are updated; 0: to the first gradient, before it is sent, or the first that is "
-        "finite and not zero, without which real gradients meet levels of a normal law until the next update; the "
-        "paper's list is 100, 2000",
+        "finite and not zero, without which real gradients meet levels of a normal distribution until the next update; "
+        "the paper's list is 100, 2000",
         low=0,
     )
     update_every: int = setting(

@@ -67,8 +67,10 @@ def test_histogram_is_a_density_with_fit_and_levels_of_the_last_measurement(writ
     by_hand = np.exp(-2.0 * np.abs(EDGES[1:] + EDGES[:-1]))
     np.testing.assert_allclose(values, by_hand / (by_hand * np.diff(EDGES)).sum(), rtol=1e-9)
     (fit,) = (line for line in axes.lines if len(np.asarray(line.get_xdata())) == len(EDGES) - 1)
-    law = np.exp(-4.0 * np.abs((EDGES[1:] + EDGES[:-1]) / 2))
-    np.testing.assert_allclose(np.asarray(fit.get_ydata()), law / (law * np.diff(EDGES)).sum(), rtol=1e-9)
+    distribution = np.exp(-4.0 * np.abs((EDGES[1:] + EDGES[:-1]) / 2))
+    np.testing.assert_allclose(
+        np.asarray(fit.get_ydata()), distribution / (distribution * np.diff(EDGES)).sum(), rtol=1e-9
+    )
     feet = np.asarray(axes.lines[-1].get_xdata(), float)
     np.testing.assert_allclose(feet, [-1, -0.2, 0.2, 1], rtol=1e-6)
 

@@ -25,8 +25,8 @@ def test_difference_by_hand() -> None:
     found = difference(np.array([91.0, 93, 92, 96, 50, np.nan]), np.array([90.0, 91, 92, 91, np.nan, 60]))
     assert (found.mean, found.n) == (2.0, 4)
     assert found.half_width == pytest.approx(3.4374350, abs=1e-6)
-    # Student's law with 3 degrees of freedom in closed form: F(t) = 1/2 + (atan(x) + x / (1 + x^2)) / pi at x = t /
-    # sqrt(3)
+    # Student's distribution with 3 degrees of freedom in closed form: F(t) = 1/2 + (atan(x) + x / (1 + x^2)) / pi at x
+    # = t / sqrt(3)
     x = math.sqrt(12 / 14) * 2 / math.sqrt(3)
     assert found.p == pytest.approx(2 * (0.5 - (math.atan(x) + x / (1 + x * x)) / math.pi), rel=1e-12)
     assert found.p == pytest.approx(0.1612, abs=5e-5)

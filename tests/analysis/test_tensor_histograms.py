@@ -46,7 +46,7 @@ def test_the_kinds_are_those_of_the_settings() -> None:
 
 
 @pytest.mark.parametrize("width", WIDTHS.values())
-def test_a_panel_for_each_kind_with_the_normal_law(write_run: Write, tmp_path: Path, width: float) -> None:
+def test_a_panel_for_each_kind_with_the_normal_distribution(write_run: Write, tmp_path: Path, width: float) -> None:
     with_histograms(write_run, "smaq")
     with_histograms(write_run, "bf16", seed=2, steps=[0])
     with_histograms(write_run, "bf16", seed=1)
@@ -64,8 +64,8 @@ def test_a_panel_for_each_kind_with_the_normal_law(write_run: Write, tmp_path: P
         np.testing.assert_allclose(edges, EDGES)
         by_hand = NORMAL * (1 + 100 * np.abs(EDGES[1:]) ** number)
         np.testing.assert_allclose(values, by_hand / by_hand.sum() / 0.05, rtol=1e-9)
-        (law,) = axes.lines
-        x, y = np.asarray(law.get_xydata()).T
+        (distribution,) = axes.lines
+        x, y = np.asarray(distribution.get_xydata()).T
         assert y.max() == pytest.approx(0.39894, abs=1e-5) and np.trapezoid(y, x) == pytest.approx(1, abs=1e-5)
         assert axes.get_yscale() == "log"
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["BF16, step 100", "standard normal"]

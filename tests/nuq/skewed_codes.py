@@ -1,4 +1,4 @@
-"""Codes of a known, uneven law."""
+"""Codes of a known, uneven distribution."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def measured(values, num_bins=512):
 
 
 HEAVY = measured(np.clip(rng.standard_t(3, 200_000) / 128, -1, 1))
-LAWS = {
+DISTRIBUTIONS = {
     "normal": TruncNorm(0.0, 1 / 128),
     "off centre": TruncNorm(0.03, 0.02),
     "far": TruncNorm(0.9, 1e-4),
@@ -71,15 +71,17 @@ def brute_psi(values, mean, sigma):
 
 @pytest.mark.parametrize("mean, sigma", [(0.0, 0.1), (0.2, 0.05), (-0.5, 0.5)])
 def test_expected_variance_equals_quadrature(mean, sigma):
-    law = TruncNorm(mean, sigma)
+    distribution = TruncNorm(mean, sigma)
     for made in (
         level_sets.uniform(3),
         level_sets.exponential(3),
         level_sets.ternary(),
         level_sets.uniform_magnitude(3),
     ):
-        assert update_rules.expected_variance(made, law) == pytest.approx(brute_psi(made.values, mean, sigma), rel=1e-8)
-        assert update_rules.expected_variance(made, CondTruncNormHist(law)) == pytest.approx(
+        assert update_rules.expected_variance(made, distribution) == pytest.approx(
+            brute_psi(made.values, mean, sigma), rel=1e-8
+        )
+        assert update_rules.expected_variance(made, CondTruncNormHist(distribution)) == pytest.approx(
             brute_psi(made.values, mean, sigma), rel=1e-8
         )
 
@@ -96,8 +98,11 @@ def test_expected_variance_of_measured_coordinates_equals_their_mean():
 @pytest.mark.parametrize("symmetric", [True, False])
 @pytest.mark.parametrize("solve", [update_rules.alq, update_rules.alq_gradient])
 def test_exact_solvers_reach_the_known_optimum(sigma, bits, optimum, symmetric, solve):
-    law = TruncNorm(0.0, sigma)
-    for made in (solve(law, bits, symmetric=symmetric), solve(CondTruncNormHist(law), bits, symmetric=symmetric)):
+    distribution = TruncNorm(0.0, sigma)
+    for made in (
+        solve(distribution, bits, symmetric=symmetric),
+        solve(CondTruncNormHist(distribution), bits, symmetric=symmetric),
+    ):
         assert made.expected_variance == pytest.approx(optimum, rel=1e-8)
         assert made.levels.num_levels == 2**bits
     if (sigma, bits) == (1 / 32, 3):
@@ -108,15 +113,15 @@ def test_exact_solvers_reach_the_known_optimum(sigma, bits, optimum, symmetric, 
 
 
 def test_every_start_alone_ends_at_the_optimum_of_a_normal():
-    for law, bits in ((TruncNorm(0.0, 1 / 128), 3), (TruncNorm(0.0, 1 / 128), 4), (TruncNorm(0.1, 0.05), 4)):
+    for distribution, bits in ((TruncNorm(0.0, 1 / 128), 3), (TruncNorm(0.0, 1 / 128), 4), (TruncNorm(0.1, 0.05), 4)):
         for symmetric in (True, False):
-            objective = Objective.of(law, symmetric)
+            objective = Objective.of(distribution, symmetric)
             starts = [
                 level_sets.uniform(bits),
                 level_sets.exponential(bits),
-                level_sets.quantile(bits, law, symmetric=symmetric),
+                level_sets.quantile(bits, distribution, symmetric=symmetric),
             ]
-            best = update_rules.alq(law, bits, symmetric=symmetric).expected_variance
+            best = update_rules.alq(distribution, bits, symmetric=symmetric).expected_variance
             edges, psi = solver_exact.descend(objective, np.stack([objective.edges(made) for made in starts]))
             np.testing.assert_allclose(psi, best, rtol=1e-9)
             assert np.isfinite(edges).all()
@@ -129,7 +134,7 @@ def test_every_start_alone_ends_at_the_optimum_of_a_normal():
     st.booleans(),
 )
 def test_psi_never_rises_in_a_sweep(name, inner, symmetric):
-    objective = Objective.of(LAWS[name], symmetric)
+    objective = Objective.of(DISTRIBUTIONS[name], symmetric)
     edges = np.concatenate([[0.0 if symmetric else -1.0], np.sort(inner), [1.0]])[None]
     if np.diff(edges).min() < 1e-6:
         return
@@ -157,7 +162,7 @@ def test_a_sweep_puts_each_level_where_a_search_finds_the_minimum(symmetric):
 @pytest.mark.parametrize("name", ["normal", "off centre", "mixture", "heavy"])
 @pytest.mark.parametrize("symmetric", [True, False])
 def test_derivatives_equal_finite_differences(name, symmetric):
-    objective = Objective.of(LAWS[name], symmetric)
+    objective = Objective.of(DISTRIBUTIONS[name], symmetric)
     first = 0.0 if symmetric else -1.0
     edges = np.array([first, *(np.array([0.7, 2.0, 5.0, 9.0]) / 128), 1.0])
     at = objective.derivatives(edges)
@@ -173,22 +178,22 @@ def test_derivatives_equal_finite_differences(name, symmetric):
             assert at.masses[i] == pytest.approx(-turn[i], rel=1e-3, abs=1e-7)
 
 
-@pytest.mark.parametrize("name", LAWS)
+@pytest.mark.parametrize("name", DISTRIBUTIONS)
 @pytest.mark.parametrize("solver", ["exact", "paper"])
 @pytest.mark.parametrize("bits", [1, 2, 3, 8])
-def test_any_law_gives_legal_levels(name, solver, bits):
-    law, best = LAWS[name], update_rules.alq
+def test_any_distribution_gives_legal_levels(name, solver, bits):
+    distribution, best = DISTRIBUTIONS[name], update_rules.alq
     if bits == 8 and name not in ("normal", "few", "ends"):
         return  # the same code at greater length
     for symmetric in (True, False):
-        made = best(law, bits, symmetric=symmetric, solver=solver)
+        made = best(distribution, bits, symmetric=symmetric, solver=solver)
         assert isinstance(made.levels, Levels) and made.levels.num_levels == 2**bits
-        assert made.expected_variance == update_rules.expected_variance(made.levels, law) >= 0
+        assert made.expected_variance == update_rules.expected_variance(made.levels, distribution) >= 0
         assert made.levels.symmetric or not symmetric
         if bits < 8:
-            sloped = update_rules.alq_gradient(law, bits, symmetric=symmetric, solver=solver)
+            sloped = update_rules.alq_gradient(distribution, bits, symmetric=symmetric, solver=solver)
             assert sloped.levels.num_levels == 2**bits and np.isfinite(sloped.expected_variance)
-    learned = update_rules.amq(law, bits, solver=solver)
+    learned = update_rules.amq(distribution, bits, solver=solver)
     assert learned.levels.num_levels == 2**bits and np.isfinite(learned.expected_variance)
     assert (learned.p is None) == (bits == 1)
     if learned.p is not None:
@@ -198,20 +203,20 @@ def test_any_law_gives_legal_levels(name, solver, bits):
 @pytest.mark.parametrize("name", ["normal", "off centre", "mixture", "heavy", "wide"])
 @pytest.mark.parametrize("bits", [2, 3, 4])
 def test_exact_is_never_worse_than_paper_and_alq_never_worse_than_amq(name, bits):
-    law = LAWS[name]
-    best = update_rules.alq(law, bits).expected_variance
+    distribution = DISTRIBUTIONS[name]
+    best = update_rules.alq(distribution, bits).expected_variance
     slack = 1 + 1e-9
-    assert best <= update_rules.alq(law, bits, solver="paper").expected_variance * slack
-    assert best <= update_rules.amq(law, bits).expected_variance * slack
+    assert best <= update_rules.alq(distribution, bits, solver="paper").expected_variance * slack
+    assert best <= update_rules.amq(distribution, bits).expected_variance * slack
     assert (
-        update_rules.amq(law, bits).expected_variance
-        <= update_rules.amq(law, bits, solver="paper").expected_variance * slack
+        update_rules.amq(distribution, bits).expected_variance
+        <= update_rules.amq(distribution, bits, solver="paper").expected_variance * slack
     )
-    assert update_rules.alq_gradient(law, bits).expected_variance == pytest.approx(best, rel=1e-7)
-    assert update_rules.alq(law, bits, symmetric=False).expected_variance <= best * (1 + 1e-4)
+    assert update_rules.alq_gradient(distribution, bits).expected_variance == pytest.approx(best, rel=1e-7)
+    assert update_rules.alq(distribution, bits, symmetric=False).expected_variance <= best * (1 + 1e-4)
 
 
-def test_the_measured_law_is_served_better_by_its_own_optimum_than_by_that_of_a_normal():
+def test_the_measured_distribution_is_served_better_by_its_own_optimum_than_by_that_of_a_normal():
     spread = float(np.sqrt(HEAVY.partial_moment(2, -1, 1)))
     normal = update_rules.alq(TruncNorm(0.0, spread), 3).levels
     assert update_rules.alq(HEAVY, 3).expected_variance < 0.8 * update_rules.expected_variance(normal, HEAVY)
@@ -224,8 +229,10 @@ def test_amq_equals_brute_force_for_any_mean(ratio, bits):
     mean = ratio * sigma
     made = update_rules.amq(TruncNorm(mean, sigma), bits)
     grid = np.linspace(0.005, 0.995, 2000)
-    law = TruncNorm(mean, sigma)
-    coarse = grid[np.argmin([update_rules.expected_variance(level_sets.exponential(bits, p), law) for p in grid])]
+    distribution = TruncNorm(mean, sigma)
+    coarse = grid[
+        np.argmin([update_rules.expected_variance(level_sets.exponential(bits, p), distribution) for p in grid])
+    ]
 
     def cost(p):
         return brute_psi(level_sets.exponential(bits, p).values, mean, sigma)
@@ -253,13 +260,15 @@ def test_amq_derivatives_equal_finite_differences(bits, mean):
 
 def test_amq_slope_of_the_positive_half_is_the_papers_formula():
     mean, sigma, bits, p = 0.004, 0.02, 3, 0.3
-    law, s = TruncNorm(mean, sigma), 3
-    expected = 2 * s * p ** (2 * s - 1) * (law.cdf(p**s) - law.cdf(0.0))
+    distribution, s = TruncNorm(mean, sigma), 3
+    expected = 2 * s * p ** (2 * s - 1) * (distribution.cdf(p**s) - distribution.cdf(0.0))
     for j in range(s):  # Eq. G.3
         weight = j * p ** (j - 1) + (j + 1) * p**j
-        expected += (mean * weight - (2 * j + 1) * p ** (2 * j)) * (law.cdf(p**j) - law.cdf(p ** (j + 1)))
-        expected += sigma**2 * weight * (law.pdf(p ** (j + 1)) - law.pdf(p**j))
-    _, slope, _ = solver_exact.multiplier_derivatives(Objective(law, symmetric=True), np.array([p]), bits)
+        expected += (mean * weight - (2 * j + 1) * p ** (2 * j)) * (
+            distribution.cdf(p**j) - distribution.cdf(p ** (j + 1))
+        )
+        expected += sigma**2 * weight * (distribution.pdf(p ** (j + 1)) - distribution.pdf(p**j))
+    _, slope, _ = solver_exact.multiplier_derivatives(Objective(distribution, symmetric=True), np.array([p]), bits)
     assert slope[0] == pytest.approx(float(expected), rel=1e-9)
 
 
@@ -283,20 +292,22 @@ def test_paper_solver_keeps_the_order_of_its_updates(symmetric):
     """The rounds of side-by-side updates give what one coordinate after another gives, with Psi differenced as it
     stands.
     """
-    law, bits, num_sweeps = PUBLISHED, 3, 4
-    half = Objective(law, symmetric)
-    start = half.edges(level_sets.quantile(bits, law, symmetric=symmetric))
+    distribution, bits, num_sweeps = PUBLISHED, 3, 4
+    half = Objective(distribution, symmetric)
+    start = half.edges(level_sets.quantile(bits, distribution, symmetric=symmetric))
     x = start.copy()
     for _ in range(num_sweeps):
         for i in range(1, len(x) - 1):
             eps = (x[i + 1] - x[i - 1]) / 1000
 
             def cost(y, i=i, x=x):
-                return Objective(law, symmetric=False).value(np.array([x[i - 1], y, x[i + 1]]))
+                return Objective(distribution, symmetric=False).value(np.array([x[i - 1], y, x[i + 1]]))
 
             for _ in range(10):
                 x[i] -= (cost(x[i] + eps) - cost(x[i] - eps)) / (2 * eps)
-    np.testing.assert_allclose(solver_paper.finite_difference_sweeps(law, start[None], num_sweeps)[0], x, rtol=1e-6)
+    np.testing.assert_allclose(
+        solver_paper.finite_difference_sweeps(distribution, start[None], num_sweeps)[0], x, rtol=1e-6
+    )
 
 
 @pytest.mark.parametrize("solve", [update_rules.alq, update_rules.alq_gradient, update_rules.amq])

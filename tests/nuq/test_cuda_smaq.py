@@ -133,19 +133,19 @@ def coded(case: Case, module: Any, device: str) -> dict[str, Any]:
     x = placed(KINDS[case.kind](case.n).to(getattr(torch, case.dtype)), device)
     codes = smaq.Codes(case.bits_inlier, case.bits_outlier, case.inlier_threshold, case.outlier_limit)
     with through(module if case.measured else smaq_reference):
-        law, masked = smaq.law(x, case.bits_inlier, 0, KEY.words())
+        statistics, masked = smaq.measured(x, case.bits_inlier, 0, KEY.words())
     if case.kind == "steps":
-        law = smaq.Law(0.0, 1.0, law.lowest, law.highest)
+        statistics = smaq.TensorStatistics(0.0, 1.0, statistics.lowest, statistics.highest)
     with through(module):
-        counts, size, write = smaq.encode(x, codes, law, masked, KEY.words() if case.stochastic else None)
+        counts, size, write = smaq.encode(x, codes, statistics, masked, KEY.words() if case.stochastic else None)
         body = placed(torch.full((size,), 77, dtype=torch.uint8), device)
         write(body)
-        found = {"law": law, "masked": masked, "counts": counts, "body": body}
+        found = {"statistics": statistics, "masked": masked, "counts": counts, "body": body}
         if case.measured:
-            found["sums"] = module.measure(x, law.mean)
+            found["sums"] = module.measure(x, statistics.mean)
         for accumulate in (False, True):
             total = placed(normal(case.n + 1)[1:], device)
-            assert smaq.decode(body, counts, codes, law, masked, total, accumulate=accumulate)
+            assert smaq.decode(body, counts, codes, statistics, masked, total, accumulate=accumulate)
             found[f"decoded, {accumulate=}"] = total.view(torch.int32)
     return found
 

@@ -25,7 +25,7 @@ def sign(n: int) -> torch.Tensor:
     return torch.sign(normal(n, 77))
 
 
-LAWS = {
+DISTRIBUTIONS = {
     "normal": lambda n: normal(n, 1),
     "lognormal": lambda n: normal(n, 2).exp() * sign(n),
     "exponential": lambda n: torch.empty(n).exponential_(generator=torch.Generator().manual_seed(3)) * sign(n),
@@ -40,20 +40,20 @@ def relative_error(compressor: Eden, x: torch.Tensor, key: Key) -> float:
     return float((decoded(compressor, x, key) - x).double().square().sum() / x.double().square().sum())
 
 
-@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize("distribution", DISTRIBUTIONS)
 @pytest.mark.parametrize("bits", VNMSE)
-def test_the_published_error_on_any_law(law, bits):
-    x = LAWS[law](1 << 20)
+def test_the_published_error_on_any_distribution(distribution, bits):
+    x = DISTRIBUTIONS[distribution](1 << 20)
     assert relative_error(Eden(EDEN(bits=bits)), x, Key(0, 0, 0, "x")) == pytest.approx(VNMSE[bits], rel=0.01)
 
 
-@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize("distribution", DISTRIBUTIONS)
 @pytest.mark.parametrize(("bits", "error"), [(2, 0.0982), (3, 0.0229), (4, 0.00565)])
-def test_uniform_steps_with_rans_have_less_error_at_the_same_length(law, bits, error):
+def test_uniform_steps_with_rans_have_less_error_at_the_same_length(distribution, bits, error):
     """EDEN's Section 4.3; the errors are those of whole messages at exactly so many bits, which these miss by some
     thousandths.
     """
-    x = LAWS[law](1 << 19)
+    x = DISTRIBUTIONS[distribution](1 << 19)
     compressor = Eden(EDEN(bits=bits, levels="uniform", coding="rans"))
     message = compressor.encode(x, Key(0, 0, 0, "x"))
     rate = 8 * message.num_bytes / x.numel()

@@ -95,7 +95,7 @@ def test_shapes_and_types(ranks):
 
 
 def fitted(group):
-    """Levels fitted to the tensor at hand err less than those fitted to a normal law."""
+    """Levels fitted to the tensor at hand err less than those fitted to a normal distribution."""
     rank = dist.get_rank(group)
     x = heavy(rank, 1 << 15)
     exact = torch.stack(of_all(group, x)).mean(dim=0)

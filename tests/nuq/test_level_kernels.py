@@ -13,7 +13,7 @@ from nuq.levels import level_sets, solver_exact, solver_optimal, update_rules
 from nuq.levels.objective import Objective
 from nuq.levels.truncated_normals import CondTruncNorm, CondTruncNormHist, Histogram, TruncNorm
 from nuq.native import levels as kernels
-from tests.nuq.test_adapt import LAWS
+from tests.nuq.test_adapt import DISTRIBUTIONS
 
 pytestmark = pytest.mark.skipif(native.library() is None, reason="the C++ kernels are not built")
 
@@ -48,47 +48,50 @@ def _histogram(rng, bins):
 
 @settings(max_examples=25)
 @given(mixtures)
-def test_mixture_moments_equal_numpy(law):
-    edges = law.knots(513)
-    got = law.interval_moments(edges)
+def test_mixture_moments_equal_numpy(distribution):
+    edges = distribution.knots(513)
+    got = distribution.interval_moments(edges)
     with kernels.switched_off():
-        expected = law.interval_moments(edges)
+        expected = distribution.interval_moments(edges)
     np.testing.assert_allclose(got[0], expected[0], rtol=1e-9, atol=1e-300)  # tails of 1e-200 keep their digits
     np.testing.assert_allclose(got[1], expected[1], rtol=1e-6, atol=1e-16 * np.abs(expected[0]).max())
     np.testing.assert_allclose(got[2], expected[2], atol=1e-8 * expected[2].max())
 
 
 def test_mixture_moments_equal_scipy_in_the_tails():
-    law = CondTruncNorm([0.0, 0.0, 0.0], [0.01, 0.01, 0.01], [1, 2, 3])
+    distribution = CondTruncNorm([0.0, 0.0, 0.0], [0.01, 0.01, 0.01], [1, 2, 3])
     z = np.array([0.0, 0.3, 1.0, 4.0, 9.0, 20.0, 30.0, 36.0])
     exact = stats.norm.sf(z[:-1]) - stats.norm.sf(z[1:])
-    np.testing.assert_allclose(law.interval_moments(z * 0.01)[0], exact, rtol=1e-12)
-    np.testing.assert_allclose(law.interval_moments(-z[::-1] * 0.01)[0], exact[::-1], rtol=1e-12)
+    np.testing.assert_allclose(distribution.interval_moments(z * 0.01)[0], exact, rtol=1e-12)
+    np.testing.assert_allclose(distribution.interval_moments(-z[::-1] * 0.01)[0], exact[::-1], rtol=1e-12)
 
 
 @pytest.mark.parametrize("size", [1, 2, 247, 248, 249, 1000])
 def test_every_instruction_set_gives_the_same_bits(size):
-    law = _mixture(np.random.default_rng(size), 60, 1.0)
+    distribution = _mixture(np.random.default_rng(size), 60, 1.0)
     edges = np.sort(np.random.default_rng(1).normal(0, 0.1, size + 1)).clip(-1, 1)
-    points = np.unique(np.append(law.knots(300), [-1.0, 1.0]))
+    points = np.unique(np.append(distribution.knots(300), [-1.0, 1.0]))
     found = []
     for name in native.instruction_sets():
         with native.using(name):
-            sums = solver_optimal.prefix_sums(Objective(CondTruncNormHist(law, 256), False), points)
+            sums = solver_optimal.prefix_sums(Objective(CondTruncNormHist(distribution, 256), False), points)
             found.append(
-                (law.interval_moments(edges).tobytes(), solver_optimal.best_places(*sums, 20, centred=False).tobytes())
+                (
+                    distribution.interval_moments(edges).tobytes(),
+                    solver_optimal.best_places(*sums, 20, centred=False).tobytes(),
+                )
             )
     assert len(set(found)) == 1
 
 
 @settings(max_examples=30)
 @given(
-    st.one_of(mixtures.map(CondTruncNormHist), histograms, st.sampled_from(list(LAWS.values()))),
+    st.one_of(mixtures.map(CondTruncNormHist), histograms, st.sampled_from(list(DISTRIBUTIONS.values()))),
     st.booleans(),
     st.integers(0, 99),
 )
-def test_psi_equals_numpy(law, symmetric, seed):
-    objective = Objective.of(law.tabulated(), symmetric)
+def test_psi_equals_numpy(distribution, symmetric, seed):
+    objective = Objective.of(distribution.tabulated(), symmetric)
     first = 0.0 if symmetric else -1.0
     edges = np.sort(np.random.default_rng(seed).uniform(first, 1, (3, 9)), axis=1)
     edges[:, 0], edges[:, -1] = first, 1.0
@@ -99,21 +102,23 @@ def test_psi_equals_numpy(law, symmetric, seed):
 
 @settings(max_examples=30)
 @given(
-    st.one_of(mixtures.map(CondTruncNormHist), histograms, st.sampled_from(list(LAWS.values()))),
+    st.one_of(mixtures.map(CondTruncNormHist), histograms, st.sampled_from(list(DISTRIBUTIONS.values()))),
     st.booleans(),
     st.sampled_from([2, 3, 4]),
 )
-def test_solvers_end_where_numpy_ends(law, symmetric, bits):
-    objective = Objective.of(law.tabulated(), symmetric)
-    start = objective.edges(level_sets.companded(bits, law.tabulated(), symmetric=symmetric))[None]
+def test_solvers_end_where_numpy_ends(distribution, symmetric, bits):
+    objective = Objective.of(distribution.tabulated(), symmetric)
+    start = objective.edges(level_sets.companded(bits, distribution.tabulated(), symmetric=symmetric))[None]
     for solve in (solver_exact.descend, solver_exact.projected_descent):
         edges, psi = solve(objective, start)
         with kernels.switched_off():
             _, expected = solve(objective, start)
             assert float(objective.value(edges[0])) == pytest.approx(psi[0], rel=1e-9, abs=1e-18)
-        # rounding may send one of them to another minimum of a rough law; from a smooth one both find the same
+        # rounding may send one of them to another minimum of a rough distribution; from a smooth one both find the same
         assert psi[0] == pytest.approx(
-            expected[0], rel=1e-8 if not isinstance(law, Histogram) or law.edges.size > 2000 else 0.05, abs=1e-17
+            expected[0],
+            rel=1e-8 if not isinstance(distribution, Histogram) or distribution.edges.size > 2000 else 0.05,
+            abs=1e-17,
         )
     if symmetric:
         p, _ = solver_exact.multiplier(objective, bits)
@@ -125,9 +130,9 @@ def test_solvers_end_where_numpy_ends(law, symmetric, bits):
 
 @settings(max_examples=30)
 @given(st.one_of(mixtures.map(CondTruncNormHist), histograms), st.booleans(), st.sampled_from([3, 4, 7, 16, 60]))
-def test_the_program_equals_numpy(law, symmetric, num_levels):
-    objective = Objective.of(law, symmetric)
-    points = solver_optimal.candidates(objective.law, 0.0 if symmetric else -1.0, num_levels)
+def test_the_program_equals_numpy(distribution, symmetric, num_levels):
+    objective = Objective.of(distribution, symmetric)
+    points = solver_optimal.candidates(objective.distribution, 0.0 if symmetric else -1.0, num_levels)
     given_ = (*solver_optimal.prefix_sums(objective, points), num_levels)
     got = objective.value(points[solver_optimal.best_places(*given_, centred=symmetric)])
     with kernels.switched_off():
@@ -136,14 +141,14 @@ def test_the_program_equals_numpy(law, symmetric, num_levels):
         )
 
 
-@pytest.mark.parametrize("name", LAWS)
+@pytest.mark.parametrize("name", DISTRIBUTIONS)
 def test_fitted_levels_equal_those_of_numpy(name):
-    law = LAWS[name]
+    distribution = DISTRIBUTIONS[name]
     for bits in (2, 3, 4):
         for call in (
-            partial(update_rules.alq, law, bits),
-            partial(update_rules.amq, law, bits),
-            partial(update_rules.optimal, law, 2**bits),
+            partial(update_rules.alq, distribution, bits),
+            partial(update_rules.amq, distribution, bits),
+            partial(update_rules.optimal, distribution, 2**bits),
         ):
             made = call()
             with kernels.switched_off():
@@ -155,8 +160,10 @@ def test_fitted_levels_equal_those_of_numpy(name):
 @given(st.floats(-1, 1), st.floats(1e-4, 2.0), st.booleans())
 def test_closed_form_and_table_agree_on_a_normal(mean, sigma, symmetric):
     """The solver inverts a truncated normal in closed form by itself: held against a table of the same."""
-    law = TruncNorm(mean, sigma)
-    closed, table = (update_rules.alq(each, 3, symmetric=symmetric) for each in (law, CondTruncNormHist(law)))
-    assert update_rules.expected_variance(table.levels, law) == pytest.approx(
+    distribution = TruncNorm(mean, sigma)
+    closed, table = (
+        update_rules.alq(each, 3, symmetric=symmetric) for each in (distribution, CondTruncNormHist(distribution))
+    )
+    assert update_rules.expected_variance(table.levels, distribution) == pytest.approx(
         closed.expected_variance, rel=1e-6, abs=1e-17
     )

@@ -55,7 +55,7 @@ def test_companded_levels_of_a_normal_are_quantiles_of_a_normal_three_times_as_w
     np.testing.assert_allclose(made.values[1:-1], expected[1:-1], rtol=1e-3)
 
 
-def test_a_law_with_atoms_still_gives_distinct_levels():
+def test_a_distribution_with_atoms_still_gives_distinct_levels():
     atom = Histogram([-1.0, 0.0, 1e-12, 1.0], [0, 1, 0], [0, 5e-13, 0], [0, 2.5e-25, 0])
     for symmetric in (False, True):
         assert level_sets.quantile(8, atom, symmetric=symmetric).num_levels == 256

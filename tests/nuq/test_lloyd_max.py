@@ -16,7 +16,7 @@ def test_the_distortion_is_the_known_one(bits):
 
 
 def moment(order: int, low: float, high: float) -> float:
-    """The law's moment over [low, high], times a factor that keeps the outermost cells from vanishing."""
+    """The distribution's moment over [low, high], times a factor that keeps the outermost cells from vanishing."""
     nearest = min(abs(low), abs(high)) if low * high > 0 else 0.0
     return integrate.quad(
         lambda g: g**order * np.exp(0.5 * (nearest - g) * (nearest + g)), low, high, epsabs=0, limit=200

@@ -1,5 +1,5 @@
-"""collective="auto" errs at most BOUND times as much as gather on the mean: every method, on laws that the choice was
-not made on.
+"""collective="auto" errs at most BOUND times as much as gather on the mean: every method, on
+distributions that the choice was not made on.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ CASES: list[tuple[Callable[[torch.Generator], Tensor], float]] = [
 ]
 
 
-def workers_of(law: Callable[[torch.Generator], Tensor], workers: int, noise: float) -> list[Tensor]:
+def workers_of(distribution: Callable[[torch.Generator], Tensor], workers: int, noise: float) -> list[Tensor]:
     generator = torch.Generator().manual_seed(workers)
-    common = law(generator)
-    return [common + noise * law(generator) for _ in range(workers)]
+    common = distribution(generator)
+    return [common + noise * distribution(generator) for _ in range(workers)]
 
 
 def error(simulation: Workers, given: list[Tensor]) -> float:
@@ -92,12 +92,12 @@ def test_auto_errs_little_more_than_gather(name: str, workers: int) -> None:
         if auto.collective_name == "gather":
             continue
         gather = simulated(name, settings, "gather", workers)
-        for law, noise in CASES:
-            vectors = workers_of(law, workers, noise)
+        for distribution, noise in CASES:
+            vectors = workers_of(distribution, workers, noise)
             found, of_gather = error(auto, vectors), error(gather, vectors)
             assert found <= BOUND * of_gather + 1e-12, (
                 given,
-                law.__name__,
+                distribution.__name__,
                 auto.compressors.second_bits,
                 found / of_gather,
             )

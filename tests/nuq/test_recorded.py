@@ -76,11 +76,11 @@ def test_expected_variance_is_never_above_the_papers_sweeps(gradients, fit):
     statistics = Statistics.empty(350)
     for x in gradients[:10]:
         statistics.add([x], BUCKET_SIZE, "l2")
-    law = statistics.fit(fit)
+    distribution = statistics.fit(fit)
     for bits in (2, 3, 4, 6):
-        exact, paper = update_rules.alq(law, bits), update_rules.alq(law, bits, solver="paper")
+        exact, paper = update_rules.alq(distribution, bits), update_rules.alq(distribution, bits, solver="paper")
         assert exact.expected_variance <= paper.expected_variance * (1 + 1e-9)
-        assert update_rules.amq(law, bits).expected_variance <= update_rules.amq(
-            law, bits, solver="paper"
+        assert update_rules.amq(distribution, bits).expected_variance <= update_rules.amq(
+            distribution, bits, solver="paper"
         ).expected_variance * (1 + 1e-9)
-        assert update_rules.optimal(law, 2**bits).expected_variance <= exact.expected_variance * (1 + 1e-9)
+        assert update_rules.optimal(distribution, 2**bits).expected_variance <= exact.expected_variance * (1 + 1e-9)

@@ -54,13 +54,13 @@ def amq_of_the_original(components, bits, starts):
         for _ in range(40):
             gradient = 0.0
             for weight, mean, sigma in components:
-                law = Original(mean, sigma)
-                gradient += weight * 2 * s * p ** (2 * s - 1) * (law.cdf(p**s) - law.cdf(0))
+                distribution = Original(mean, sigma)
+                gradient += weight * 2 * s * p ** (2 * s - 1) * (distribution.cdf(p**s) - distribution.cdf(0))
                 for j in range(s):
                     slope = (j * p ** (j - 1) if j else 0.0) + (j + 1) * p**j
-                    inside = law.cdf(p**j) - law.cdf(p ** (j + 1))
+                    inside = distribution.cdf(p**j) - distribution.cdf(p ** (j + 1))
                     gradient += weight * (mean * slope - (2 * j + 1) * p ** (2 * j)) * inside
-                    gradient += weight * sigma**2 * slope * (law.pdf(p ** (j + 1)) - law.pdf(p**j))
+                    gradient += weight * sigma**2 * slope * (distribution.pdf(p ** (j + 1)) - distribution.pdf(p**j))
             p = p - 0.7 * gradient
         half = [p**j for j in range(s, -1, -1)]
         ends.append((sum(weight * Original(mean, sigma).variance(half) for weight, mean, sigma in components), p))
@@ -122,16 +122,16 @@ def observed(size):
     "settings", [AMQ(bits=4, fit="mixture", weights="norm", solver="paper"), AMQNormal(bits=4, solver="paper")]
 )
 def test_the_best_of_the_update_before_is_a_start_also_after_a_checkpoint(settings):
-    law = observed(64).fit(settings.fit, "norm")
+    distribution = observed(64).fit(settings.fit, "norm")
     whole, anew = amq(settings), amq(settings)
     whole.update(observed(16))
     before, kept = whole.multiplier, whole.state_dict()
     whole.update(observed(64))
     anew.update(observed(64))
     norm_less = settings.fit == "normal"
-    assert whole.multiplier == update_rules.amq(law, 4, solver="paper", previous=before, norm_less=norm_less).p
+    assert whole.multiplier == update_rules.amq(distribution, 4, solver="paper", previous=before, norm_less=norm_less).p
     assert (
-        anew.multiplier == update_rules.amq(law, 4, solver="paper", norm_less=norm_less).p
+        anew.multiplier == update_rules.amq(distribution, 4, solver="paper", norm_less=norm_less).p
     )  # the levels of its first day are no update's
     assert whole.multiplier != pytest.approx(anew.multiplier, rel=1e-3)
     resumed = amq(settings)
@@ -144,11 +144,11 @@ def alq_g_of_the_original(sigma, start, num_sweeps=30):
     """One level after another: a step of rate .1, at most half the smaller gap.  start: all levels, or 0 and the
     positive ones.
     """
-    law, x = Original(0.0, sigma), list(start)
+    distribution, x = Original(0.0, sigma), list(start)
     for _ in range(num_sweeps):
         for i in range(1, len(x) - 1):
             left, right = x[i - 1], x[i + 1]
-            gradient = law.integral(lambda r, left=left: r - left, left, x[i]) + law.integral(
+            gradient = distribution.integral(lambda r, left=left: r - left, left, x[i]) + distribution.integral(
                 lambda r, right=right: r - right, x[i], right
             )
             x[i] -= np.sign(gradient) * min(abs(0.1 * gradient), (x[i] - left) / 2, (right - x[i]) / 2)
@@ -176,15 +176,15 @@ def test_alq_g_and_alq_gn_with_the_papers_solver_are_that_sweep():
     for settings in (ALQ(bits=3, fit="mixture", weights="norm", solver="paper"), Normal(bits=3, solver="paper")):
         made = alq_g(settings)
         made.update(observed(256))
-        law = observed(256).fit(settings.fit, "norm").tabulated()
-        start = np.array([[0.0, *level_sets.quantile(3, law, symmetric=True).positive]])
-        np.testing.assert_array_equal(made.levels.positive, solver_paper.projected_sweeps(law, start)[0, 1:])
+        distribution = observed(256).fit(settings.fit, "norm").tabulated()
+        start = np.array([[0.0, *level_sets.quantile(3, distribution, symmetric=True).positive]])
+        np.testing.assert_array_equal(made.levels.positive, solver_paper.projected_sweeps(distribution, start)[0, 1:])
 
 
 def test_a_step_of_alq_g_is_at_most_half_the_smaller_gap():
     edges = np.array([[0.0, 0.001, 0.3, 1.0]])
-    law = TruncNorm(0.0, 0.1)
-    moved = solver_paper.projected_sweeps(law, edges, 1)
+    distribution = TruncNorm(0.0, 0.1)
+    moved = solver_paper.projected_sweeps(distribution, edges, 1)
     assert moved[0, 1] == 0.0015  # as far as it may
-    m0, m1, _ = law.interval_moments(np.array([0.0015, 0.3, 1.0]))
+    m0, m1, _ = distribution.interval_moments(np.array([0.0015, 0.3, 1.0]))
     assert moved[0, 2] == pytest.approx(0.3 - 0.1 * (m1[0] - (0.7 * m0[1] - m1[1])), rel=1e-12)

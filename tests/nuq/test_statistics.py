@@ -70,12 +70,12 @@ def test_levels_under_quantile_are_fitted_up_to_the_typical_largest_coordinate()
     scales = operators.bucket_scales(x, 4096, "quantile").view(-1, 2).double()
     typical = float((scales[:, 0] * scales[:, 1]).sum() / scales[:, 0].square().sum())
     assert typical <= statistics.reach <= typical * 1.02
-    law = statistics.fit("histogram", reach=statistics.reach)
+    distribution = statistics.fit("histogram", reach=statistics.reach)
     r = (x.view(-1, 4096) / scales[:, :1] / statistics.reach).clamp(-1, 1).numpy().ravel()
     for place in (-0.5, 0.0, 0.3, 0.99):
-        assert float(law.cdf(place)) == pytest.approx((r <= place).mean(), abs=0.01)
+        assert float(distribution.cdf(place)) == pytest.approx((r <= place).mean(), abs=0.01)
     weights = scales[:, :1].square().expand(16, 4096).numpy().ravel()
-    assert float(law.partial_moment(2, -1, 1)) == pytest.approx(np.average(r**2, weights=weights), rel=0.03)
+    assert float(distribution.partial_moment(2, -1, 1)) == pytest.approx(np.average(r**2, weights=weights), rel=0.03)
 
 
 @pytest.mark.skipif(native.library() is None, reason="the C++ kernels are not built")
@@ -111,12 +111,12 @@ def test_zero_buckets_say_nothing():
 
 @pytest.mark.parametrize("kind", ["normal", "mixture", "histogram"])
 def test_fits_agree_on_normal_data(kind):
-    """300 buckets of normal data: every fit must give about the law N(0, 1/sqrt(100))."""
-    law = collect(normal(30000), num_components=300).fit(kind)
+    """300 buckets of normal data: every fit must give about the distribution N(0, 1/sqrt(100))."""
+    distribution = collect(normal(30000), num_components=300).fit(kind)
     points = np.array([-0.2, -0.1, 0.0, 0.05, 0.3])
     from scipy.stats import norm
 
-    assert np.allclose(law.cdf(points), norm.cdf(points * 10), atol=0.01)
+    assert np.allclose(distribution.cdf(points), norm.cdf(points * 10), atol=0.01)
 
 
 def test_a_sampled_vector_counts_in_full():

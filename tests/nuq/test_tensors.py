@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 import nuq
 from nuq.errors import NonFiniteError
-from nuq.quantized_training.counts import BINS, EDGES, Laws, ratios
+from nuq.quantized_training.counts import BINS, EDGES, TensorHistograms, ratios
 from nuq.quantized_training.formats import Format
 
 ALL: dict[str, Any] = {
@@ -245,20 +245,20 @@ def test_more_errors():
         compressed.load_state_dict(setup(weights="smaq")[2].state_dict())
 
 
-def test_laws_are_of_the_normalised_coordinates():
-    laws = Laws()
+def test_distribution_are_of_the_normalised_coordinates():
+    histograms = TensorHistograms()
     x = 3 + 0.5 * torch.randn(20000, generator=torch.Generator().manual_seed(1))
-    laws.add("weights", x)
-    laws.add("weights", torch.full((50,), 2.0))  # no spread: left out
+    histograms.add("weights", x)
+    histograms.add("weights", torch.full((50,), 2.0))  # no spread: left out
     centres = (EDGES[1:] + EDGES[:-1]) / 2
-    assert laws.masses["weights"].sum() == 20000 and len(laws.masses["weights"]) == BINS
-    assert np.average(centres, weights=laws.masses["weights"]) == pytest.approx(0, abs=0.01)
-    assert np.average(centres**2, weights=laws.masses["weights"]) == pytest.approx(1, abs=0.01)
-    assert laws.fits("weights") == pytest.approx((3, 0.5), rel=0.01)
+    assert histograms.masses["weights"].sum() == 20000 and len(histograms.masses["weights"]) == BINS
+    assert np.average(centres, weights=histograms.masses["weights"]) == pytest.approx(0, abs=0.01)
+    assert np.average(centres**2, weights=histograms.masses["weights"]) == pytest.approx(1, abs=0.01)
+    assert histograms.fits("weights") == pytest.approx((3, 0.5), rel=0.01)
     model, optimizer, compressed = setup(**ALL)
-    compressed.laws = Laws()
+    compressed.histograms = TensorHistograms()
     train(model, optimizer)
-    assert set(compressed.laws.masses) == set(ALL)
+    assert set(compressed.histograms.masses) == set(ALL)
 
 
 def test_ratios_are_of_bytes():

@@ -85,7 +85,7 @@ def test_the_distance_from_the_best_levels_is_logged_and_saved():
     gaps = {}
     for name, settings in {"alq": {}, "amq": {}, "optimal": {}}.items():
         of = workers(name, bits=3, bucket_size=64, **settings)
-        assert "level_gap" not in logged(of)  # before the first update there is no law
+        assert "level_gap" not in logged(of)  # before the first update there is no distribution
         of.observe(gradients, 0)
         assert of.update_levels() is None
         gaps[name] = logged(of)["level_gap"]
@@ -124,7 +124,7 @@ def test_the_coordinates_are_weighted_as_in_a_fit():
         ("alq_n", {"norm": "l2"}, None),
     ],
 )
-def test_the_fitted_law_over_the_same_edges(name, settings, power):
+def test_the_fitted_distribution_over_the_same_edges(name, settings, power):
     """The -N methods fit one truncated normal (power None), the others the mixture with weights norm^power."""
     values = samples()
     values[:, :, :64] *= 3
@@ -138,15 +138,15 @@ def test_the_fitted_law_over_the_same_edges(name, settings, power):
     means, sigmas = np.array([r.mean() for r in scaled]), np.array([r.std(ddof=1) for r in scaled])
     if power is None:
         lengths = np.array([r.size for r in scaled])
-        law = TruncNorm(
+        distribution = TruncNorm(
             np.concatenate(scaled).mean(), float(np.sqrt((sigmas**2 * (lengths - 1)).sum() / lengths.sum()))
         )
     else:
-        law = CondTruncNorm(means, sigmas, norms**power)
-    np.testing.assert_allclose(fit, np.diff(law.cdf(estimator.HISTOGRAM_EDGES)), atol=1e-6)
+        distribution = CondTruncNorm(means, sigmas, norms**power)
+    np.testing.assert_allclose(fit, np.diff(distribution.cdf(estimator.HISTOGRAM_EDGES)), atol=1e-6)
 
 
-def test_under_quantile_the_law_is_logged_as_one_of_r():
+def test_under_quantile_the_distribution_is_logged_as_one_of_r():
     """It is fitted to r / reach."""
     found = measured(workers("amq", bits=3, bucket_size=64, norm="quantile"), samples()).histograms
     middles = (estimator.HISTOGRAM_EDGES[:-1] + estimator.HISTOGRAM_EDGES[1:]) / 2

@@ -1,4 +1,4 @@
-"""Cutout against a loop and its law, the draws that must not move, labels that are no class, and smoothed labels."""
+"""Cutout against a loop and its distribution, draws that must not move, labels of no class, smoothed labels."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""The models: sizes against counted formulas, shapes, initial laws, shortcuts by hand, weights from files, and
+"""The models: sizes against counted formulas, shapes, initial distributions, shortcuts by hand, weights from files, and
 mismatches.
 """
 
@@ -179,7 +179,7 @@ def test_a_block_is_its_formula() -> None:
     torch.testing.assert_close(block(x), outer.clamp(min=0), rtol=1e-4, atol=1e-5)
 
 
-def test_resnets_start_from_hes_law() -> None:
+def test_resnets_start_from_hes_distribution() -> None:
     model = build("resnet110")
     weights = [
         module.weight * math.sqrt(module.weight[0].numel() / 2)
@@ -188,7 +188,7 @@ def test_resnets_start_from_hes_law() -> None:
     ]
     together = torch.cat([weight.flatten() for weight in weights])
     assert abs(together.std() - 1) < 0.005 and abs(together.mean()) < 0.005
-    assert (together.abs() < 0.6745).float().mean() == pytest.approx(0.5, abs=0.005)  # a normal law's quartiles
+    assert (together.abs() < 0.6745).float().mean() == pytest.approx(0.5, abs=0.005)  # a normal's quartiles
 
 
 def test_stages_halve_the_image() -> None:

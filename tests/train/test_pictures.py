@@ -268,7 +268,7 @@ def test_a_random_box_lies_in_the_picture(width: int, height: int, seed: int) ->
 
 
 @pytest.mark.parametrize(("width", "height"), [(400, 400), (500, 300)])
-def test_random_boxes_follow_torchvisions_law(width: int, height: int) -> None:
+def test_random_boxes_follow_torchvisions_distribution(width: int, height: int) -> None:
     num = 3000
     boxes = [augment.random_resized_box(width, height, numbers) for numbers in augment.draw_crops(num, generator())]
     assert abs(np.mean([mirrored for _, mirrored in boxes]) - 0.5) < 0.03

@@ -84,7 +84,9 @@ def test_killed_and_stopped_equals_undisturbed(name, tmp_path):
 def test_the_p_of_amqs_last_update_is_among_its_starts_after_a_resume(tmp_path, monkeypatch):
     seen, solve = [], update_rules.amq
     monkeypatch.setattr(
-        update_rules, "amq", lambda law, bits, **how: seen.append(how["previous"]) or solve(law, bits, **how)
+        update_rules,
+        "amq",
+        lambda distribution, bits, **how: seen.append(how["previous"]) or solve(distribution, bits, **how),
     )
     settings = config("amq", **{"method.solver": "paper", "method.fit": "mixture", "method.bits": 4})
     undisturbed = attempt(settings, tmp_path / "undisturbed")

@@ -4,8 +4,8 @@ Depth 6n + 2: one convolution, then three stages of n blocks with 16, 32 and 64 
 convolutions, then the mean over the image and one linear layer.  Shortcuts have no parameters (the paper's option A):
 where a stage halves the image, they take every second pixel and add channels of zeros, half of them on each side.
 
-Differences from the paper: the weights of the convolutions and of the linear layer start from He's normal law with
-the fan-in, as in the original experiments.  Without batch normalisation nothing takes its place, again as there.
+Differences from the paper: the weights of the convolutions and of the linear layer start from He's normal distribution
+with the fan-in, as in the original experiments.  Without batch normalisation nothing takes its place, again as there.
 """
 
 from __future__ import annotations

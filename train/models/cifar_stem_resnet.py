@@ -4,7 +4,7 @@ He, Zhang, Ren, Sun, "Deep residual learning" (2015), Table 1, with one 3x3 conv
 of stride 2 and the maximum, as is customary for 32x32 pixels.  Unlike the paper's own networks for CIFAR
 (``cifar_resnet``) they have 64 to 512 channels, and a 1x1 convolution in each shortcut that changes the shape.  18 and
 34 layers are of blocks with two 3x3 convolutions; the deeper ones of bottlenecks (1x1, 3x3, 1x1 with four times the
-channels; the 3x3 one has the stride, as in torchvision).  Weights start from PyTorch's own law.
+channels; the 3x3 one has the stride, as in torchvision).  Weights start from PyTorch's own distribution.
 
 The paper has 18, 34, 50, 101 and 152 layers.  ATOMO lists "18/32/50/110/152": ``resnet32`` is the paper's own for
 CIFAR, and a bottleneck network of 110 layers, which the paper does not have, is made here as 101 is made from 50: by

@@ -77,8 +77,8 @@ class VGG(nn.Module):
 
     Simonyan, Zisserman (2014), configurations A, B, D and E, less their two hidden layers, as is customary for CIFAR.
     With batch normalisation the convolutions have no bias: it takes it out again, and its gradient, which is rounding
-    noise alone, would be sent as a tensor of its own.  Convolutions start from He's normal law with the fan-out and the
-    linear layer from N(0, .01^2), as torchvision's do.
+    noise alone, would be sent as a tensor of its own.  Convolutions start from He's normal distribution with the
+    fan-out and the linear layer from N(0, .01^2), as torchvision's do.
     """
 
     def __init__(self, depth: int, num_classes: int, *, batch_norm: bool) -> None:

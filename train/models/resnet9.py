@@ -10,9 +10,9 @@ classes; 94 % on CIFAR-10 after 24 epochs by its own recipe, which is
     data.cutout=8  optim.lr=0.4 optim.nesterov=true optim.weight_decay=5e-4  schedule=piecewise_linear  steps=2328, 512
     samples a step
 
-Weights start from PyTorch's own law, as there.  Differences from the original recipe: crops are padded with black
-instead of mirrored pixels, cutout is the paper's (``train.data.augment.Cutout``), and the loss is a mean over the batch
-where Page's is a sum, so that his rate lr / 512 and weight decay 5e-4 * 512 are our lr and 5e-4.
+Weights start from PyTorch's own distribution, as there.  Differences from the original recipe: crops are padded with
+black instead of mirrored pixels, cutout is the paper's (``train.data.augment.Cutout``), and the loss is a mean over the
+batch where Page's is a sum, so that his rate lr / 512 and weight decay 5e-4 * 512 are our lr and 5e-4.
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@
 Depth 6n + 4: a 3x3 convolution of 16 channels, three stages of n blocks with 16, 32 and 64 times ``widen`` channels,
 normalization, a rectifier, the mean over the image and one linear layer.  A block normalizes and rectifies before each
 of its two 3x3 convolutions; where it changes the shape, its shortcut is a 1x1 convolution of the rectified input.
-Dropout, where it is asked for, lies between the two.  Convolutions start from He's normal law with the fan-out.
+Dropout, where it is asked for, lies between the two.  Convolutions start from He's normal distribution with the
+fan-out.
 """
 
 from __future__ import annotations

@@ -12,13 +12,13 @@ From S samples of M workers' minibatch gradients g_{s,w} (S*M passes in all; the
 - ``grad_bias``: mean over coordinates of |mean est - mean sgd|;
 - ``nb_error``: Psi of the current levels under the CondTruncNormHist mixture of the sampled buckets, and
   ``nb_error_measured``: the same under the measured coordinates themselves (their norm^2-weighted histogram);
-- ``level_gap``: Psi of the levels above that of the best levels, relative, under the law of the last update (0: they
-  are the best);
+- ``level_gap``: Psi of the levels above that of the best levels, relative, under the distribution of the last update
+  (0: they are the best);
 - ``norm_var``: mean over coordinates of the variance of a worker's normalised coordinate (Fig. 1 of the paper);
 - histograms, shares of one over the same edges: ``stats/coordinates``, the measured normalised coordinates, each
-  weighted by the norm^2 of its bucket as in a fit (``nuq.kernels.statistics``), and ``stats/fit``, the law beside them:
-  the one truncated normal of a method that is fitted to one (ALQ-N), else the CondTruncNormHist mixture behind
-  ``nb_error``, with the method's weights.
+  weighted by the norm^2 of its bucket as in a fit (``nuq.kernels.statistics``), and ``stats/fit``, the distribution
+  beside them: the one truncated normal of a method that is fitted to one (ALQ-N), else the CondTruncNormHist mixture
+  behind ``nb_error``, with the method's weights.
 
 The original takes the mean from S estimates and the variance from S more; the unbiased sample variance of one set has
 the same expectation at half the cost.
@@ -208,7 +208,7 @@ def _coordinates(statistics: Statistics) -> np.ndarray:
 def _fitted(quantizer: Quantizer, statistics: Statistics, mixture: Distribution) -> Distribution:
     """The distribution fitted to the samples.
 
-    mixture: the law with weights norm^2, of r / reach like the others.
+    mixture: the distribution with weights norm^2, of r / reach like the others.
     """
     settings = quantizer.settings if isinstance(quantizer, AdaptiveQuantizer) else None
     kind = settings.fit if settings else ""
@@ -218,9 +218,9 @@ def _fitted(quantizer: Quantizer, statistics: Statistics, mixture: Distribution)
     return statistics.fit("normal" if kind == "normal" else "mixture", weights, reach=statistics.reach)
 
 
-def _masses(law: Distribution, reach: float) -> np.ndarray:
-    """The mass that a law of r / reach gives each bin of r."""
-    masses = law.interval_moments(np.clip(HISTOGRAM_EDGES / reach, law.begin, law.end))[0]
+def _masses(distribution: Distribution, reach: float) -> np.ndarray:
+    """The mass that a distribution of r / reach gives each bin of r."""
+    masses = distribution.interval_moments(np.clip(HISTOGRAM_EDGES / reach, distribution.begin, distribution.end))[0]
     return np.maximum(masses, 0.0)
 
 

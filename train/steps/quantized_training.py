@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from nuq.quantized_training.counts import EDGES, Bytes, Laws, ratios
+from nuq.quantized_training.counts import EDGES, Bytes, TensorHistograms, ratios
 from nuq.quantized_training.training import CompressedTraining
 from nuq.settings.quantized_training import formats_of
 from nuq.simulation import Exchanged
@@ -67,11 +67,11 @@ def see_gradients(tensors: CompressedTraining | None, gradients: Mapping[int, Gr
 
     A rank without that worker keeps no log.
     """
-    if tensors is None or tensors.laws is None:
+    if tensors is None or tensors.histograms is None:
         return
     for part in gradients.get(0, ()):
         if part.numel() >= tensors.min_size:
-            tensors.laws.add("gradients", part)
+            tensors.histograms.add("gradients", part)
 
 
 def scalars(tensors: CompressedTraining | None, result: Exchanged) -> dict[str, float]:
@@ -87,7 +87,9 @@ def scalars(tensors: CompressedTraining | None, result: Exchanged) -> dict[str, 
 
 
 @contextlib.contextmanager
-def laws_logged(tensors: CompressedTraining | None, config: Mapping[str, Any], step: int, log: Log) -> Iterator[None]:
+def histograms_logged(
+    tensors: CompressedTraining | None, config: Mapping[str, Any], step: int, log: Log
+) -> Iterator[None]:
     """Log a histogram of z = (x - mean) / std for each kind of tensor around a training step, where one is due.
 
     It is logged as ``tensors/<kind>``.
@@ -98,12 +100,12 @@ def laws_logged(tensors: CompressedTraining | None, config: Mapping[str, Any], s
     if tensors is None or not every or step % every or not keeps_histogram(step, every, config["steps"]):
         yield
         return
-    laws = tensors.laws = Laws()
+    histograms = tensors.histograms = TensorHistograms()
     try:
         yield
     finally:
-        tensors.laws = None
-    for kind, masses in laws.masses.items():
+        tensors.histograms = None
+    for kind, masses in histograms.masses.items():
         log.histogram(step, f"tensors/{kind}", EDGES, masses)
-        mean, std = laws.fits(kind)
+        mean, std = histograms.fits(kind)
         log.scalars(step, {f"tensors/{kind}_mean": mean, f"tensors/{kind}_std": std})

@@ -112,7 +112,7 @@ class _Attempt:
         """Do one step and log its scalars; returns whether any process asked to stop."""
         trainer, config = self.trainer, self.config
         started = time.perf_counter()
-        with quantized_training.laws_logged(trainer.tensors, self.config, trainer.step, self.log):
+        with quantized_training.histograms_logged(trainer.tensors, self.config, trainer.step, self.log):
             result = trainer.train_step()
         self._seconds, self._steps = self._seconds + time.perf_counter() - started, self._steps + 1
         last = trainer.step == config["steps"]

@@ -28,9 +28,9 @@ from nuq.kernels.statistics import Statistics
 def encoded_mean(mean_compressor: PayloadCodec, mean: Tensor, parts: Sequence[Segment], key: Key) -> Tensor:
     """Encode a mean as the payload that goes to everyone.
 
-    Until their first update the levels of an adaptive encoder are those of a normal law.  Single gradients bear that,
-    since their errors average out; a mean's does not, and trainings diverged: so until then they are fitted to each
-    mean (they travel with it).
+    Until their first update the levels of an adaptive encoder are those of a normal distribution.  Single gradients
+    bear that, since their errors average out; a mean's does not, and trainings diverged: so until then they are fitted
+    to each mean (they travel with it).
     """
     if key.parameter != PROBE and any(_unfitted(codec) for codec in mean_compressor.every):
         every = [

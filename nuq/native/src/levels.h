@@ -1,4 +1,4 @@
-// What the level solvers share: a law of a coordinate as plain arrays, made by nuq/native/levels.py.
+// What the level solvers share: a distribution of a coordinate as plain arrays, made by nuq/native/levels.py.
 #pragma once
 #include <cstdint>
 
@@ -20,7 +20,7 @@ struct Bins {
 };
 
 // One of the two; the support begins at begin and ends at end.
-struct Law {
+struct Distribution {
     Normals normals;
     Bins bins;
     double begin, end;
@@ -35,5 +35,5 @@ struct Layer {
 
 }  // namespace nuq
 
-NUQ_DECLARE(void, mixture_moments, const nuq::Normals& law, const double* edges, int64_t intervals, double* moments)
+NUQ_DECLARE(void, mixture_moments, const nuq::Normals& distribution, const double* edges, int64_t intervals, double* moments)
 NUQ_DECLARE(void, best_layer, const nuq::Layer& layer, int64_t first, int64_t last, int64_t low, int64_t high)

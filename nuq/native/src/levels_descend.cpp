@@ -12,31 +12,31 @@ constexpr int NUM_SWEEPS = 6, MAX_NEWTON = 60, MAX_GRADIENT = 3000;
 
 // The minimiser between fixed neighbours; where no mass lies there, a quarter of the way from the side of the median.
 template <class L>
-double between(const L& law, double left, double right) {
+double between(const L& distribution, double left, double right) {
     const double width = right - left;
-    const Moments m = law.between(law.mark(left), law.mark(right));
+    const Moments m = distribution.between(distribution.mark(left), distribution.mark(right));
     double x;
     if (width * m.m0 > 0) {
         const double share = std::clamp(m.m1 / (width * m.m0), 0.0, 1.0);
-        const double below = law.cdf(left) + m.m0 * (1 - share), above = law.sf(right) + m.m0 * share;
-        x = below <= above ? law.ppf(std::clamp(below, 0.0, 1.0)) : law.isf(std::clamp(above, 0.0, 1.0));
+        const double below = distribution.cdf(left) + m.m0 * (1 - share), above = distribution.sf(right) + m.m0 * share;
+        x = below <= above ? distribution.ppf(std::clamp(below, 0.0, 1.0)) : distribution.isf(std::clamp(above, 0.0, 1.0));
     } else {
-        x = law.median() <= left ? left + width / 4 : law.median() >= right ? right - width / 4 : left + width / 2;
+        x = distribution.median() <= left ? left + width / 4 : distribution.median() >= right ? right - width / 4 : left + width / 2;
     }
     return std::clamp(x, left + 1e-9 * width, right - 1e-9 * width);
 }
 
 // The root of 2 x G(x) = integral over [x, right] of (right - r) dG: Newton inside a bracket.
 template <class L>
-double innermost(const L& law, double x, double right) {
-    const auto first = law.mark(0.0), last = law.mark(right);
+double innermost(const L& distribution, double x, double right) {
+    const auto first = distribution.mark(0.0), last = distribution.mark(right);
     double low = 0, high = right;
     for (int round = 0; round < 100; round++) {
-        const auto here = law.mark(x);
-        const Moments a = law.between(first, here), b = law.between(here, last);
+        const auto here = distribution.mark(x);
+        const Moments a = distribution.between(first, here), b = distribution.between(here, last);
         const double value = 2 * x * a.m0 - ((right - x) * b.m0 - b.m1);
         (value < 0 ? low : high) = x;
-        const double rise = 2 * a.m0 + (x + right) * law.pdf(here);
+        const double rise = 2 * a.m0 + (x + right) * distribution.pdf(here);
         const double newton = rise > 0 ? x - value / rise : -1.0;
         const double moved = newton > low && newton < high ? newton : (low + high) / 2;
         const double change = std::fabs(moved - x);
@@ -51,8 +51,8 @@ void sweep(const Objective<L>& objective, Vector& edges) {
     const size_t n = edges.size() - 1;
     for (size_t parity = 1; parity <= 2; parity++)
         for (size_t i = parity; i < n; i += 2)
-            edges[i] = objective.symmetric && i == 1 ? innermost(objective.law, edges[1], edges[2])
-                                                     : between(objective.law, edges[i - 1], edges[i + 1]);
+            edges[i] = objective.symmetric && i == 1 ? innermost(objective.distribution, edges[1], edges[2])
+                                                     : between(objective.distribution, edges[i - 1], edges[i + 1]);
 }
 
 double hessian_scale(const Derivatives& at, size_t i) {
@@ -111,14 +111,14 @@ bool finite(const Vector& v) {
 }  // namespace
 
 template <class L>
-void occupy(const L& law, Vector& edges) {
+void occupy(const L& distribution, Vector& edges) {
     const size_t n = edges.size() - 1;
     if (n < 2) return;
     Vector u(n - 1), apart(n - 1);
     double most = 0;
     for (size_t i = 0; i + 1 < n; i++) {
         const double rank = EMPTY * static_cast<double>(i + 1);
-        u[i] = law.cdf(edges[i + 1]);
+        u[i] = distribution.cdf(edges[i + 1]);
         most = std::max(most, u[i] - rank);
         apart[i] = most + rank;
     }
@@ -129,13 +129,13 @@ void occupy(const L& law, Vector& edges) {
         apart[i] = 1 - (most + rank);
     }
     for (size_t i = 0; i + 1 < n; i++)
-        if (std::fabs(apart[i] - u[i]) > EMPTY / 2) edges[i + 1] = law.ppf(std::clamp(apart[i], 0.0, 1.0));
+        if (std::fabs(apart[i] - u[i]) > EMPTY / 2) edges[i + 1] = distribution.ppf(std::clamp(apart[i], 0.0, 1.0));
     std::sort(edges.begin(), edges.end());
 }
 
 template <class L>
 double descend(const Objective<L>& objective, Vector& edges) {
-    occupy(objective.law, edges);
+    occupy(objective.distribution, edges);
     for (int round = 0; round < NUM_SWEEPS; round++) sweep(objective, edges);
     Derivatives at, after;
     objective.derivatives(edges, at);
@@ -172,7 +172,7 @@ double descend(const Objective<L>& objective, Vector& edges) {
 
 template <class L>
 double projected_descent(const Objective<L>& objective, Vector& edges) {
-    occupy(objective.law, edges);
+    occupy(objective.distribution, edges);
     Derivatives at, after;
     objective.derivatives(edges, at);
     const size_t inner = at.gradient.size();
@@ -207,16 +207,16 @@ double projected_descent(const Objective<L>& objective, Vector& edges) {
     return at.value;
 }
 
-template void occupy(const HistogramLaw&, Vector&);
-template void occupy(const NormalLaw&, Vector&);
+template void occupy(const HistogramDistribution&, Vector&);
+template void occupy(const NormalDistribution&, Vector&);
 
 }  // namespace nuq
 
 namespace {
 
 template <class L>
-void solve(const L& law, bool symmetric, bool projected, double* edges, double* psi, int64_t starts, int64_t count) {
-    const nuq::Objective<L> objective{law, symmetric};
+void solve(const L& distribution, bool symmetric, bool projected, double* edges, double* psi, int64_t starts, int64_t count) {
+    const nuq::Objective<L> objective{distribution, symmetric};
     for (int64_t s = 0; s < starts; s++) {
         nuq::Vector row(edges + s * count, edges + (s + 1) * count);
         psi[s] = projected ? nuq::projected_descent(objective, row) : nuq::descend(objective, row);
@@ -227,9 +227,9 @@ void solve(const L& law, bool symmetric, bool projected, double* edges, double* 
 }  // namespace
 
 // edges[starts, count] in and out; psi[starts] out.
-NUQ_EXPORT void nuq_descend(const nuq::Law* law, int symmetric, int projected, double* edges, double* psi, int64_t starts, int64_t count) {
-    if (law->bins.count)
-        solve(nuq::HistogramLaw(*law), symmetric != 0, projected != 0, edges, psi, starts, count);
+NUQ_EXPORT void nuq_descend(const nuq::Distribution* distribution, int symmetric, int projected, double* edges, double* psi, int64_t starts, int64_t count) {
+    if (distribution->bins.count)
+        solve(nuq::HistogramDistribution(*distribution), symmetric != 0, projected != 0, edges, psi, starts, count);
     else
-        solve(nuq::NormalLaw(*law), symmetric != 0, projected != 0, edges, psi, starts, count);
+        solve(nuq::NormalDistribution(*distribution), symmetric != 0, projected != 0, edges, psi, starts, count);
 }

@@ -1,6 +1,6 @@
 // The best levels among the points of a grid, by dynamic programming.
 //
-// The cost of an interval satisfies the quadrangle inequality under every law, so the best last-but-one level never moves left when the
+// The cost of an interval satisfies the quadrangle inequality under every distribution, so the best last-but-one level never moves left when the
 // last one moves right, and a layer is solved by halving: the middle of a range first, then its two sides between the answers around.
 #include <vector>
 

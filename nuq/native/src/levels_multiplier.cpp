@@ -62,29 +62,29 @@ void multiplier(const Objective<L>& objective, int bits, double lowest, double* 
 }
 
 template <class L>
-void values(const L& law, bool symmetric, const double* edges, double* psi, int64_t sets, int64_t count) {
+void values(const L& distribution, bool symmetric, const double* edges, double* psi, int64_t sets, int64_t count) {
     for (int64_t s = 0; s < sets; s++)
-        psi[s] = Objective<L>{law, symmetric}.value(Vector(edges + s * count, edges + (s + 1) * count));
+        psi[s] = Objective<L>{distribution, symmetric}.value(Vector(edges + s * count, edges + (s + 1) * count));
 }
 
 }  // namespace
 }  // namespace nuq
 
 // edges[sets, count]; psi[sets] out.
-NUQ_EXPORT void nuq_psi(const nuq::Law* law, int symmetric, const double* edges, double* psi, int64_t sets, int64_t count) {
-    if (law->bins.count)
-        nuq::values(nuq::HistogramLaw(*law), symmetric != 0, edges, psi, sets, count);
+NUQ_EXPORT void nuq_psi(const nuq::Distribution* distribution, int symmetric, const double* edges, double* psi, int64_t sets, int64_t count) {
+    if (distribution->bins.count)
+        nuq::values(nuq::HistogramDistribution(*distribution), symmetric != 0, edges, psi, sets, count);
     else
-        nuq::values(nuq::NormalLaw(*law), symmetric != 0, edges, psi, sets, count);
+        nuq::values(nuq::NormalDistribution(*distribution), symmetric != 0, edges, psi, sets, count);
 }
 
-// answer[2] out: p and the start it came from; law is that of |r|, bits at least 2.
-NUQ_EXPORT void nuq_multiplier(const nuq::Law* law, int bits, double lowest, double* answer) {
-    if (law->bins.count) {
-        const nuq::HistogramLaw made(*law);
-        nuq::multiplier(nuq::Objective<nuq::HistogramLaw>{made, true}, bits, lowest, answer);
+// answer[2] out: p and the start it came from; distribution is that of |r|, bits at least 2.
+NUQ_EXPORT void nuq_multiplier(const nuq::Distribution* distribution, int bits, double lowest, double* answer) {
+    if (distribution->bins.count) {
+        const nuq::HistogramDistribution made(*distribution);
+        nuq::multiplier(nuq::Objective<nuq::HistogramDistribution>{made, true}, bits, lowest, answer);
     } else {
-        const nuq::NormalLaw made(*law);
-        nuq::multiplier(nuq::Objective<nuq::NormalLaw>{made, true}, bits, lowest, answer);
+        const nuq::NormalDistribution made(*distribution);
+        nuq::multiplier(nuq::Objective<nuq::NormalDistribution>{made, true}, bits, lowest, answer);
     }
 }

@@ -2,7 +2,7 @@
 #pragma once
 #include <vector>
 
-#include "levels_law.h"
+#include "levels_distributions.h"
 
 namespace nuq {
 
@@ -14,18 +14,18 @@ struct Derivatives {
     Vector masses;              // of the intervals: n; the Hessian's other entries are minus the masses between neighbours
 };
 
-// edges: n + 1, rising, the first and last fixed.  symmetric: the first is 0, the others the positive levels, and law that of |r|.
+// edges: n + 1, rising, the first and last fixed.  symmetric: the first is 0, the others the positive levels, and distribution that of |r|.
 template <class L>
 struct Objective {
-    const L& law;
+    const L& distribution;
     bool symmetric;
 
     double value(const Vector& edges) const {
         double sum = 0;
-        auto from = law.mark(edges[0]);
+        auto from = distribution.mark(edges[0]);
         for (size_t i = 0; i + 1 < edges.size(); i++) {
-            const auto to = law.mark(edges[i + 1]);
-            sum += part(edges, i, law.between(from, to));
+            const auto to = distribution.mark(edges[i + 1]);
+            sum += part(edges, i, distribution.between(from, to));
             from = to;
         }
         return std::max(sum, 0.0);
@@ -37,16 +37,16 @@ struct Objective {
         at.gradient.assign(n - 1, 0.0);
         at.diagonal.assign(n - 1, 0.0);
         at.masses.resize(n);
-        auto from = law.mark(edges[0]);
+        auto from = distribution.mark(edges[0]);
         for (size_t i = 0; i < n; i++) {
-            const auto to = law.mark(edges[i + 1]);
-            const Moments m = law.between(from, to);
+            const auto to = distribution.mark(edges[i + 1]);
+            const Moments m = distribution.between(from, to);
             const bool centre = symmetric && i == 0;
             at.value += part(edges, i, m);
             at.masses[i] = m.m0;
             if (i > 0) at.gradient[i - 1] -= (edges[i + 1] - edges[i]) * m.m0 - m.m1;
             if (i + 1 < n) {
-                const double density = law.pdf(to);
+                const double density = distribution.pdf(to);
                 at.gradient[i] += centre ? 2 * edges[1] * m.m0 : m.m1;
                 at.diagonal[i] = (edges[i + 2] - edges[i]) * density;
                 if (centre) at.diagonal[i] += 2 * m.m0 + edges[1] * density;
@@ -70,6 +70,6 @@ double projected_descent(const Objective<L>& objective, Vector& edges);
 
 // The edges pulled inward where they leave intervals of less than 1e-11 of the mass.
 template <class L>
-void occupy(const L& law, Vector& edges);
+void occupy(const L& distribution, Vector& edges);
 
 }  // namespace nuq

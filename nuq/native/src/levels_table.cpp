@@ -2,6 +2,6 @@
 // half on an idle machine and cost several on a busy one, waiting for its share.
 #include "levels.h"
 
-NUQ_EXPORT void nuq_mixture_moments(const nuq::Normals* law, const double* edges, int64_t intervals, double* moments) {
-    NUQ_CALL(mixture_moments, *law, edges, intervals, moments);
+NUQ_EXPORT void nuq_mixture_moments(const nuq::Normals* distribution, const double* edges, int64_t intervals, double* moments) {
+    NUQ_CALL(mixture_moments, *distribution, edges, intervals, moments);
 }

@@ -64,7 +64,7 @@ constexpr double FAR = 37.7;  // beyond, e^(-z^2 / 2) counts as zero
 
 // moments[k * intervals + i], k = 0, 1, 2: the integral over [edges[i], edges[i + 1]] of (r - edges[i])^k sum_j scale_j N(mean_j, sigma_j^2).
 // The closed form of CondTruncNorm.interval_moments, component by component, so that masses of 1e-200 keep their digits.
-void mixture_moments(const Normals& law, const double* edges, int64_t intervals, double* moments) {
+void mixture_moments(const Normals& distribution, const double* edges, int64_t intervals, double* moments) {
     alignas(64) double z[BLOCK + LANES], bell[BLOCK + LANES], tail[BLOCK + LANES], sums[3][BLOCK + LANES];
     constexpr int INTERVALS = BLOCK - LANES;
     for (int64_t start = 0; start < intervals; start += INTERVALS) {
@@ -73,8 +73,8 @@ void mixture_moments(const Normals& law, const double* edges, int64_t intervals,
         double padded[BLOCK + LANES];
         for (int i = 0; i < BLOCK + LANES; i++) padded[i] = x[i <= count ? i : count];
         std::memset(sums, 0, sizeof(sums));
-        for (int64_t j = 0; j < law.count; j++) {
-            const double mean = law.means[j], sigma = law.sigmas[j], scale = law.scales[j], shrink = 1 / sigma;
+        for (int64_t j = 0; j < distribution.count; j++) {
+            const double mean = distribution.means[j], sigma = distribution.sigmas[j], scale = distribution.scales[j], shrink = 1 / sigma;
             if ((x[0] - mean) * shrink > FAR || (x[count] - mean) * shrink < -FAR) continue;
             for (int i = 0; i <= count; i += LANES) {
                 const D place = (load(padded + i) - mean) * shrink;

@@ -1,7 +1,7 @@
-// The two laws that levels are fitted to, as the solvers ask them: a histogram with a density inside its bins (nuq.levels.histogram, formula
+// The two distributions that levels are fitted to, as the solvers ask them: a histogram with a density inside its bins (nuq.levels.histogram, formula
 // for formula), and one or two normals in closed form (a truncated normal; folded, the normal and its mirror image).
 //
-// A mark is a point with everything that the law knows there; moments of an interval come from the marks at its ends.
+// A mark is a point with everything that the distribution knows there; moments of an interval come from the marks at its ends.
 #pragma once
 #include <algorithm>
 #include <cmath>
@@ -15,7 +15,7 @@ struct Moments {
     double m0, m1, m2;
 };
 
-class HistogramLaw {
+class HistogramDistribution {
    public:
     struct Mark {
         double x, left[3], right[3];  // sums below and above x, about the origin
@@ -23,7 +23,7 @@ class HistogramLaw {
         double t;  // place in the bin, 0 to 1
     };
 
-    explicit HistogramLaw(const Law& law) : b(law.bins), begin(law.begin), end(law.end) {
+    explicit HistogramDistribution(const Distribution& distribution) : b(distribution.bins), begin(distribution.begin), end(distribution.end) {
         log_bins = 0;
         while ((int64_t{1} << log_bins) < b.count) log_bins++;
     }
@@ -125,14 +125,14 @@ class HistogramLaw {
     }
 };
 
-class NormalLaw {
+class NormalDistribution {
    public:
     static constexpr int MOST = 2;
     struct Mark {
         double x, z[MOST], bell[MOST], tail[MOST];
     };
 
-    explicit NormalLaw(const Law& law) : n(law.normals), begin(law.begin), end(law.end), low(mark(begin)), high(mark(end)) {
+    explicit NormalDistribution(const Distribution& distribution) : n(distribution.normals), begin(distribution.begin), end(distribution.end), low(mark(begin)), high(mark(end)) {
         middle = ppf(0.5);
     }
 
