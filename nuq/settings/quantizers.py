@@ -131,7 +131,7 @@ class Adaptive(Bits):
     )
     fit: str = setting(
         "histogram",
-        "distribution that levels are fitted to: normal (one truncated normal), mixture (CondTruncNormHist, weights from "
+        "distribution to fit the levels to: normal (one truncated normal), mixture (CondTruncNormHist, weights from "
         "bucket norms), histogram (the norm^2-weighted measured coordinates: heavier tails than any normal, so better "
         "levels)",
         choices=("normal", "mixture", "histogram"),
