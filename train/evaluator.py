@@ -22,6 +22,7 @@ import torch
 import yaml
 from tensorboardX import summary
 
+from files.plain import Unreadable, opened, read_text
 from settings import resolving, run_identity
 from settings.command_line import Evaluation
 from train import data, models
@@ -32,7 +33,6 @@ from train.logs.event_file import EventFile
 from train.process import checkpoint
 from train.process import status as statuses
 from train.process.checkpoint import CheckpointError
-from train.process.regular import opened, text
 from train.process.run_folder import Held, only_process_in
 from train.steps import quantized_training
 from train.steps.gradients import Gradients, evaluate
@@ -220,7 +220,7 @@ def _evaluate_new(evaluator: Evaluator, seen: dict[Mark, bool]) -> None:
                 state = checkpoint.decoded(checkpoint.checked(file), torch.device("cpu"))
         except FileNotFoundError:
             continue
-        except OSError as error:  # a file server that has lost it meanwhile: it is looked for again
+        except (OSError, Unreadable) as error:  # a file server that has lost it meanwhile: it is looked for again
             print(f"main.py: {statuses.describe(error)}: trying again", file=sys.stderr)
             continue
         except CheckpointError as error:
@@ -250,7 +250,7 @@ def read_config(run_dir: Path) -> dict[str, Any]:
             f"run={str(run_dir)!r}: there is no such folder; legal is the folder of a run, as in runs/main/NAME"
         )
     try:
-        content = yaml.safe_load(text(path))
+        content = yaml.safe_load(read_text(path))
         flat = {key: value for key, value in content.items() if not isinstance(value, dict)}
         for part, values in content.items():
             if isinstance(values, dict):
@@ -260,7 +260,9 @@ def read_config(run_dir: Path) -> dict[str, Any]:
         raise ValueError(
             f"run={str(run_dir)!r}: there is no config.yaml in it; legal is the folder of a run, as in runs/main/NAME"
         ) from None
-    except (yaml.YAMLError, UnicodeDecodeError, AttributeError, TypeError) as error:
+    except Unreadable as error:
+        raise ValueError(f"{path} {error}") from error
+    except (yaml.YAMLError, AttributeError, TypeError) as error:
         raise ValueError(f"{path} is damaged ({type(error).__name__})") from error
 
 

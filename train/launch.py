@@ -13,6 +13,7 @@ from typing import Any
 import torch
 import yaml
 
+from files.plain import Unreadable, opened, read_text
 from nuq.errors import NonFiniteError, RankLost
 from nuq.settings.quantized_training import formats_of
 from settings import run_identity
@@ -23,7 +24,6 @@ from train.process import machine, rendezvous
 from train.process import status as statuses
 from train.process.checkpoint import FILE, PREVIOUS, CheckpointError, checked
 from train.process.memory import keep_freed_memory, return_freed_memory
-from train.process.regular import opened, text
 from train.process.run_folder import Held, await_silence, only_process_in
 from train.process.signals import Preempted, StopSignal
 from train.process.terminal import complain, say
@@ -161,7 +161,7 @@ def _check_folder(run_dir: Path, config: dict[str, Any]) -> None:
     """Raise ValueError where the folder holds a run of other settings, or one whose settings cannot be read."""
     path = run_dir / "config.yaml"
     try:
-        before = run_identity.identity(yaml.safe_load(text(path)))
+        before = run_identity.identity(yaml.safe_load(read_text(path)))
     except FileNotFoundError:
         if (run_dir / "status.json").exists() or any((run_dir / name).exists() for name in GENERATIONS):
             if path.exists():  # the first rank has written both meanwhile
@@ -170,7 +170,9 @@ def _check_folder(run_dir: Path, config: dict[str, Any]) -> None:
                 f"{path} is missing from a folder that holds a run: put it back or choose another run_dir"
             ) from None
         return
-    except (yaml.YAMLError, UnicodeDecodeError, KeyError, TypeError, AttributeError) as error:
+    except Unreadable as error:
+        raise ValueError(f"{path} {error}: put it back or choose another run_dir") from error
+    except (yaml.YAMLError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(
             f"{path} is damaged ({type(error).__name__}): put it back or choose another run_dir"
         ) from error
@@ -187,7 +189,7 @@ def _warn_of_damage(path: Path) -> None:
             checked(file)
     except FileNotFoundError:  # somebody did not
         pass
-    except (CheckpointError, OSError) as error:
+    except (CheckpointError, OSError, Unreadable) as error:
         complain(f"{path}, the last checkpoint of this run, is damaged ({statuses.describe(error)})")
 
 

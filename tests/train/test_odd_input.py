@@ -138,12 +138,14 @@ def test_a_pipe_in_a_files_place_is_not_waited_for(
     capsys.readouterr()
     assert launch(config) == 2
     said = capsys.readouterr().err
-    assert str(tmp_path / name) in said and "not a regular file" in said and said.count("\n") == 1
+    assert str(tmp_path / name) in said and "is a FIFO, no regular file" in said and said.count("\n") == 1
 
 
 def test_devices_are_no_checkpoints(tmp_path: Path, soon: None) -> None:
     (tmp_path / "checkpoint.pt").symlink_to("/dev/zero")
-    with pytest.raises(checkpoint.CheckpointError, match=r"checkpoint.pt cannot be read \(not a regular file\)"):
+    with pytest.raises(
+        checkpoint.CheckpointError, match=r"checkpoint.pt cannot be read \(is a device, no regular file\)"
+    ):
         checkpoint.find(tmp_path, "0" * 14, torch.device("cpu"))
 
 

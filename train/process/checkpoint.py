@@ -28,8 +28,8 @@ from typing import IO, Any, NamedTuple
 
 import torch
 
+from files.plain import Unreadable, opened
 from nuq.exchange.transport import Transport
-from train.process.regular import opened
 from train.process.status import tidy
 
 FILE, PREVIOUS = "checkpoint.pt", "checkpoint.previous.pt"
@@ -233,9 +233,9 @@ def find(run_dir: Path, identity: str, device: torch.device) -> Found | None:
         except CheckpointError as error:
             damage.append(unusable(path, error))
             continue
-        except OSError as error:  # it may be whole, and to go on from an older one would lose steps
+        except (OSError, Unreadable) as error:  # it may be whole, and to go on from an older one would lose steps
             raise CheckpointError(
-                f"{path} cannot be read ({error.strerror})", "make it readable, or move it away"
+                f"{path} cannot be read ({getattr(error, 'strerror', error)})", "make it readable, or move it away"
             ) from error
         check_identity(path, state, identity)
         return Found(path, state, "; ".join(damage))

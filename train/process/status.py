@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from files import atomic
+from files.plain import Unreadable, read_text
 from train.process import footprint
-from train.process.regular import text
 from train.process.terminal import complain
 
 ROOT = Path(__file__).parents[2]
@@ -60,10 +60,12 @@ def read(run_dir: Path, remedy: str = _REMEDY) -> dict[str, Any]:
     """
     path = run_dir / "status.json"
     try:
-        status = json.loads(text(path))
+        status = json.loads(read_text(path))
         _check(status)
     except FileNotFoundError:
         return {}
+    except Unreadable as error:
+        raise ValueError(f"{path} {error}{remedy}") from error
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is damaged ({error}){remedy}") from error
     return status
