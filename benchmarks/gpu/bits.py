@@ -4,9 +4,9 @@ Run it as ``python -m benchmarks.gpu.bits [--device cuda] [--size N]``.
 
 It compares encode, decode (written and added), rotation, statistics and SmaQ: every width of code, ternary and 9 bits
 included, every norm, type and kind of rounding, bucket sizes from 64 coordinates to the whole vector, and numbers of
-coordinates around N that no tile divides. The vectors are those of ``tests/nuq/test_cuda.py``: heavy tails, a zero
-bucket, one of denormal numbers. C++ computes on the CPU, the reference on the device (where Triton is missing it takes
-its place there) and, of the first cases, on the CPU too.
+coordinates around N that no tile divides. The vectors are those of ``tests/nuq/kernels/test_cuda.py``: heavy tails, a
+zero bucket, one of denormal numbers. C++ computes on the CPU, the reference on the device (where Triton is missing it
+takes its place there) and, of the first cases, on the CPU too.
 
 ``--device cpu`` takes Triton's interpreter, which is a thousand times as slow. ``--sanitize`` makes, in place of all
 that, a small run of this program under compute-sanitizer's memcheck, where that is installed. A case that does not fit
@@ -51,8 +51,8 @@ Check = Callable[[Any, str], Tensors]  # the result of one implementation on a d
 def operator_checks(size: int) -> dict[str, Check]:
     """The checks of encoding, decoding and rotations, by name."""
     from nuq.kernels.spec import NORMS
-    from tests.nuq import test_cuda
-    from tests.nuq.test_cuda import Case
+    from tests.nuq.kernels import test_cuda
+    from tests.nuq.kernels.test_cuda import Case
 
     cases = [
         *(Case(size, 8192, norm, count, dtype) for count in LEVEL_COUNTS for norm in NORMS for dtype in TYPES),
@@ -91,7 +91,7 @@ _vectors: dict[Any, Tensor] = {}
 
 def vector_of(case: Any) -> Tensor:
     """The vector of a case on the CPU; the last few are kept."""
-    from tests.nuq import test_cuda
+    from tests.nuq.kernels import test_cuda
 
     name = (case.n, min(case.bucket_size, case.n), case.dtype)
     if name not in _vectors:
@@ -105,7 +105,7 @@ def statistics_checks(size: int) -> dict[str, Check]:
     """The checks of the numbers that level updates use: one sample of a vector, and the moments of its buckets."""
     from nuq.kernels.spec import NORMS
     from nuq.kernels.statistics import Statistics
-    from tests.nuq.test_cuda import Case
+    from tests.nuq.kernels.test_cuda import Case
 
     def added(norm: str, bucket_size: int, by: Any, device: str) -> Tensors:
         del by  # chosen by the tensor's device
@@ -120,8 +120,8 @@ def smaq_checks(size: int) -> Iterator[tuple[str, Callable[[str], str]]]:
     """The checks of SmaQ by name; each returns the differences from the reference, or nothing."""
     from nuq.kernels import smaq_reference
     from nuq.kernels.cuda import smaq_kernels
-    from tests.nuq import test_cuda_smaq
-    from tests.nuq.test_cuda_smaq import Case
+    from tests.nuq.kernels import test_cuda_smaq
+    from tests.nuq.kernels.test_cuda_smaq import Case
 
     def check(case: Case, device: str) -> str:
         expected = test_cuda_smaq.coded(case, smaq_reference, "cpu")

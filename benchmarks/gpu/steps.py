@@ -53,7 +53,7 @@ def _tests(limit_s: float, device: str, files: str, names: str) -> Command:
 
     names: of the tests, as pytest's ``-k``.
     """
-    paths = [f"tests/nuq/{name}.py" for name in files.split()]
+    paths = [f"tests/nuq/kernels/{name}.py" for name in files.split()]
     return Command(("-m", "benchmarks.gpu.unit_tests", "--device", device, *paths, "--names", names), limit_s)
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs the browser that tests/analysis/test_browser.py opens the report in, from Debian's packages; does nothing where it is there.
+# Installs the browser that tests/analysis/report/test_browser.py opens the report in, from Debian's packages; does nothing where it is there.
 set -eu
 
 if command -v chromium > /dev/null && command -v chromedriver > /dev/null; then

@@ -17,10 +17,10 @@ from grid.engine.scripts.script import run_script
 from grid.engine.sweep import Experiment
 from settings import resolving
 from tests.train.archive_files import write_cifar100, write_svhn
+from tests.train.data.test_data import write_cifar, write_mnist
+from tests.train.data.test_picture_sets import write_folder
+from tests.train.data.test_pictures import write_imagenet
 from tests.train.glue_files import write_imdb, write_task
-from tests.train.test_data import write_cifar, write_mnist
-from tests.train.test_picture_sets import write_folder
-from tests.train.test_pictures import write_imagenet
 
 ROOT = Path(__file__).parents[2]
 STEPS = 20

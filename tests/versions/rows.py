@@ -39,19 +39,24 @@ ROWS = (
 # which are about the methods, and what needs the packages of the experiments.
 FILES = (
     "tests/test_contract.py",
-    "tests/nuq/test_cuda.py",
-    "tests/nuq/test_cuda_smaq.py",
-    "tests/nuq/test_distributions.py",
+    "tests/nuq/kernels/test_cuda.py",
+    "tests/nuq/kernels/test_cuda_smaq.py",
+    "tests/nuq/levels/test_distributions.py",
     "tests/nuq/test_fsdp.py",
-    "tests/nuq/test_hook.py",
-    "tests/nuq/test_interrupted_passes.py",
-    "tests/nuq/test_library.py",
-    "tests/nuq/test_message.py",
-    "tests/nuq/test_ops.py",
-    "tests/nuq/test_saved_state.py",
-    "tests/nuq/test_saved_tensors.py",
-    "tests/nuq/test_tensors.py",
+    "tests/nuq/test_ddp.py",
+    "tests/nuq/quantized_training/test_interrupted_passes.py",
+    "tests/nuq/native/test_library.py",
+    "tests/nuq/compressors/test_message.py",
+    "tests/nuq/kernels/test_reference.py",
+    "tests/nuq/exchange/test_saved_state.py",
+    "tests/nuq/quantized_training/test_saved_tensors.py",
+    "tests/nuq/quantized_training/test_training.py",
 )
 # What every submission can afford, without kernels; with kernels the contract too (slow without).
-SHORT = ("tests/nuq/test_floats.py", "tests/nuq/test_library.py", "tests/nuq/test_message.py", "tests/nuq/test_ops.py")
+SHORT = (
+    "tests/nuq/compressors/test_floats.py",
+    "tests/nuq/native/test_library.py",
+    "tests/nuq/compressors/test_message.py",
+    "tests/nuq/kernels/test_reference.py",
+)
 SHORT_WITH_KERNELS = (*SHORT, "tests/test_contract.py")

@@ -6,6 +6,7 @@ code; ``smaq_kernels`` and ``smaq`` are the same of ``nuq.kernels.smaq``.  ``pie
 call, never by ``import nuq``; where it is missing, the reference runs on the GPU, after one warning.
 
 The same bits need three things: every launch switches off the fusing of multiply-adds (``tiles.OPTIONS``), divisions
-and roots are the correctly rounded ones, and sums follow the tree of the specification.  ``tests/nuq/test_cuda*.py``
-compare Triton's interpreter with the reference, and read the PTX for sm_80 and sm_90; neither needs a GPU.
+and roots are the correctly rounded ones, and sums follow the tree of the specification.
+``tests/nuq/kernels/test_cuda*.py`` compare Triton's interpreter with the reference, and read the PTX for sm_80 and
+sm_90; neither needs a GPU.
 """

@@ -1,0 +1,272 @@
+"""Sweeps: expansion, aliases, names, resources, families, and errors."""
+
+from __future__ import annotations
+
+import dataclasses
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from grid.engine.sweep import Sweep, axis, needs, point, product, union, when, where_read
+from grid.engine.sweeps.families import find, load, parse_seeds
+
+
+def test_points_that_mean_the_same_run_are_aliases() -> None:
+    bits = {item.label: item.aliases for item in load("abl", "bits").experiments()}
+    assert bits["TRN bits=2"] == tuple(f"TRN bits={value}" for value in range(3, 8))
+    assert sum(map(len, bits.values())) == 5
+    interval = {item.label: item.aliases for item in load("abl", "interval").experiments()}
+    assert interval["QSGDinf once"] == ("QSGDinf rarely", "QSGDinf often")
+    assert interval["ALQ once"] == ()
+    assert {label for label, also in interval.items() if also} == {
+        f"{name} once" for name in ("SGD", "SuperSGD", "QSGDinf", "TRN", "NUQSGD")
+    }
+
+
+def test_product_union_and_later_settings_win() -> None:
+    points = product(point("a", steps=1, workers=2), union(point("b", steps=2), axis("workers", [3, 4])))
+    assert [item.label for item in points] == ["a b", "a workers=3", "a workers=4"]
+    assert [dict(item.settings) for item in points] == [
+        {"steps": 2, "workers": 2},
+        {"steps": 1, "workers": 3},
+        {"steps": 1, "workers": 4},
+    ]
+
+
+def test_optional_settings_are_dropped_only_where_the_method_does_not_read_them() -> None:
+    methods = union(point("SGD", method="sgd"), point("QSGD", method="qsgd"), point("TRN", method="trn"))
+    made = Sweep(product(methods, where_read({"method.bits": 5, "method.bucket_size": 64})), folder="x").experiments()
+    assert [item.config["method"].get("bits") for item in made] == [None, 5, None]
+    assert [item.config["method"].get("bucket_size") for item in made] == [None, 64, 64]
+    strict = Sweep(product(methods, point("", {"method.bits": 5})))
+    with pytest.raises(ValueError, match=r"point 'SGD'.*unknown setting of method=sgd 'method\.bits'"):
+        strict.experiments()
+    with pytest.raises(ValueError, match="no setting of the method"):
+        where_read({"workers": 3})
+
+
+def test_a_later_plain_setting_makes_an_optional_one_required() -> None:
+    made = Sweep(product(where_read({"method.bits": 5}), point("SGD", {"method.bits": 6}, method="sgd")))
+    with pytest.raises(ValueError, match=r"method\.bits"):
+        made.experiments()
+
+
+def test_seeds_multiply_and_override_reaches_every_experiment() -> None:
+    made = load("nuq", "mnist", seeds=(1, 2, 5)).override({"data_dir": "/elsewhere", "method.bits": 6})
+    experiments = made.experiments()
+    assert len(experiments) == 57
+    assert {item.seed for item in experiments} == {1, 2, 5}
+    assert {item.config["data_dir"] for item in experiments} == {"/elsewhere"}
+    assert {item.config["method"].get("bits") for item in experiments} == {None, 6}
+    plain = {item.name for item in load("nuq", "mnist", seeds=(1, 2, 5)).override({"data_dir": "/x"}).experiments()}
+    assert plain == {item.name for item in load("nuq", "mnist", seeds=(5, 2, 1)).experiments()}, (
+        "a path is no part of the identity"
+    )
+
+
+@pytest.mark.parametrize("name", ["seed", "run_dir"])
+def test_override_refuses_what_the_sweep_decides(name: str) -> None:
+    with pytest.raises(ValueError, match="cannot be set for a whole sweep"):
+        load("demo", "demo").override({name: 3})
+    with pytest.raises(ValueError, match=r"no method of nuq\.mnist reads this setting"):
+        load("nuq", "mnist").override({"method.clip_sigma": 1.0})
+
+
+@pytest.mark.parametrize(("text", "seeds"), [("3", (1, 2, 3)), ("1,2,5", (1, 2, 5)), ("7,", (7,)), ("4,4,0", (4, 0))])
+def test_parse_seeds(text: str, seeds: tuple[int, ...]) -> None:
+    assert parse_seeds(text) == seeds
+
+
+@pytest.mark.parametrize("text", ["0", "", ",", "a", "1,b", "-1", "1.5", "1001"])
+def test_parse_seeds_refuses(text: str) -> None:
+    with pytest.raises(ValueError, match="--seeds"):
+        parse_seeds(text)
+
+
+def test_find_by_number_label_alias_name_and_identity() -> None:
+    experiments = load("abl", "bits").experiments()
+    trn = next(item for item in experiments if item.config["method"]["name"] == "trn")
+    assert find(experiments, "1") == experiments[:1]
+    assert find(experiments, "trn bits=6") == [trn]
+    assert find(experiments, trn.name) == [trn]
+    assert find(experiments, trn.name[-14:][:6]) == [trn]
+    seeds = dataclasses.replace(load("abl", "bits"), seeds=(1, 2, 3)).experiments()
+    assert [item.seed for item in find(seeds, "trn bits=6")] == [1, 2, 3], "a label is all its seeds"
+    with pytest.raises(ValueError, match="did you mean 'TRN bits=2'"):
+        find(experiments, "TNR bits=2")
+
+
+# --- resources, seeds, reports ------------------------------------------------------------------------------------
+
+
+def test_resources_of_sweep_and_points() -> None:
+    points = product(axis("workers=2,4"), when("workers=4", needs(gpus=4)))
+    made = Sweep(points, resources={"gpus": 1, "time": "1:00:00"}).experiments()
+    assert [dict(item.resources) for item in made] == [{"gpus": 1, "time": "1:00:00"}, {"gpus": 4, "time": "1:00:00"}]
+    made = Sweep(points, resources=lambda config: {"cpus": config["workers"], "gpus": 9}).experiments()
+    assert [dict(item.resources) for item in made] == [{"cpus": 2, "gpus": 9}, {"cpus": 4, "gpus": 4}]
+    plain = Sweep(axis("workers=2,4")).experiments()
+    assert [dict(item.resources) for item in plain] == [{}, {}]
+    assert [item.name for item in plain] == [item.name for item in made], "resources are no part of a run's identity"
+
+
+@pytest.mark.parametrize(
+    ("resources", "sentence"),
+    [
+        ({"gpu": 1}, r"unknown resource 'gpu'; did you mean 'gpus'\?"),
+        (lambda config: {"time": "12h"}, r"time='12h': must be"),
+        (lambda config: 3, r"resources=3: must be a dict"),
+        ({"mem": ["1GB"]}, r"mem=\['1GB'\]: must be text"),
+        ({"nodes": 2, "ranks": 3}, r"ranks=3: must be a multiple of nodes=2"),
+    ],
+)
+def test_resources_that_make_no_sense(resources: Any, sentence: str) -> None:
+    with pytest.raises(ValueError, match=rf"^g\.r, point 'workers=2': {sentence}") as caught:
+        Sweep(axis("workers=2,4"), grid="g", run_name="r", resources=resources).experiments()
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["seed", "run_dir"])
+def test_a_point_sets_no_seed(name: str) -> None:
+    with pytest.raises(ValueError, match=rf"point '{name}=3': {name} is no setting of a point: "):
+        Sweep(axis(name, [3])).experiments()
+
+
+def test_duplicates_are_reported() -> None:
+    methods = union(point("SGD", method="sgd"), point("QSGD", method="qsgd"))
+    sweep = Sweep(product(methods, axis("method.bits=2,3")), seeds=(1, 2))
+    assert [item.aliases for item in sweep.experiments()] == [("SGD bits=3",), ("SGD bits=3",), (), (), (), ()]
+    assert sweep.duplicates() == ["'SGD bits=2' is the same run as 'SGD bits=3'"]
+    assert Sweep([point("A", steps=5), point("A", steps=5), point("A", steps=5)]).duplicates() == [
+        "'A' is listed 3 times with the same settings"
+    ]
+    (clash,) = Sweep([point("A", steps=5), point("A", steps=6)]).duplicates()
+    assert clash.startswith("label 'A' names 2 different runs: alq-3b-cnn-digits-s1-")
+    asked = Sweep(union(point("A", steps=5), product(point("B", steps=5), needs(gpus=2))))
+    assert asked.duplicates() == [
+        "'A' is the same run as 'B'",
+        "'A' is asked for with different resources; the first point's count",
+    ]
+    assert dict(asked.experiments()[0].resources) == {}
+    assert Sweep(methods, seeds=(1, 2)).duplicates() == []
+
+
+def test_what_no_method_reads_is_reported() -> None:
+    sweep = Sweep(
+        product(point(method="sgd"), where_read({"method.bits": 3, "method.bucket_size": 64}), axis("workers=2,4"))
+    )
+    assert sweep.unread() == ["method.bits", "method.bucket_size"]
+    assert Sweep(product(METHODS_OF_TWO_KINDS, where_read({"method.bits": 3}))).unread() == []
+
+
+METHODS_OF_TWO_KINDS = union(point("SGD", method="sgd"), point("QSGD", method="qsgd"))
+
+
+def test_a_wrong_point_is_named() -> None:
+    for wrong, sentence in (
+        ({"method": "qsdg"}, "unknown method 'qsdg'"),
+        ({"steps": "many"}, "steps='many': must be of type int"),
+    ):
+        with pytest.raises(ValueError, match=rf"^g\.r, point 'A': {sentence}"):
+            Sweep([point("A", wrong)], grid="g", run_name="r").experiments()
+
+
+# --- families -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "order", [("sweep", "sweeps.families"), ("sweeps.families", "sweep"), ("sweeps.points", "sweep")]
+)
+def test_either_module_can_be_imported_first(order: tuple[str, str]) -> None:
+    code = "".join(f"import grid.engine.{name}\n" for name in order)
+    code += (
+        "from grid.engine.sweep import *\nfrom grid.engine.sweep import load, find, families, parse_seeds, "
+        "load_family\nassert zipped"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=Path(__file__).parents[3]
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("body", "line", "sentence"),
+    [
+        (
+            "return Sweep(axis('method.bist=2,3'))",
+            5,
+            "unknown setting of any method 'method.bist'; did you mean 'method.bits'?",
+        ),
+        ("return Sweep(zipped(axis('steps=1,2'), axis('workers=1')))", 5, "zipped: the axes must be equally long"),
+        (
+            "return Sweep(product(\n        axis('steps=1,2'),\n        needs(time='12h')))",
+            7,
+            "time='12h': must be a time above 0",
+        ),
+        ("return Sweep(without(axis('steps=1,2'), 'steps=3'))", 5, "without('steps=3'): excludes nothing of 2 points"),
+        ("return Sweep(axis('steps=1,2'), resources=lambda config: config['x'])", 5, "KeyError: 'x'"),
+        (
+            "return Sweep(product(axis('steps=1'), when(lambda given: given['x'], axis('workers=2'))))",
+            5,
+            "KeyError: 'x'",
+        ),
+    ],
+)
+def test_a_mistake_in_a_users_file_is_one_sentence_with_its_line(
+    tmp_path: Path, body: str, line: int, sentence: str
+) -> None:
+    path = tmp_path / "points.py"  # a name that grid/engine has too
+    head = "from __future__ import annotations\nfrom grid.engine.sweep import *\n\ndef mine() -> Sweep:\n    "
+    path.write_text(head + body + "\n")
+    with pytest.raises(ValueError, match="line") as caught:
+        load(str(path), "mine").experiments()
+    assert f"--grid {path}, line {line}: {sentence}" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_resources_of_a_family_are_a_dict_or_a_function(tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(
+        "from grid.engine.sweep import Sweep, point\ndef mine() -> Sweep:\n    return Sweep([point()], resources=[3])\n"
+    )
+    with pytest.raises(
+        ValueError, match=r"mine\(\): resources=\[3\] must be a dict such as \{'gpus': 2\}, or a function"
+    ):
+        load(str(path), "mine")
+
+
+USER = '''
+from grid.engine.sweep import Sweep, axis, point, product
+def mine() -> Sweep:
+    """Mine."""
+    return Sweep(product(point("x", method="qsgd"), axis("method.bits", [2, 3])))
+def not_a_sweep() -> int:
+    return 3
+def liar() -> Sweep:
+    return 3
+'''
+
+
+def test_a_users_own_file(tmp_path: Path) -> None:
+    path = tmp_path / "it's mine.py"
+    path.write_text(USER)
+    made = load(str(path), "mine")
+    assert [item.config["method"]["bits"] for item in made.experiments()] == [2, 3]
+    assert made.title == "it's mine.mine"
+    with pytest.raises(ValueError, match=r"did you mean 'mine'\? \(legal: liar, mine\)"):
+        load(str(path), "min")
+    with pytest.raises(ValueError, match="must return a Sweep"):
+        load(str(path), "liar")
+    path.write_text("def f(:")
+    with pytest.raises(ValueError, match="line 1"):
+        load(str(path), "mine")
+    path.write_text("x = 3")
+    with pytest.raises(ValueError, match="holds no sweep"):
+        load(str(path), "mine")
+    with pytest.raises(FileNotFoundError, match="no such file"):
+        load(str(tmp_path / "none.py"), "mine")
+    with pytest.raises(ValueError, match=r"unknown grid 'nuk'; did you mean 'nuq'\?"):
+        load("nuk", "mnist")

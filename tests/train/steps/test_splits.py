@@ -1,0 +1,63 @@
+"""One process that hosts four workers, two that host two each, three, and four real ones: the same bits."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.train import split_run
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture(scope="module")
+def ranks(tmp_path_factory) -> list[dict[str, Any]]:
+    folder = tmp_path_factory.mktemp("ranks")
+    command = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--nproc-per-node=4",
+        "--standalone",
+        split_run.__file__,
+        str(folder),
+    ]
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(4)]
+
+
+@pytest.mark.parametrize("name", split_run.cases())
+def test_every_split_gives_the_same_bits(name, ranks):
+    alone = split_run.train(split_run.cases()[name], None)
+    found = {
+        f"rank {rank}: {case}": value
+        for rank, result in enumerate(ranks)
+        for case, value in result.items()
+        if case.startswith(f"{name} on ")
+    }
+    assert len(found) == 4 + (5 if name in split_run.FEWER else 0)
+    assert found == dict.fromkeys(found, alone)
+
+
+def test_the_clipped_cases_are_clipped(ranks):
+    assert ranks[0]["qsgdinf clipped gather on 4"] != ranks[0]["qsgdinf on 4"]
+
+
+@pytest.mark.parametrize(("name", "size"), [("hierarchical", 4), ("first of three", 3), ("first two of three", 3)])
+def test_all_ranks_end_alike_where_a_simulation_cannot_know(name, size, ranks):
+    found = [result[f"{name} among {size}"] for result in ranks[:size]]
+    assert len(set(found)) == 1
+
+
+def test_what_is_handed_to_the_network_is_counted(ranks):
+    control = 2 * 2 * 8  # the first parameter that is not finite and the loss, one worker's and the stop, in float64
+    for result in ranks:
+        encoded, sent = result["sent"]
+        assert sent == 3 * (encoded + control)
+    assert split_run.sent_in_a_step(None) == [encoded, 0]
