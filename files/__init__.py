@@ -1,4 +1,4 @@
-"""Files that others may have written, and words of theirs: read with care, written so that no reader sees half of one.
+"""Careful reading, atomic writing and escaping of files that other people or processes may touch.
 
 This room imports the standard library and PyYAML alone.
 """

@@ -1,6 +1,7 @@
-"""The settings of an experiment behind ``args.py``.
+"""The machinery and the detailed groups of settings behind ``args.py``, which shows the tree of a whole experiment.
 
-They are those of data, models, optimizers, sentences, passes and the exchange; the command line is here, too.
+Groups: data, models, optimizers, text, runs.  Machinery: resolving, identity, the command line.  The settings of
+methods are ``nuq.settings``.
 
 This room may import ``nuq.registry`` and ``nuq.settings``, omegaconf and hydra; it imports no torch.
 """

@@ -172,7 +172,7 @@ def test_lines_of_the_table(there: str, command: str, tmp_path: Path, monkeypatc
 def test_every_fault_of_the_table_has_its_test() -> None:
     rows = re.findall(r"^\| .*`test_\w+`.*\|$", CONTRIBUTING, re.MULTILINE)
     assert len(rows) >= 10
-    source = "".join(path.read_text() for path in (ROOT / "tests" / "grid").glob("test_*.py"))
+    source = "".join(path.read_text() for path in (ROOT / "tests" / "grid").rglob("test_*.py"))
     named = {name for row in rows for name in re.findall(r"`(test_\w+)`", row)}
     assert not [name for name in named if f"def {name}(" not in source]
 

@@ -1,6 +1,6 @@
 """A sweep as one HTML page.
 
-Some modules hold its content (runs, provenance, curves, pictures), others its looks (page, page.css, page.js).
+``write`` writes it from its content (runs, provenance, pictures, interactive) and its looks (page).
 
 May import every room of ``analysis``, ``grid.engine`` and ``files``.
 """

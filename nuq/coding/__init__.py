@@ -1,4 +1,6 @@
-"""Lossless coding of codes (Huffman, rANS), of sorted indices, and of blocks of fixed-point words.
+"""Lossless coding: quantized coordinates by Huffman and rANS, sorted indices, and blocks of fixed-point words.
+
+Each coder is dispatched here (``entropy``), in C++ (``nuq/native/src``), and in NumPy or PyTorch (``*_reference``).
 
 May import ``nuq.kernels``, ``nuq.native`` and ``nuq.errors``.
 """

@@ -125,7 +125,9 @@ def test_an_interrupted_run_keeps_what_it_has(tmp_path: Path, number: signal.Sig
     """Also where the second signal comes at once, and nobody reads what it says any more."""
     steps = (step("first", GOOD), step("second", GOOD, ("-c", DEFIANT, "99"), GOOD), step("third", GOOD))
     command = [sys.executable, "-c", program(steps), "--out", str(tmp_path)]
+    before = signal.signal(number, signal.SIG_DFL)  # under nohup it would be ignored by those that are started here
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as running:
+        signal.signal(number, before)
         assert running.stdout is not None
         log, until = tmp_path / "second.log", time.monotonic() + 30
         while (

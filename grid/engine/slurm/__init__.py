@@ -1,4 +1,4 @@
-"""SLURM, which nothing else knows: profiles of clusters, sbatch scripts and submission, questions to the scheduler.
+"""All that knows SLURM: profiles of clusters, sbatch scripts, submission by sbatch, questions to the scheduler.
 
 This room may import ``grid.engine.scripts``, ``grid.engine.sweeps``, ``files`` and submitit.
 """

@@ -1,4 +1,4 @@
-"""Derivation of states from evidence: a run's files, what was submitted, what the scheduler says, and the verdict.
+"""Derivation of the states of runs from evidence: files and scheduler in, the ledger of what was submitted, ``judge``.
 
 This room may import ``grid.engine.slurm`` and the rooms below it.
 """

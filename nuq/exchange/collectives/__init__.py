@@ -1,4 +1,4 @@
-"""The ways that messages take to the mean of the workers' gradients, one file each; all ranks end with the same bits::
+"""The compressed all-reduces, one file each: how messages become the mean, with the same bits on all ranks::
 
     gather      every worker's message to every rank, decoded in worker order
                 one rank sends (M - 1) b
@@ -6,6 +6,8 @@
                 one rank sends (M - 1) / M (b + b2)
     server      every message to rank 0, who averages the first K to arrive and answers in b2 bits
                 one rank sends b; rank 0 sends (M - 1) b2
+                (``parameter_server`` takes them as they arrive)
+    hierarchical  the ranks of a machine add in full precision, one of the above works between machines
 
 with M workers, one per rank, b and b2 the bytes of a whole message in the first and the second encoding.  The error of
 two stages is (w1 / M) R + w2 (1 + (w1 / M) R) of the mean's squared norm, with w1, w2 the two encodings' relative

@@ -1,4 +1,4 @@
-"""The parts of sketches of many values: clusters, cells, and min-max tables.
+"""The parts of the sketching methods: clusters and cells (CASQ), min-max tables (SketchML).
 
 May import ``nuq.kernels`` and ``nuq.native``.
 """

@@ -1,3 +1,5 @@
+"""Messages and payloads as bytes: round trips, changed and missing bytes, other versions."""
+
 import pytest
 import torch
 from hypothesis import given

@@ -1,3 +1,5 @@
+"""Parts of a vector that lie together in memory are joined without a copy."""
+
 import numpy as np
 import torch
 

@@ -1,3 +1,5 @@
+"""Bit packing: round trips, the layout, damaged codes."""
+
 import pytest
 import torch
 from hypothesis import given

@@ -1,3 +1,5 @@
+"""Statistics of gradients: every sum against NumPy, histograms, merging, and the fits from them."""
+
 import numpy as np
 import pytest
 import torch

@@ -1,3 +1,5 @@
+"""Entropy-coded uniform steps: their rates, probabilities and the step that a rate affords."""
+
 import numpy as np
 import pytest
 import torch

@@ -1,3 +1,5 @@
+"""The trainer: SuperSGD is SGD on the joined batch, schedules at the exact step, samples of workers, measuring."""
+
 import copy
 from collections.abc import Mapping
 from typing import cast
