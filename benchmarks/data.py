@@ -27,7 +27,7 @@ from PIL import Image
 from settings import resolving
 from train import data
 from train.data.dataset import Arrays, InMemory
-from train.torchvision_import import torchvision
+from train.data.torchvision_import import torchvision
 
 TURNS = 15
 NUM_IMAGES = 50_000

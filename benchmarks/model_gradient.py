@@ -5,7 +5,6 @@ The model is a ResNet-18 on CIFAR-10, or a GPT on text.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from files import atomic
 from settings import resolving
 from train.steps.trainer import Trainer
 
@@ -82,9 +82,8 @@ def _recorded(model: str, stand_in: bool) -> Gradients:
     trainer = Trainer(resolving.resolve({**chosen, "threads": torch.get_num_threads()}), device=torch.device("cpu"))
     found = trained(trainer, LEARN_AT, MEASURE_AT, title)
     place.parent.mkdir(parents=True, exist_ok=True)
-    part = place.with_suffix(f".{os.getpid()}.part")  # whole or not at all
-    torch.save({"shapes": found.shapes, "learn": found.learn, "measure": found.measure}, part)
-    part.replace(place)
+    with atomic.aside(place) as part:
+        torch.save({"shapes": found.shapes, "learn": found.learn, "measure": found.measure}, part)
     return found
 
 

@@ -56,7 +56,6 @@ DATA = (
     "tokenizers",
     "safetensors",
     "train.data",
-    "train.torchvision_import",
 )
 
 # Room by room, as in CONTRIBUTING.md.  The first rule that names a module holds for it.

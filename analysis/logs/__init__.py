@@ -1,4 +1,4 @@
 """Readers that turn event files into tables: reading, merging, caching, and the runs of other systems.
 
-May import ``args`` and ``files``.
+May import ``args``, ``settings`` and ``files``.
 """

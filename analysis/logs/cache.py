@@ -25,6 +25,7 @@ from typing import Any
 from urllib.parse import quote
 
 from analysis.logs import parts
+from files import atomic
 
 _VERSION = 3  # version of the index, and of what the reader makes of a file
 _INDEX = "index.json"
@@ -121,9 +122,7 @@ def write(folder: Path, reader: str, entries: Mapping[str, Entry], before: Mappi
         for number, name in enumerate(fresh):
             result[name] = replace(entries[name], part=part, run=number, kept_in=new)
     runs = {name: _record(entry) for name, entry in result.items()}
-    aside = folder / f"{_INDEX}.{new}"
-    aside.write_text(json.dumps({"version": _VERSION, "reader": reader, "runs": runs}))
-    aside.replace(folder / _INDEX)
+    atomic.write_text(folder / _INDEX, json.dumps({"version": _VERSION, "reader": reader, "runs": runs}))
     used = {entry.kept_in for entry in result.values()}
     _tidy(folder, used, {entry.kept_in for entry in before.values()} - used)
     return result

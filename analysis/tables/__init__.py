@@ -1,4 +1,4 @@
 """Tables of results, and published ones beside them.
 
-May import ``analysis.logs`` and the modules of ``analysis``, no plots.
+May import ``analysis.logs``, the modules of ``analysis``, ``files``, ``nuq.registry`` and ``nuq.settings``; no plots.
 """

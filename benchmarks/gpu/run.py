@@ -32,6 +32,7 @@ from benchmarks.gpu import prepare, processes, wheels
 from benchmarks.gpu.machine import BUILD_S, CannotBegin, Machine, build_kernels, machine
 from benchmarks.gpu.one_step import Record, carry_out, sentence
 from benchmarks.gpu.steps import STEPS, TOTAL_MINUTES, Step, chosen
+from files import atomic
 
 ROOT = Path(__file__).parents[2]
 LEAST_SHARE = 1 / 3  # share of its limit: with less time left, a step is not begun
@@ -51,9 +52,7 @@ def say(text: str, stream: Any = None) -> None:
 
 def write(place: Path, content: Any) -> None:
     """Write a value as JSON, whole or not at all."""
-    part = place.with_suffix(".part")
-    part.write_text(json.dumps(content, indent=1, allow_nan=False) + "\n")
-    part.replace(place)
+    atomic.write_text(place, json.dumps(content, indent=1, allow_nan=False) + "\n")
 
 
 def earlier(out: Path, names: Sequence[str]) -> dict[str, Any]:

@@ -21,9 +21,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from nuq import native
 from nuq.coding import base_delta_reference
 from nuq.coding.base_delta_reference import BASE, BIAS, BLOCK, LEAST_EXPONENT, MIXED
+from nuq.kernels.cpu import in_cpp
 from nuq.kernels.spec import Words
 from nuq.native import base_delta as compiled
 
@@ -31,10 +31,6 @@ from nuq.native import base_delta as compiled
 def num_blocks(num_coordinates: int) -> int:
     """The number of blocks: ceil(num_coordinates / BLOCK)."""
     return -(-num_coordinates // BLOCK)
-
-
-def _native(vector: Tensor) -> bool:
-    return vector.device.type == "cpu" and native.library() is not None
 
 
 def encode(vector: Tensor, bits: int, words: Words | None) -> tuple[Tensor, Tensor, Tensor]:
@@ -45,7 +41,7 @@ def encode(vector: Tensor, bits: int, words: Words | None) -> tuple[Tensor, Tens
     Returns kinds and exponents as uint8[blocks], and the bytes of all blocks in turn.
     """
     assert vector.dtype == torch.float32 and vector.is_contiguous()
-    if not _native(vector):
+    if not in_cpp(vector):
         return base_delta_reference.encode(vector, bits, words)
     n = vector.numel()
     kinds, exponents = torch.empty(2, num_blocks(n), dtype=torch.uint8)
@@ -66,7 +62,7 @@ def decode(kinds: Tensor, exponents: Tensor, data: Tensor, bits: int, total: Ten
     starts = sizes.cumsum(0) - sizes
     if int(starts[-1] + sizes[-1]) != data.numel():
         return False
-    if not _native(total):
+    if not in_cpp(total):
         decoded = base_delta_reference.decode(kind, width, exponents, starts, data, bits)[: total.numel()]
         total.add_(decoded) if accumulate else total.copy_(decoded)
         return True

@@ -11,9 +11,9 @@ import math
 import torch
 from torch import Tensor
 
-from nuq import native
 from nuq.compressors.message import from_bytes
 from nuq.errors import MessageError
+from nuq.kernels.cpu import in_cpp
 from nuq.native import floats as compiled
 
 # the order of src/floats.h
@@ -29,7 +29,7 @@ def read_(data: Tensor, dtype: torch.dtype, total: Tensor, *, factor: float = 1.
     """
     n = total.numel()
     assert data.numel() == n * dtype.itemsize and total.dtype == torch.float32
-    if total.device.type == "cpu" and total.is_contiguous() and native.library() is not None:
+    if in_cpp(total, contiguous=True):
         data = data.contiguous()
         threads = torch.get_num_threads()
         finite = compiled.read(data.data_ptr(), n, FORMATS.index(dtype), factor, total.data_ptr(), accumulate, threads)

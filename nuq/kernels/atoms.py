@@ -41,9 +41,9 @@ import torch
 from jaxtyping import Float32, Float64, Int32, Int64
 from torch import Tensor
 
-from nuq import native
 from nuq.errors import NonFiniteError
 from nuq.kernels import operators, reference
+from nuq.kernels.cpu import in_cpp
 from nuq.kernels.spec import Key, Words
 from nuq.native import atoms as kernels
 
@@ -96,7 +96,7 @@ def tossed(x: Float32[Tensor, " n"], level: float, words: Words) -> Int32[Tensor
 
     ``h`` is step 6 of ``nuq.kernels.operators``.
     """
-    if x.device.type == "cpu" and native.library() is not None:
+    if in_cpp(x):
         return torch.from_numpy(kernels.tossed(x.numpy(), level * 2.0**-32, words, torch.get_num_threads()))
     h = reference.hash_bits(x.numel(), words, x.device).to(torch.int64) & 0xFFFFFFFF
     return (h.double() * (level * 2.0**-32) < x.abs().double()).nonzero().view(-1).to(torch.int32)
@@ -229,7 +229,7 @@ def product_sum(left: Float32[Tensor, "k m"], right: Float32[Tensor, "k n"]) -> 
 
     The bits are the same everywhere.
     """
-    if left.device.type == "cpu" and native.library() is not None:
+    if in_cpp(left):
         return torch.from_numpy(
             kernels.product_sum(left.contiguous().numpy(), right.contiguous().numpy(), torch.get_num_threads())
         )

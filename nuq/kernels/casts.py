@@ -25,7 +25,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from nuq import native
+from nuq.kernels.cpu import in_cpp
 from nuq.kernels.reference import hash_bits, uniforms
 from nuq.kernels.spec import Words
 from nuq.native import casts as compiled
@@ -67,7 +67,7 @@ def _cast(vector: Tensor, codes: Tensor, format: str, words: Words, **how: int |
     assert (
         codes.dtype == (torch.uint8 if format in ("natural", "fp8") else torch.int16) and codes.device == vector.device
     )
-    if vector.device.type != "cpu" or native.library() is None:
+    if not in_cpp(vector):
         return False
     n, threads = vector.numel(), torch.get_num_threads()
     compiled.cast(vector.data_ptr(), n, format, codes.data_ptr(), words, threads, **how)  # type: ignore[arg-type]

@@ -16,6 +16,7 @@ import torch
 from jaxtyping import Float, Float32, Float64, UInt8
 from torch import Tensor
 
+from nuq import native
 from nuq.kernels.spec import (
     DTYPES,
     NORMS,
@@ -64,6 +65,14 @@ _SIGNATURES: dict[str, tuple[list[Any], Any]] = {
     "nuq_hadamard": ([_POINTER, _LONG, _LONG, _WORD, _WORD, _INT, _INT], None),
 }
 _function = functions(_SIGNATURES)
+
+
+def in_cpp(tensor: Tensor, *, contiguous: bool = False) -> bool:
+    """Whether work on this tensor runs in C++: it lies on the CPU and the library is there.
+
+    contiguous: the work takes contiguous tensors alone.
+    """
+    return tensor.device.type == "cpu" and (tensor.is_contiguous() or not contiguous) and native.library() is not None
 
 
 def _in_place(tensor: Tensor) -> Tensor:

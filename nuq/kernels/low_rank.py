@@ -24,7 +24,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nuq import native
+from nuq.kernels.cpu import in_cpp
 from nuq.kernels.host import numpy_of
 from nuq.kernels.reference import hash_bits
 from nuq.kernels.spec import Key
@@ -59,7 +59,7 @@ def saved(size: int, columns: int, rank: int) -> bool:
 def _in_cpp(*tensors: Tensor) -> bool:
     for tensor in tensors:
         assert tensor.dtype == torch.float32 and tensor.is_contiguous()
-    return tensors[0].device.type == "cpu" and native.library() is not None
+    return in_cpp(tensors[0])
 
 
 def _padded(matrix: Tensor, columns: int) -> Tensor:

@@ -16,6 +16,7 @@ from torch import Tensor
 from nuq import native
 from nuq.errors import NonFiniteError
 from nuq.kernels import reference
+from nuq.kernels.cpu import in_cpp
 from nuq.kernels.spec import Words
 from nuq.native import select as kernels
 
@@ -69,7 +70,7 @@ def top(x: Tensor, share: Share) -> Tensor:
     if share.total == x.numel():
         check_finite(x)
         return torch.arange(x.numel(), dtype=torch.int32, device=x.device)
-    if _native(x):
+    if in_cpp(x, contiguous=True):
         indices = kernels.top(x.numpy(), share.bucket_size, share.k, share.k_last, share.total, torch.get_num_threads())
         return _finite(indices)
     check_finite(x)
@@ -106,7 +107,7 @@ def half_of_largest(x: Tensor, bucket_size: int) -> Tensor:
     if not x.numel():
         return torch.empty(0, dtype=torch.int32, device=x.device)
     size = min(bucket_size or x.numel(), x.numel())
-    if _native(x):
+    if in_cpp(x, contiguous=True):
         return _finite(kernels.half_of_largest(x.numpy(), size, torch.get_num_threads()))
     check_finite(x)
     rows = reference.bucketed(x, size).abs().double()
@@ -141,7 +142,7 @@ def sampled(x: Tensor, ratio: float) -> Tensor:
         threshold = threshold * LOWERED_BY
     if len(indices) <= k:
         return indices
-    if _native(x):
+    if in_cpp(x, contiguous=True):
         return torch.from_numpy(kernels.top_of(x.numpy(), indices.numpy(), k))
     return indices[_largest_keys(_magnitudes(x[indices.long()]), Share(len(indices), len(indices), k, k)).long()]
 
@@ -151,7 +152,7 @@ def scatter(indices: Tensor, values: Tensor, total: Tensor, *, accumulate: bool)
 
     indices: int32[k], all different, within the total; float32[k], float32[n].
     """
-    if _native(total):
+    if in_cpp(total, contiguous=True):
         kernels.scatter(indices.numpy(), values.contiguous().numpy(), total.numpy(), accumulate)
     elif accumulate:
         total[indices.long()] += values
@@ -163,14 +164,10 @@ def check_finite(x: Tensor) -> None:
     """Check a vector: NonFiniteError where a coordinate is not finite."""
     if math.isfinite(float(x.sum())):  # proves it; the sum of finite ones may still overflow
         return
-    if _native(x):
+    if in_cpp(x, contiguous=True):
         _finite(kernels.at_least(x.numpy(), _NOT_FINITE, torch.get_num_threads()))
     elif not bool(torch.isfinite(x).all()):
         raise NonFiniteError("the gradient is not finite")
-
-
-def _native(x: Tensor) -> bool:
-    return x.device.type == "cpu" and x.is_contiguous() and native.library() is not None
 
 
 def _finite(indices: kernels.Indices | None) -> Tensor:
@@ -185,7 +182,7 @@ def _magnitudes(x: Tensor) -> Tensor:
 
 
 def _at_least_bits(x: Tensor, bits: int) -> Tensor:
-    if _native(x):
+    if in_cpp(x, contiguous=True):
         return _finite(kernels.at_least(x.numpy(), bits, torch.get_num_threads()))
     check_finite(x)
     return (_magnitudes(x) >= bits).nonzero().view(-1).to(torch.int32)

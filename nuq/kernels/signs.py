@@ -12,15 +12,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from nuq import native
 from nuq.errors import NonFiniteError
 from nuq.kernels import bit_packing, reference
+from nuq.kernels.cpu import in_cpp
 from nuq.kernels.spec import num_buckets
 from nuq.native import signs as compiled
-
-
-def _in_cpp(tensor: Tensor) -> bool:
-    return tensor.device.type == "cpu" and native.library() is not None
 
 
 def pack_(vector: Tensor, bits: Tensor) -> None:
@@ -30,7 +26,7 @@ def pack_(vector: Tensor, bits: Tensor) -> None:
     """
     assert vector.is_contiguous() and vector.dtype == torch.float32 and bits.is_contiguous()
     bit_packing.check_size(bits, vector.numel(), 1)
-    if _in_cpp(vector):
+    if in_cpp(vector):
         compiled.pack_sides(vector.data_ptr(), vector.numel(), bits.data_ptr(), torch.get_num_threads())
     else:
         bits.copy_(bit_packing.pack_codes((vector >= 0).to(torch.int32), 1))
@@ -50,7 +46,7 @@ def side_sums(vector: Tensor, bucket_size: int) -> tuple[Tensor, Tensor]:
         torch.zeros(buckets, dtype=torch.int64, device=device),
     )
     size = min(bucket_size, max(n, 1))
-    if _in_cpp(vector):
+    if in_cpp(vector):
         compiled.sum_sides(vector.data_ptr(), n, size, sums.data_ptr(), counts.data_ptr(), torch.get_num_threads())
     elif n:
         rows = reference.bucketed(vector, bucket_size)
@@ -75,7 +71,7 @@ def write_(bits: Tensor, values: Tensor, total: Tensor, *, bucket_size: int, acc
     size = min(bucket_size, max(n, 1))
     bit_packing.check_size(bits, n, 1)
     assert total.dtype == values.dtype == torch.float32 and values.numel() == 2 * num_buckets(n, bucket_size)
-    if _in_cpp(total) and total.is_contiguous():
+    if in_cpp(total) and total.is_contiguous():
         bits, values = bits.contiguous(), values.contiguous()
         compiled.write_sides(
             bits.data_ptr(), values.data_ptr(), n, size, total.data_ptr(), accumulate, torch.get_num_threads()

@@ -38,9 +38,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nuq import native
 from nuq.errors import NonFiniteError
 from nuq.kernels import reference, smaq_reference
+from nuq.kernels.cpu import in_cpp
 from nuq.kernels.cuda import smaq_kernels
 from nuq.kernels.host import numpy_of
 from nuq.kernels.spec import DTYPES, Key, Words
@@ -95,10 +95,6 @@ def num_blocks(num_coordinates: int) -> int:
     return -(-num_coordinates // BLOCK)
 
 
-def _native(vector: Tensor) -> bool:
-    return vector.device.type == "cpu" and native.library() is not None
-
-
 def _portable(vector: Tensor) -> ModuleType:
     """The module that runs where C++ does not."""
     return smaq_kernels if vector.is_cuda else smaq_reference
@@ -106,7 +102,7 @@ def _portable(vector: Tensor) -> ModuleType:
 
 def _measure(vector: Tensor, pivot: float) -> tuple[float, float, int, float, float]:
     """Measure a vector by step 1: sum, squares, zeros, lowest, highest."""
-    if not _native(vector):
+    if not in_cpp(vector):
         return _portable(vector).measure(vector, pivot)
     return compiled.measure(_job(vector), pivot, torch.get_num_threads())
 
@@ -200,7 +196,7 @@ def encode(
         "k1": k1,
     }
     counts = torch.empty(2, num_blocks(vector.numel()), dtype=torch.int16, device=vector.device)
-    size, write = (_encode if _native(vector) else _portable(vector).encode)(vector, counts[0], counts[1], **fields)
+    size, write = (_encode if in_cpp(vector) else _portable(vector).encode)(vector, counts[0], counts[1], **fields)
     return counts, size, write
 
 
@@ -240,7 +236,7 @@ def decode(
         "masked": masked,
         "constant": statistics.constant,
     }
-    run = _decode if _native(total) else _portable(total).decode
+    run = _decode if in_cpp(total) else _portable(total).decode
     return run(data, counts[0], counts[-1], table, total, accumulate=accumulate, **fields)
 
 

@@ -21,8 +21,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nuq import native
 from nuq.kernels import operators, reference, spec
+from nuq.kernels.cpu import in_cpp
 from nuq.kernels.host import numpy_of
 from nuq.levels.truncated_normals import CondTruncNorm, CondTruncNormHist, Distribution, Histogram, TruncNorm
 from nuq.native import statistics as cpu_statistics
@@ -108,7 +108,7 @@ class Statistics:
         scales, tops = pairs[:, 0], pairs[:, -1]
         every = vector.numel() // SAMPLED_COORDINATES | 1
         weight_each = n / -(-vector.numel() // every)  # a coordinate stands for those that were passed over, too
-        if vector.device.type == "cpu" and native.library() is not None:
+        if in_cpp(vector):
             vector = vector.to(torch.float32).contiguous()
             given = (vector.data_ptr(), vector.numel(), bucket_size, every, pairs.contiguous().numpy(), weight_each)
             sums, tops = cpu_statistics.histogram(*given, log_bins=_LOG_BINS, lowest=_LOWEST, side=_SIDE)
@@ -193,7 +193,7 @@ class Statistics:
     def fit(self, kind: str, weights: str = "norm2", *, reach: float = 1.0) -> Distribution:
         """Fit the distribution of r / reach, clamped to [-1, 1].
 
-        kind: normal, mixture or histogram (see ``nuq.registry.Adaptive.fit``).  weights of the mixture: norm2 or norm.
+        kind: normal, mixture or histogram (see ``nuq.settings.quantizers.Adaptive.fit``).  weights of the mixture: norm2 or norm.
         reach: an edge of the histogram.  ValueError where every sampled bucket had norm zero.
         """
         if self.empty_of(kind):

@@ -1,6 +1,6 @@
 """Settings as data: one dataclass for each method and section, each default with its reason and its legal range.
 
-Imports no torch.
+Imports ``nuq.registry``, which lists these dataclasses, and no torch.
 
 ``setting`` declares a field, ``check`` holds values against the declarations, ``unknown`` words the error for a name
 that is in no table.

@@ -1,6 +1,8 @@
 """The data sets: ``load`` reads one, ``stand_in`` draws random tensors of its shape.
 
 Adding a data set is one file here with a ``load``, one line in ``KINDS`` and its settings in ``settings.data.DATA``.
+
+This room may import ``settings``, ``train.process`` and the rooms below it, and torchvision by ``torchvision_import``.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ def download_remedy(name: str, data_dir: Path) -> str:
 
 
 def _table(origin: Origin) -> Any:
-    from train.torchvision_import import torchvision
+    from train.data.torchvision_import import torchvision
 
     return getattr(torchvision().datasets, origin.theirs)
 

@@ -1,4 +1,4 @@
 """The log of a run, and the event file that it is written to.
 
-This room may import ``train.process`` and ``args``.
+This room may import ``train.process``, ``settings`` and ``args``.
 """

@@ -2,6 +2,8 @@
 
 Adding a model is one function or class in a file here, one line in ``MODELS`` and its settings in
 ``settings.models.MODELS``.
+
+This room may import ``train.data`` and the rooms below it.
 """
 
 from __future__ import annotations

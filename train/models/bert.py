@@ -22,7 +22,7 @@ from typing import Any, TypeGuard
 import torch
 from torch import Tensor, nn
 
-from train.torchvision_import import torchvision
+from train.data.torchvision_import import torchvision
 
 FILES = ("model.safetensors", "pytorch_model.bin")
 HEAD = ("classifier.", "bert.pooler.")  # parameters that pretrained weights may lack: they start anew

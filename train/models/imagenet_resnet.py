@@ -12,7 +12,7 @@ import torch
 from torch import nn
 from torch.func import functional_call
 
-from train.torchvision_import import torchvision
+from train.data.torchvision_import import torchvision
 
 # built without their auxiliary classifiers, whose loss this trainer does not add
 TWO_HEADED = ("googlenet", "inception_v3")

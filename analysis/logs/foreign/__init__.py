@@ -3,6 +3,8 @@
 ``original`` (learning-to-quantize), ``dgc`` and ``smaq`` say what each leaves. A setting that a folder does not tell is
 absent. A method that is none of ours keeps its name there (``dgc``, ``smaq``, ``s2fp8``, ``fp32``), as do its own
 settings; ``system`` says whose run it is.
+
+This room may import ``analysis.logs`` and ``files``.
 """
 
 from __future__ import annotations

@@ -9,4 +9,6 @@ The same bits need three things: every launch switches off the fusing of multipl
 and roots are the correctly rounded ones, and sums follow the tree of the specification.
 ``tests/nuq/kernels/test_cuda*.py`` compare Triton's interpreter with the reference, and read the PTX for sm_80 and
 sm_90; neither needs a GPU.
+
+May import ``nuq.kernels`` (not its operators, which dispatch to this room) and Triton.
 """

@@ -21,9 +21,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from nuq import native
 from nuq.errors import NonFiniteError
 from nuq.kernels import reference
+from nuq.kernels.cpu import in_cpp
 from nuq.kernels.sketches.clusters import Thresholds
 from nuq.kernels.spec import Words
 from nuq.native import cells as kernels
@@ -49,7 +49,7 @@ def numbers(x: Tensor, thresholds: Thresholds, first: int) -> Tensor:
     """
     clusters = thresholds.shape[1] + 1
     assert first + 2 * clusters <= 256
-    if _native(x):
+    if in_cpp(x, contiguous=True):
         return torch.from_numpy(kernels.numbers(x.numpy(), thresholds, first, torch.get_num_threads()))
     above, below = (torch.bucketize(x.abs(), torch.from_numpy(side).to(x.device)) for side in thresholds)
     found = torch.where(x < 0, below + clusters, above) + first
@@ -58,7 +58,7 @@ def numbers(x: Tensor, thresholds: Thresholds, first: int) -> Tensor:
 
 def counted(ids: Tensor, num_numbers: int) -> Ints:
     """The number of coordinates with each cluster number: int64[num_numbers]."""
-    if _native(ids):
+    if in_cpp(ids, contiguous=True):
         return kernels.counted(ids.numpy(), num_numbers, torch.get_num_threads())
     return torch.bincount(ids, minlength=num_numbers).cpu().numpy()
 
@@ -78,7 +78,7 @@ def means(x: Tensor, ids: Tensor, cells: Ints, scales: NDArray[np.float64], word
 
     A number without cells takes part in none.
     """
-    if _native(x):
+    if in_cpp(x, contiguous=True):
         sums, counts = map(
             torch.from_numpy, kernels.sums(x.numpy(), ids.numpy(), cells, scales, words, torch.get_num_threads())
         )
@@ -113,7 +113,7 @@ def spread(ids: Tensor, cells: Ints, table: Tensor, words: Words) -> Tensor:
 
     ValueError where another number has no cells, or a number is beyond them.
     """
-    if _native(ids):
+    if in_cpp(ids, contiguous=True):
         written = kernels.spread(ids.numpy(), cells, table.contiguous().numpy(), words, torch.get_num_threads())
         if written is None:
             raise ValueError("a cluster without cells: damaged")
@@ -135,7 +135,3 @@ def power(values: Tensor) -> float:
     """
     most = float(values.abs().max()) if values.numel() else 0.0
     return math.ldexp(1.0, max(math.frexp(most)[1] - 15, -126)) if most else 2.0**-126
-
-
-def _native(tensor: Tensor) -> bool:
-    return tensor.device.type == "cpu" and tensor.is_contiguous() and native.library() is not None

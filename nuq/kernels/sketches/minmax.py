@@ -19,8 +19,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from nuq import native
 from nuq.kernels import reference
+from nuq.kernels.cpu import in_cpp
 from nuq.kernels.spec import Key, Words
 from nuq.native import cells as kernels
 
@@ -51,7 +51,7 @@ class Sketches:
 
         ids: uint8[n].  group_of, within: uint8[256], the group and the number within it, at most ``most``, of every id.
         """
-        if _native(ids):
+        if in_cpp(ids, contiguous=True):
             words = np.array(self.words, dtype=np.uint32)
             cells, groups = kernels.insert(
                 ids.numpy(), group_of, within, self.columns, words, most, torch.get_num_threads()
@@ -69,7 +69,7 @@ class Sketches:
 
         groups: uint8[n], each with columns of its own.
         """
-        if _native(groups):
+        if in_cpp(groups, contiguous=True):
             words = np.array(self.words, dtype=np.uint32)
             found = kernels.query(
                 groups.numpy(), self.columns, words, cells.contiguous().numpy(), torch.get_num_threads()
@@ -87,7 +87,3 @@ class Sketches:
         start, columns = (torch.from_numpy(values).to(groups.device)[wide] for values in (starts, self.columns))
         hashes = reference.hash_bits(groups.numel(), self.words[row], groups.device).to(torch.int64) & 0xFFFFFFFF
         return start + (hashes * columns >> 32)
-
-
-def _native(tensor: Tensor) -> bool:
-    return tensor.device.type == "cpu" and tensor.is_contiguous() and native.library() is not None

@@ -3,7 +3,7 @@
 #include "isa.h"
 
 namespace nuq {
-enum CodeFormat : int { BFLOAT16_CODE = 0, FLOAT16_CODE = 1, NATURAL_CODE = 2, FLOAT8_CODE = 3 };  // the order of cpu/casts.py
+enum CodeFormat : int { BFLOAT16_CODE = 0, FLOAT16_CODE = 1, NATURAL_CODE = 2, FLOAT8_CODE = 3 };  // the order of nuq/native/casts.py
 
 struct Cast {
     const float* vector;

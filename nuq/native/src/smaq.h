@@ -6,7 +6,7 @@ namespace nuq {
 constexpr int64_t SMAQ_BLOCK = 4096;  // coordinates in one block
 constexpr int64_t SMAQ_SLACK = 64;    // bytes behind a block that a writer may overwrite
 
-// Mirrored in cpu/smaq.py.
+// Mirrored in nuq/native/smaq.py.
 struct Smaq {
     const void* vector;  // of the encoder; its type is one of quantize.h's
     float* total;        // of the decoder

@@ -60,7 +60,7 @@ def test_all_implementations_give_the_same_bytes(x, bits, rounding, monkeypatch)
     for name in cpu.instruction_sets():
         with cpu.using(name):
             found.append(coded(bits, rounding, x))
-    monkeypatch.setattr(base_delta, "_native", lambda vector: False)
+    monkeypatch.setattr(base_delta, "in_cpp", lambda vector: False)
     body, decoded = coded(bits, rounding, x)
     for other in found:
         assert torch.equal(other[0], body) and torch.equal(other[1], decoded)
@@ -76,7 +76,7 @@ def test_threads_and_portions_change_no_bit(monkeypatch):
     finally:
         torch.set_num_threads(before)
     monkeypatch.setattr(base_delta_reference, "_PORTION", 1000)
-    monkeypatch.setattr(base_delta, "_native", lambda vector: False)
+    monkeypatch.setattr(base_delta, "in_cpp", lambda vector: False)
     found.append(coded(8, "stochastic", x))
     for body, decoded in found[1:]:
         assert torch.equal(body, found[0][0]) and torch.equal(decoded, found[0][1])
@@ -116,7 +116,7 @@ def test_a_width_is_no_larger_than_it_needs_to_be():
 @pytest.mark.parametrize("native", [True, False])
 def test_damaged_kinds_and_exponents_are_found(native, monkeypatch):
     if not native:
-        monkeypatch.setattr(base_delta, "_native", lambda vector: False)
+        monkeypatch.setattr(base_delta, "in_cpp", lambda vector: False)
     x = normal(200)
     kinds, exponents, data = base_delta.encode(x, 5, None)
     for place, part, value in ((3, kinds, 48), (0, kinds, 6), (1, exponents, 16), (2, kinds, 0)):

@@ -66,7 +66,7 @@ def test_all_implementations_give_the_same_bits(settings_, x, monkeypatch):
     for name in native.instruction_sets():
         with native.using(name):
             found.append(coded(settings_, x))
-    monkeypatch.setattr(smaq, "_native", lambda vector: False)
+    monkeypatch.setattr(smaq, "in_cpp", lambda vector: False)
     body, decoded = coded(settings_, x)
     for other in found:
         assert torch.equal(other[0], body) and torch.equal(other[1], decoded)

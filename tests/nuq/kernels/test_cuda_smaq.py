@@ -108,12 +108,12 @@ BIG = [
 @contextmanager
 def through(module: Any) -> Iterator[None]:
     """Instead of what a tensor's device would choose."""
-    before = smaq._native, smaq._portable
-    smaq._native, smaq._portable = lambda _: False, lambda _: module
+    before = smaq.in_cpp, smaq._portable
+    smaq.in_cpp, smaq._portable = lambda _: False, lambda _: module
     try:
         yield
     finally:
-        smaq._native, smaq._portable = before
+        smaq.in_cpp, smaq._portable = before
 
 
 def placed(tensor: Tensor, device: str) -> Tensor:

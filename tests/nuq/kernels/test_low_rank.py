@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from nuq import native
-from nuq.kernels import low_rank
 from nuq.kernels.low_rank import (
     columns_of,
     left_product,
@@ -38,7 +37,7 @@ def test_compiled_products_have_the_bits_of_the_reference(size, columns, monkeyp
         return [left_product(matrix, columns, right), right_product(matrix, columns, left), overwritten, grown]
 
     with monkeypatch.context() as patch:
-        patch.setattr(low_rank.native, "library", lambda: None)
+        patch.setattr(native, "library", lambda: None)
         expected = results()
     try:
         for threads in (1, 2):

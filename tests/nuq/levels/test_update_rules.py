@@ -15,7 +15,7 @@ from nuq.levels.objective import Objective
 from nuq.levels.truncated_normals import CondTruncNorm, CondTruncNormHist, Histogram, TruncNorm
 
 rng = np.random.default_rng(3)
-# independent optima (methods.md): sigma, bits, Psi*
+# independent optima: sigma, bits, Psi*
 OPTIMA = [
     (1 / 32, 2, 3.038439632e-3),
     (1 / 32, 3, 1.976421727e-4),
@@ -282,7 +282,7 @@ def test_paper_solver_gives_the_published_levels():
     )
     np.testing.assert_allclose(table.levels.values, free.levels.values, atol=1e-4)
     assert update_rules.amq(PUBLISHED, 3, solver="paper").p == pytest.approx(0.233, abs=0.002)
-    # and the exact solutions that methods.md sets beside them
+    # and the exact solutions beside them
     np.testing.assert_allclose(update_rules.alq(PUBLISHED, 3).levels.positive, [0.0035, 0.0115, 0.027, 1.0], rtol=0.02)
     assert update_rules.amq(PUBLISHED, 3).p == pytest.approx(0.133, abs=0.001)
 

@@ -16,8 +16,8 @@ from tests.train.archive_files import UNVERIFIED, write_binary, write_cifar100, 
 from tests.train.data.test_data import load, unnormalized, whole, write_cifar, write_idx, write_mnist
 from train import data
 from train.data import cifar10, cifar100, fashion_mnist, svhn
+from train.data.torchvision_import import torchvision
 from train.steps.order import Order, generator
-from train.torchvision_import import torchvision
 
 
 def check(dataset: data.DataSet, splits: dict[str, tuple[np.ndarray, np.ndarray]], normalization: Any) -> None:

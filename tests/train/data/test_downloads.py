@@ -18,7 +18,7 @@ from tests.train.archive_files import UNVERIFIED, write_cifar100, write_svhn
 from tests.train.data.test_data import load, write_mnist
 from train.data import cifar10, cifar100, fashion_mnist, sources, svhn
 from train.data.mnist import MNIST
-from train.torchvision_import import torchvision
+from train.data.torchvision_import import torchvision
 
 
 def md5(path: Path) -> str:

@@ -16,7 +16,7 @@ from settings import resolving
 from train import data
 from train.data import augment, cifar10, pictures
 from train.data.augment import Augmentation
-from train.torchvision_import import torchvision
+from train.data.torchvision_import import torchvision
 
 CLASSES = [f"class{number}" for number in range(10)]
 

@@ -15,9 +15,9 @@ from settings import resolving
 from tests.train.glue_files import needs_extra, write_task, write_vocabulary
 from tests.train.models.test_models import build, size
 from train import dry_run, models
+from train.data.torchvision_import import torchvision
 from train.launch import launch
 from train.steps.trainer import Trainer
-from train.torchvision_import import torchvision
 
 CPU = torch.device("cpu")
 STEPS = 20

@@ -18,7 +18,8 @@ from torch.nn import functional as F
 
 from settings import resolving
 from settings.models import MODELS
-from train import data, models, torchvision_import
+from train import data, models
+from train.data import torchvision_import
 from train.models import cifar_resnet, small
 
 SHAPES = {name: kind.input_shape or (100,) for name, kind in data.KINDS.items()} | {

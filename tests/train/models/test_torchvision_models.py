@@ -12,9 +12,9 @@ from torch import nn
 
 from settings import resolving
 from tests.train.models.test_models import build, size
+from train.data.torchvision_import import torchvision
 from train.models import weights
 from train.steps.trainer import Trainer
-from train.torchvision_import import torchvision
 
 
 def named(arch: str, shape: tuple[int, ...] = (3, 32, 32), num_classes: int = 10, /, **chosen: object) -> nn.Module:

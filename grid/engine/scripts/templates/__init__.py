@@ -1,6 +1,7 @@
 """The pieces of bash that scripts are made of, one file for each.
 
 ``@name@`` is filled in; lines that begin with ``#:`` are for readers of the file and do not reach the script.
+Imports the standard library alone.
 """
 
 from __future__ import annotations
