@@ -193,7 +193,7 @@ class Statistics:
     def fit(self, kind: str, weights: str = "norm2", *, reach: float = 1.0) -> Distribution:
         """Fit the distribution of r / reach, clamped to [-1, 1].
 
-        kind: normal, mixture or histogram (see ``nuq.settings.quantizers.Adaptive.fit``).  weights of the mixture: norm2 or norm.
+        kind: normal, mixture or histogram (``Adaptive.fit`` in nuq.settings).  weights: norm2 or norm, of the mixture.
         reach: an edge of the histogram.  ValueError where every sampled bucket had norm zero.
         """
         if self.empty_of(kind):
