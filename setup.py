@@ -33,7 +33,7 @@ class Kernels(build_ext):
         return [path for path in super().get_outputs() if Path(path).exists()]
 
     def copy_extensions_to_source(self) -> None:
-        """In an editable install: the library beside the sources, where there is one."""
+        """Copy the library, where there is one, beside the sources of an editable install."""
         for ext in self.extensions:
             built = Path(self.build_lib) / self.get_ext_filename(ext.name)
             if built.exists():

@@ -39,7 +39,7 @@ class Target:
 
 
 def reach(logs: Logs, runs: Sequence[str], target: float, axis: str = "time") -> pd.Series:
-    """For each run the position on an axis at its first evaluation of at least ``target`` % accuracy.
+    """The position of each run on an axis at its first evaluation of at least ``target`` % accuracy.
 
     The axis is one of ``analysis.axes.AXES``.
 

@@ -51,7 +51,7 @@ def as_many_bytes(matrices: Matrices, values: Sequence[int]) -> list[Point]:
 
 
 def paper(data: str, model: str) -> Point:
-    """How its code trains."""
+    """The training of ATOMO's own code."""
     epoch = steps_per_epoch(data, 128, WORKERS)
     return point(
         "",

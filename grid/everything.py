@@ -45,7 +45,7 @@ def _clusters(entry: Method, bits: float) -> dict[str, Any]:
 
 
 def _rank(name: str) -> Callable[[Method, float], dict[str, Any]]:
-    """As many singular vectors a layer as bits: each takes .8 to 1 bit in the models used here."""
+    """A choice of as many singular vectors a layer as bits: each takes .8 to 1 bit in the models used here."""
     return lambda entry, bits: {f"method.{name}": int(bits)} if bits >= 1 else {}
 
 

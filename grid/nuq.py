@@ -39,7 +39,7 @@ def mixture(label: str, method: str, num_components: int, settings: Mapping[str,
 
 
 def updates(at: Iterable[int], every: int, label: str = "") -> Point:
-    """When an adaptive method updates its levels; the other methods have no such setting."""
+    """The steps at which an adaptive method updates its levels; the other methods have no such setting."""
     return where_read({"method.update_at": list(at), "method.update_every": every}, label)
 
 

@@ -175,6 +175,7 @@ class CompressionState:
         return vars(self.method_settings) | vars(self.exchange) | vars(self.hook) | vars(self.feedback)
 
     def __getstate__(self) -> dict[str, Any]:
+        """The method, the layers, the settings and this rank's state: what a pickle keeps, without model and group."""
         return {"method": self.method, "layers": self.layers, "settings": self._settings, "state": self.state_dict()}
 
     def __setstate__(self, saved: dict[str, Any]) -> None:

@@ -20,7 +20,7 @@ MODES = ("train", "evaluate")
 
 @dataclass
 class Evaluation:
-    """What mode=evaluate reads, and nothing else: all other settings are the run's own."""
+    """Settings of mode=evaluate, which reads nothing else: all other settings are the run's own."""
 
     run: str = setting("", "folder of the run whose checkpoints are evaluated; required")
     once: bool = setting(

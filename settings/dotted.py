@@ -15,5 +15,5 @@ def dotted(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def as_set(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The same as a user sets them: a group's choice has the group's own name, ``{"method": "alq"}``."""
+    """Dotted names as a user sets them: a group's choice has the group's own name, ``{"method": "alq"}``."""
     return {name.removesuffix(".name"): value for name, value in dotted(config).items()}

@@ -27,7 +27,7 @@ SCALE_LR = (
 
 @dataclass
 class Optimizer:
-    """What all optimizers have."""
+    """Settings of all optimizers."""
 
     lr: float = setting(0.1, "a rate", low=0, high=1e38)
     weight_decay: float = setting(0.0, "off unless asked for", low=0, high=1e38)
@@ -93,7 +93,7 @@ WARMUP_FACTOR = (
 
 @dataclass
 class Constant:
-    """The rate stays."""
+    """A schedule that keeps the rate, after a warm-up where one is asked for."""
 
     warmup_steps: int = setting(0, WARMUP_STEPS, low=0, identity="unless default")
     warmup_factor: float = setting(WARMUP_DEFAULT, WARMUP_FACTOR, low=0, high=1, identity="unless default")
@@ -101,7 +101,7 @@ class Constant:
 
 @dataclass
 class Step(Constant):
-    """The rate drops."""
+    """A schedule in which the rate drops at chosen steps."""
 
     at: list[int] = setting([40000, 60000], "steps at which the rate drops; the paper's", low=0)
     factor: float = setting(0.1, "the rate is multiplied by this at each drop", low=0)
@@ -109,7 +109,7 @@ class Step(Constant):
 
 @dataclass
 class Exponential(Constant):
-    """From the end of the warm-up."""
+    """A schedule in which the rate decays exponentially from the end of the warm-up."""
 
     factor: float = setting(0.95, "the rate is multiplied by this over every period, smoothly", low=0)
     period: int = setting(1000, "steps over which the factor is reached", low=1)
@@ -117,7 +117,7 @@ class Exponential(Constant):
 
 @dataclass
 class Cosine:
-    """After the warm-up half a cosine, down to zero at the last of ``steps``."""
+    """A schedule of half a cosine after the warm-up, down to zero at the last of ``steps``."""
 
     warmup_steps: int = setting(0, WARMUP_STEPS, low=0)
     warmup_factor: float = setting(WARMUP_DEFAULT, WARMUP_FACTOR, low=0, high=1)

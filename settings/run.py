@@ -37,8 +37,8 @@ class Untrain:
 
 @dataclass
 class Compute:
-    """How a worker's forward and backward passes are computed; other than by default results differ, at least in their
-    last bits.
+    """The way in which a worker's forward and backward passes are computed; other than by default results differ, at
+    least in their last bits.
     """
 
     precision: str = setting(
@@ -77,7 +77,7 @@ class Compute:
 
 @dataclass
 class Exchange(exchange.Exchange):
-    """How the workers' messages become one mean, in real processes and in their simulation."""
+    """The way in which the workers' messages become one mean, in real processes and in their simulation."""
 
     timeout_s: float = setting(
         1800.0,

@@ -18,7 +18,7 @@ IMDB_SIZES = (25_000, 25_000)  # reviews to train and to test
 
 @dataclass(frozen=True)
 class Task:
-    """One of GLUE's: its folder in the official archive, its training pairs and those of dev, the test split that
+    """One of GLUE's tasks: its folder in the official archive, its training pairs and those of dev, the test split that
     papers report.
 
     labels: as the files have them, a class being the place of its own; none for a score.  texts, label: names of
@@ -116,7 +116,7 @@ FROM_SCRATCH = ("weights", "")
 
 @dataclass
 class BertSettings:
-    """What BERT has beside all models' settings."""
+    """Settings of BERT beside those of all models."""
 
     weights: str = setting(
         "",

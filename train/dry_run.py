@@ -61,7 +61,7 @@ class FewBatches:
 
 
 def shrunk(config: dict[str, Any]) -> dict[str, Any]:
-    """The same configuration with a handful of steps and tiny batches."""
+    """A configuration with a handful of steps and tiny batches."""
     method = dict(config["method"])
     if "update_at" in method:
         first = [at for at in method["update_at"] if at == 0]  # the first step is like no other
@@ -88,7 +88,7 @@ def shrunk(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def in_one_process(config: dict[str, Any]) -> dict[str, Any]:
-    """The same configuration with a collective that one process can simulate.
+    """A configuration with a collective that one process can simulate.
 
     A message says so where the collective is another one.
     """

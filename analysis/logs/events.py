@@ -209,7 +209,7 @@ def _plain_scalars(
 
 
 def _representatives(rows: np.ndarray, of: slice) -> np.ndarray:
-    """For each row, the index of a row with the same bytes in ``of``; that row is its own representative."""
+    """The index, for each row, of a row with the same bytes in ``of``; that row is its own representative."""
     mask = np.zeros(rows.shape[1], np.uint8)
     mask[of] = 0xFF
     words, masks = rows.view("<u8"), mask.view("<u8")

@@ -70,7 +70,7 @@ class Logs:
         return self.rows.only(tags).frame
 
     def keep(self, runs: Iterable[str]) -> Logs:
-        """The same sweep with only these runs."""
+        """The sweep with only these runs."""
         wanted = set(runs)
         names = [run for run in self.settings.index if run in wanted]
         return replace(

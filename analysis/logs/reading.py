@@ -55,7 +55,7 @@ def attempt(name: str) -> tuple[int, str]:
 
 
 def merged(step: np.ndarray, file: np.ndarray) -> np.ndarray:
-    """Which rows of one run stay where its files overlap.
+    """A mask of the rows of one run that stay where its files overlap.
 
     Beyond a later file's first step, the earlier files give way.
 

@@ -57,7 +57,7 @@ class Panel:
 
 
 def without(logs: Logs, names: Sequence[str]) -> Logs:
-    """The same runs without these settings: runs that differ in them alone fall together."""
+    """The sweep without these settings: runs that differ in them alone fall together."""
     return replace(logs, settings=logs.settings.drop(columns=list(names), errors="ignore"))
 
 

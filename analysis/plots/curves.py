@@ -120,7 +120,7 @@ class _Curve:
     high: np.ndarray
 
     def at(self, axis_positions: np.ndarray, size: float) -> _Curve | None:
-        """The same curve where the position is known, in units of ``size``; None where it is nowhere known."""
+        """The part of the curve where the position is known, in units of ``size``; None where it is nowhere known."""
         known = np.isfinite(axis_positions)
         parts = {name: getattr(self, name)[known] for name in ("step", "mean", "low", "high")}
         return replace(self, x=axis_positions[known] / size, **parts) if known.any() else None

@@ -44,9 +44,9 @@ class _Shown:
 
 @rc_context(RC)
 def gradient_histogram(group: Group, width: float) -> Figure | str:
-    """For each adaptive method the density of the normalised coordinates, weighted by norm^2 as in a fit.
+    """A figure of each adaptive method's density of the normalised coordinates, weighted by norm^2 as in a fit.
 
-    It is that of the last measurement.
+    The density is that of the last measurement.
 
     The filled area is measured, the line is the distribution fitted to the same buckets (``train.steps.estimator`` says
     which), and the strokes are the levels in use. The run is that of the lowest seed that logged ``stats/coordinates``.

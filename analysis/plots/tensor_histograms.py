@@ -43,7 +43,7 @@ class _Shown:
 
 @rc_context(RC)
 def tensor_histograms(group: Group, width: float) -> Figure | str:
-    """For each kind of tensor the density of z = (x - mean) / std over all its tensors, as last measured.
+    """A figure of the density of z = (x - mean) / std over all tensors of each kind, as last measured.
 
     The standard normal density is drawn beside it.
 

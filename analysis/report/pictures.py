@@ -124,5 +124,5 @@ def picture(figure: Named) -> Picture:
 
 
 def small(svg: str) -> str:
-    """The same picture without comments, metadata, line breaks and digits that nobody sees."""
+    """A picture without the comments, metadata, line breaks and digits that nobody sees."""
     return re.sub(r">\s+<", "><", re.sub(r"\s*\n\s*", " ", _DIGITS.sub(r"\1", _DROPPED.sub("", svg)))).strip()

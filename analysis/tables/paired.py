@@ -54,7 +54,7 @@ def difference(values: pd.Series | np.ndarray, others: pd.Series | np.ndarray) -
 
 
 def partners(settings: pd.DataFrame, baseline: str = BASELINE) -> pd.Series:
-    """For each run the baseline's run with which it is compared; absent where there is none, or more than one.
+    """The baseline's run with which each run is compared; absent where there is none, or more than one.
 
     Partners have the same seed and agree in every setting outside the method and its memory (data, model, workers,
     rate, steps, trajectory ...) that can change a result; one that neither reads counts as equal.  The baseline keeps

@@ -70,7 +70,7 @@ _SUMMED = 1 << 16  # coordinates of one sum of magnitudes
 
 
 class Atomo(Decoder):
-    """The ATOMO compressor.
+    """A compressor that sends a few atoms of a gradient, drawn without bias: singular ones or coordinates.
 
     settings: see ``nuq.settings.atomo``, whose ranges hold here too.
     """

@@ -59,7 +59,7 @@ _Refreshed = tuple[int, Tensor]  # the period of the refresh, and its thresholds
 
 
 class Casq(Decoder):
-    """The CASQ compressor.
+    """A compressor that sends the cluster of every value, and means of the coordinates that share a cell.
 
     settings: see ``nuq.settings.sketches``, whose ranges hold here too.
     """

@@ -86,7 +86,7 @@ def write_constant(value: float, total: Tensor, *, accumulate: bool) -> None:
 
 
 def careful(write: Write) -> Write:
-    """The same ``Write``, with a MessageError where finite numbers give a result that is not finite."""
+    """A ``Write`` with a MessageError where finite numbers give a result that is not finite."""
 
     def checked(total: Tensor, *, accumulate: bool) -> None:
         decoded = torch.empty_like(total)

@@ -193,7 +193,7 @@ class Layout:
 
 
 class Eden(Decoder):
-    """The EDEN compressor.
+    """A compressor that sends the nearest centroid of every coordinate of randomly rotated buckets.
 
     settings: see ``nuq.settings.quantizers.EDEN``, whose ranges hold here too; the bucket size is a power of two.
     """

@@ -41,7 +41,7 @@ Memory = dict[str, dict[str, Tensor]]  # kind -> parameter -> float32[size]
 
 @dataclass(frozen=True)
 class Owed:
-    """What a worker owes: the vector that it should send, and the memory that follows.
+    """The vector that a worker should send, and the memory that follows.
 
     wanted: float32, of the gradient's shape; after: what the memory, the residual apart, becomes; memory: where that
     lies.
@@ -53,7 +53,7 @@ class Owed:
 
 
 class ErrorFeedback:
-    """Any method with a memory.
+    """A compressor that gives any method a memory.
 
     sizes: coordinates of every parameter that has one; others are encoded without.
 

@@ -92,6 +92,7 @@ class Message:
 
     @property
     def num_bytes(self) -> int:
+        """The length of the message in bytes, header included."""
         return HEADER_BYTES + self.body.numel()
 
     def check_count(self, max_coordinates: int | None = None) -> None:

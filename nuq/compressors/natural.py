@@ -41,7 +41,7 @@ _LARGEST_LEAST = 254 - casts.MOST_POWERS + 1
 
 
 class NaturalCompression(InPlace):
-    """The natural compressor.
+    """A compressor that sends one of the two powers of two around every coordinate, drawn at random.
 
     settings: nothing that the encoder reads.
     """

@@ -44,7 +44,7 @@ _HEAD = struct.Struct("<BBxxf")
 
 
 class NNWBDI(InPlace):
-    """The NNW-BDI compressor.
+    """A compressor that sends blocks of fixed-point words as deltas from zero or from one base.
 
     settings: see ``nuq.settings.formats``, whose ranges hold here too.
     """

@@ -60,7 +60,7 @@ def _table(reach: float, nearest: bool) -> Tensor:
 
 
 class S2FP8(InPlace):
-    """The S2FP8 compressor.
+    """A compressor that sends a byte a coordinate: the e5m2 of a power of it that fits the tensor's range.
 
     settings: see ``nuq.settings.formats``, whose ranges hold here too.
     """

@@ -60,7 +60,7 @@ _BITMAP_FROM = 1 / 16  # of the coordinates: coded indices would be smaller by l
 
 
 class SketchML(Decoder):
-    """The SketchML compressor.
+    """A compressor that sends the quantile bucket of every value, exactly or through a min-max sketch.
 
     settings: see ``nuq.settings.sketches``, whose ranges hold here too; no more groups than buckets are made.
     """

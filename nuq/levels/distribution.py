@@ -88,7 +88,7 @@ class Distribution(Protocol):
         return None
 
     def tabulated(self) -> Distribution:
-        """The same distribution at a price per call that does not depend on the number of its components."""
+        """An equal distribution at a price per call that does not depend on the number of its components."""
         return self
 
 

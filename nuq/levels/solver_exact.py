@@ -24,7 +24,7 @@ MAX_GRADIENT = 3000
 
 
 def occupied(distribution: Distribution, edges: Array) -> Array:
-    """The same edges, pulled inward where they leave intervals of less than 1e-11 of the mass.
+    """Edges pulled inward where they leave intervals of less than 1e-11 of the mass.
 
     In u = F(edge), neighbours are kept 1e-11 apart; edges that need not move stay as they are.  Uniform and exponential
     starts have levels at 60 sigma and at 1e-38, where no formula could move them.

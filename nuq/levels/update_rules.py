@@ -94,8 +94,8 @@ def amq(
 
     distribution: a distribution on [-1, 1] of any mean.  solver: exact (every local minimum refined, the best kept) or
     paper (40 steps of rate .7 from seven or eight starts; chosen by the cost of the positive half without the centre,
-    as in the original).  Of the paper solver's starts, previous is the p of the update before (None: this is the
-    first), and norm_less says that they are AMQ-N's.
+    as in the original).  The paper solver's starts follow from previous, the p of the update before (None: this is the
+    first), and are AMQ-N's where norm_less says so.
     """
     _check(bits, solver)
     if bits == 1:

@@ -48,24 +48,34 @@ class CompressedTraining:
 
     Attach it before the first step, or before a saved state is loaded.
 
-    weights: after each optimizer step a parameter becomes what its packed form decodes to; master=True keeps a float32
-    copy of it that takes the updates (of parameters in float32 or wider: an optimizer computes in its parameters'
-    type).  activations: what a pass through ``model``'s own forward saves for its backward pass is held packed.
-    Calling its parts, or other methods, packs none: attach to what is called; a warning says so once.
-    activation_gradients: the gradients of layers' outputs.  gradients: parameters' gradients, once per step, before the
-    optimizer reads them (leave it out where they are compressed already, as by ``nuq.compress_hook``).  moments: the
-    optimizer's state, held packed between steps.  Each is a format (``smaq``, ``bf16``, ``smaq samples=16``;
-    ``nuq.registry.legal_formats``), or empty, None or fp32 for none.
+    optimizer: None for inference, or to pack activations and their gradients alone.
 
+    The kinds of tensors; each is a format (``smaq``, ``bf16``, ``smaq samples=16``; ``nuq.registry.legal_formats``), or
+    empty, None or fp32 for none:
+
+    weights: after each optimizer step a parameter becomes what its packed form decodes to.
+    activations: what a pass through ``model``'s own forward saves for its backward pass is held packed.  Calling its
+        parts, or other methods, packs none: attach to what is called; a warning says so once.
+    activation_gradients: the gradients of layers' outputs.
+    gradients: parameters' gradients, once per step, before the optimizer reads them (leave it out where they are
+        compressed already, as by ``nuq.compress_hook``).
+    moments: the optimizer's state, held packed between steps.
+
+    The other parameters:
+
+    min_size: coordinates of the smallest tensor that is packed.
+    master: True keeps a float32 copy of a parameter with packed weights that takes the updates (of parameters in
+        float32 or wider: an optimizer computes in its parameters' type).
     inference: in eval mode layers' outputs, too, are rounded to the activations' format, where they require no gradient
-    (under ``no_grad`` or ``inference_mode``).  min_size: coordinates of the smallest tensor that is packed.  optimizer:
-    None for inference, or to pack activations and their gradients alone.
+        (under ``no_grad`` or ``inference_mode``).
+
+    Attributes:
 
     step, worker: key the random roundings; the step counts itself, the worker is the rank in a process group.
-    ``worker`` matters for activations and their gradients alone: the rest is the same on all ranks that hold the same
-    parameters.  histograms: set it to a ``nuq.quantized_training.counts.TensorHistograms`` to collect histograms, and
-    back to None. counted: set it to False for passes that belong into neither ratios nor histograms, as those of
-    further workers.
+        ``worker`` matters for activations and their gradients alone: the rest is the same on all ranks that hold the
+        same parameters.
+    histograms: set it to a ``nuq.quantized_training.counts.TensorHistograms`` to collect histograms, and back to None.
+    counted: set it to False for passes that belong into neither ratios nor histograms, as those of further workers.
 
     With master=True a parameter that somebody else has changed between two steps (loaded, clipped, averaged; not
     through ``.data``, which leaves no trace) goes on from what it was changed to.  A pickled model or a deep copy goes

@@ -11,7 +11,7 @@ from nuq.settings import setting
 
 @dataclass
 class Scoped:
-    """What every rival reads."""
+    """Settings of every rival."""
 
     scope: str = setting(
         "model",

@@ -9,7 +9,7 @@ from nuq.settings import setting
 
 @dataclass
 class Exchange:
-    """How the workers' messages become one mean."""
+    """The way in which the workers' messages become one mean."""
 
     collective: str = setting(
         "gather",
@@ -41,7 +41,7 @@ class Exchange:
 
 @dataclass
 class HookExchange(Exchange):
-    """The same, for the DDP hook."""
+    """Settings of the DDP hook's exchange, which may choose its collective by itself."""
 
     collective: str = setting(
         "auto",
@@ -53,7 +53,7 @@ class HookExchange(Exchange):
 
 @dataclass
 class Hook:
-    """What the DDP hook does beside its method and its collective."""
+    """Settings of the DDP hook beside its method and its collective."""
 
     min_size: int = setting(
         1024,

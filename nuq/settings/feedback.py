@@ -27,7 +27,7 @@ _MOMENTUM = ("kind", ("momentum", "auto"))
 
 @dataclass
 class Feedback:
-    """What workers remember of what their messages left out."""
+    """The memory that workers keep of what their messages left out."""
 
     kind: str = setting("auto", KIND, choices=KINDS, identity="unless default")
     both: bool = setting(False, BOTH, identity="unless default")
@@ -41,7 +41,7 @@ _READ = ("feedback", ("momentum", "auto"))
 
 @dataclass
 class HookFeedback:
-    """The same for the DDP hook, which does not see the optimizer."""
+    """Settings of the memory in the DDP hook, which does not see the optimizer."""
 
     feedback: str = setting("auto", KIND, choices=KINDS)
     momentum: float = setting(
@@ -60,7 +60,7 @@ class HookFeedback:
         check_masking(self.masking, self.momentum)
 
     def settings(self) -> Feedback:
-        """What the encoders are told."""
+        """The settings as the encoders take them."""
         return Feedback(self.feedback, self.both, self.masking, self.clip_norm, self.clip_value)
 
 
@@ -68,7 +68,7 @@ class HookFeedback:
 
 
 def memory_kinds(kind: str, methods: Sequence[str]) -> list[str]:
-    """none, error or momentum for every method: its own where ``kind`` is auto."""
+    """The memory of every method, none, error or momentum: its own where ``kind`` is auto."""
     return [METHODS[name].feedback if kind == "auto" else kind for name in methods]
 
 

@@ -18,7 +18,7 @@ _NEAREST = (
 
 @dataclass
 class Tensorwise:
-    """What all of them read."""
+    """Settings of every format."""
 
     scope: str = setting(
         "tensor",

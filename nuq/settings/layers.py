@@ -43,7 +43,7 @@ class Layer:
 
     @property
     def vector_name(self) -> str:
-        """Of the one vector of scope=model; no parameter has such a name."""
+        """The name of the one vector of scope=model; no parameter has such a name."""
         return f"model ({self.pattern})"
 
     def matches(self, name: str) -> bool:

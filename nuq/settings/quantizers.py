@@ -9,7 +9,7 @@ from nuq.settings import setting
 
 @dataclass
 class Uncompressed:
-    """What full precision reads."""
+    """Settings of full precision."""
 
     scope: str = setting(
         "model",
@@ -32,7 +32,7 @@ class SuperSGD(Uncompressed):
 
 @dataclass
 class Bucketed:
-    """What every bucketed quantizer reads."""
+    """Settings of every bucketed quantizer."""
 
     bucket_size: int = setting(
         8192, "coordinates that share one norm; the paper's value for ResNet-32", low=1, high=2**31 - 1
@@ -119,7 +119,7 @@ class TRN(Bucketed):
 
 @dataclass
 class Adaptive(Bits):
-    """What every adaptive method reads: where its levels come from, and when they change."""
+    """Settings of every adaptive method: where its levels come from, and when they change."""
 
     norm: str = setting(
         "linf",
@@ -200,7 +200,7 @@ class Normal(Adaptive):
 
 @dataclass
 class SymmetricOnly(Adaptive):
-    """What AMQ's variants share."""
+    """Settings that AMQ's variants share."""
 
     symmetric: bool = setting(True, "levels +-p^j are symmetric", choices=(True,))  # type: ignore[arg-type]
 

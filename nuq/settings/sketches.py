@@ -19,7 +19,7 @@ _SAMPLE = "coordinates, one from each of so many equal stretches, that {} are fo
 
 @dataclass
 class Sketch:
-    """What both read."""
+    """Settings of CASQ and SketchML alike."""
 
     scope: str = setting("model", _SCOPE, choices=("model", "tensor"))
 

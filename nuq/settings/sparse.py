@@ -19,7 +19,7 @@ _SELECTION = (
 
 @dataclass
 class Values:
-    """How the values travel, and what they are chosen from."""
+    """Settings of every sparse method: how its values travel, and what they are chosen from."""
 
     scope: str = setting("model", _SCOPE, choices=("model", "tensor"))
     values: str = setting(
@@ -31,7 +31,7 @@ class Values:
 
 @dataclass
 class Sparse(Values):
-    """The same, with the indices of the values."""
+    """Settings of values that travel with their indices."""
 
     indices: str = setting(
         "auto",
@@ -52,7 +52,7 @@ class TopK(Sparse):
 
 @dataclass
 class RandomK(Values):
-    """k indices that all workers draw alike, so that none travel."""
+    """The k indices that all workers draw alike, so that none travel."""
 
     ratio: float = setting(0.01, _RATIO, low=1e-9, high=1.0)
     bucket_size: int = setting(0, _BUCKET, low=0, high=2**31 - 1)

@@ -28,5 +28,5 @@ CIFAR10 = cifar.Cifar(
 
 
 def load(config: Mapping[str, Any], device: torch.device) -> DataSet:
-    """The data set: 50,000 training and 10,000 test images of 32x32 pixels in 10 classes."""
+    """The data set CIFAR-10: 50,000 training and 10,000 test images of 32x32 pixels in 10 classes."""
     return cifar.load(CIFAR10, config, device)

@@ -27,5 +27,5 @@ CIFAR100 = cifar.Cifar(
 
 
 def load(config: Mapping[str, Any], device: torch.device) -> DataSet:
-    """The data set: 50,000 training and 10,000 test images of 32x32 pixels in 100 classes (the fine labels)."""
+    """The data set CIFAR-100: 50,000 training and 10,000 test images of 32x32 pixels in 100 (fine) classes."""
     return cifar.load(CIFAR100, config, device)

@@ -25,5 +25,5 @@ FASHION_MNIST = idx.Idx(
 
 
 def load(config: Mapping[str, Any], device: torch.device) -> DataSet:
-    """The data set: 60,000 training and 10,000 test images of 28x28 pixels, 10 kinds of clothing."""
+    """The data set Fashion-MNIST: 60,000 training and 10,000 test images of 28x28 pixels, 10 kinds of clothing."""
     return idx.load(FASHION_MNIST, config, device)

@@ -22,5 +22,5 @@ MNIST = idx.Idx(
 
 
 def load(config: Mapping[str, Any], device: torch.device) -> DataSet:
-    """The data set: 60,000 training and 10,000 test images of 28x28 handwritten digits."""
+    """The data set MNIST: 60,000 training and 10,000 test images of 28x28 handwritten digits."""
     return idx.load(MNIST, config, device)

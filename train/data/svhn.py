@@ -39,7 +39,7 @@ _DAMAGE = (
 
 
 def load(config: Mapping[str, Any], device: torch.device) -> DataSet:
-    """The data set: 73,257 training and 26,032 test images of 32x32 pixels.
+    """The data set SVHN: 73,257 training and 26,032 test images of 32x32 pixels, house numbers cropped to a digit.
 
     The digit 0, labelled 10 in the files, is class 0.
     """

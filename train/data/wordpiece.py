@@ -42,7 +42,7 @@ def library() -> Any:
 def vocabulary(settings: Mapping[str, Any], training: Texts) -> list[str]:
     """The tokens of the folder ``data.tokenizer``.
 
-    Where there is none, they are ``data.vocabulary`` tokens learned from ``training``.
+    Without such a folder they are ``data.vocabulary`` tokens learned from ``training``.
     """
     if settings["tokenizer"]:
         return in_folder(Path(settings["tokenizer"]))
@@ -98,11 +98,11 @@ def words(texts: Iterable[str]) -> Counter[str]:
 def learned(counts: Mapping[str, int], size: int) -> list[str]:
     """The vocabulary of ``size`` tokens learned from words of these counts.
 
-    It has the special tokens, characters, then what joining the most frequent pair gives, again.
+    It has the special tokens, then characters, then what joining the most frequent pair gives, again and again.
 
-    counts: of each word.  At most half are characters, the most frequent ones.  Pairs that are equally frequent come in
-    alphabetical order, so that the same text gives the same tokens anywhere, whatever the order of its words.  Where no
-    pair is left that is there twice, [unused0], [unused1] ... fill the rest, as in BERT's own.
+    counts: how often each word occurs.  At most half of the tokens are characters, the most frequent ones.  Pairs that
+    are equally frequent come in alphabetical order, so that the same text gives the same tokens anywhere, whatever the
+    order of its words.  Once no pair occurs twice, [unused0], [unused1] ... fill the rest, as in BERT's own.
 
     Joining the most frequent pair is what today's libraries do; Schuster and Nakajima ("Japanese and Korean voice
     search", 2012) join the one that makes the text most likely.

@@ -180,9 +180,9 @@ def legal_models(input_shape: Shape, *, tokens: bool = False) -> list[str]:
 def build(config: Mapping[str, Any], input_shape: Shape, num_classes: int) -> nn.Module:
     """The model of a resolved configuration, giving logits (batch, num_classes) for inputs (batch, *input_shape).
 
-    Of a text: (batch, length, num_classes).  Its weights come from torch's global generator, which the caller forks and
-    seeds, or from ``weights_file``.  Raises ValueError, with the legal models, for a model that cannot take the data
-    set's shape; for a file see ``load_weights``.
+    For a text logits are (batch, length, num_classes).  The model's weights come from torch's global generator, which
+    the caller forks and seeds, or from ``weights_file``.  Raises ValueError, with the legal models, for a model that
+    cannot take the data set's shape; for a file see ``load_weights``.
     """
     made = without_weights_file(config, input_shape, num_classes)
     load_weights_file(config, made)

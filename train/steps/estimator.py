@@ -45,8 +45,8 @@ from nuq.levels.level_sets import stretched
 from nuq.levels.truncated_normals import Distribution
 from nuq.simulation import Workers
 
-# Of a logged histogram: 0, and 8 bins an octave from 2^-12 to 1 on both sides; all of them edges of the statistics'
-# finer bins.
+# The edges of a logged histogram: 0, and 8 bins an octave from 2^-12 to 1 on both sides.  All of them are edges of the
+# statistics' finer bins, too.
 _HALF = np.append((2.0 ** np.arange(-12, 0)[:, None] * (1 + np.arange(8) / 8)).ravel(), 1.0)
 HISTOGRAM_EDGES = np.concatenate([-_HALF[::-1], [0.0], _HALF])
 

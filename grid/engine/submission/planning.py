@@ -170,7 +170,7 @@ def slurm_is_here() -> bool:
 
 
 def with_id(made: Made, plan_id: str) -> Made:
-    """The same plan under the name of the reviewed one."""
+    """A plan under the id of another: that of the reviewed one."""
     return dataclasses.replace(made, plan=dataclasses.replace(made.plan, id=plan_id))
 
 

@@ -63,7 +63,7 @@ class Sweep:
     points: Sequence[Point]
     seeds: Sequence[int] | int = (1,)  # or a count, as --seeds takes it: 3 is 1, 2, 3
     folder: str = ""  # the folder below runs/; the run name unless another sweep has it already
-    # Of all runs, or a function of a configuration; a point's own win.
+    # The resources of all runs, or a function from a configuration to them; a point's own win.
     resources: Settings | Callable[[Settings], Settings] = field(default_factory=dict)
     grid: str = ""
     run_name: str = ""

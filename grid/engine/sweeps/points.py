@@ -332,9 +332,9 @@ def _matcher(condition: Condition, points: Sequence[Point], function: str) -> Ca
 
 
 def _given(item: Point) -> dict[str, Any]:
-    """The settings so far, with the default choices.
+    """The settings that a point has so far, with the default choices.
 
-    Of an optional setting nothing where the method does not read it.
+    An optional setting is absent where the method does not read it.
     """
     return {**args.DEFAULTS, **(kept(item) if "method" in item.settings else item.settings)}
 
