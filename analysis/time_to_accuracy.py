@@ -38,7 +38,7 @@ class Target:
     rule: str = ""
 
 
-def reach(logs: Logs, runs: Sequence[str], target: float, axis: str = "time") -> pd.Series:
+def first_at(logs: Logs, runs: Sequence[str], target: float, axis: str = "time") -> pd.Series:
     """The position of each run on an axis at its first evaluation of at least ``target`` % accuracy.
 
     The axis is one of ``analysis.axes.AXES``.
@@ -80,7 +80,7 @@ def default_target(group: Group) -> Target | None:
 def time_to_accuracy(logs: Logs, width: float, target: float | None = None) -> Figure | str:
     """A figure of the training time and bytes until the validation accuracy first reaches ``target`` percent.
 
-    The bytes are those sent by one worker; see ``reach``.
+    The bytes are those sent by one worker; see ``first_at``.
 
     Each method has a row with a dot for each run. The row shows mean and 95 % interval over seeds only where all its
     runs get there, as a mean over the fast ones would flatter; otherwise it shows how many of them do.  Runs that have
@@ -102,7 +102,7 @@ def time_to_accuracy(logs: Logs, width: float, target: float | None = None) -> F
     if not seed_groups or goal is None:
         return f"no run has logged {TAG}"
     found = {
-        axis: {seed_group.label: reach(logs, seed_group.runs, goal.percent, axis) for seed_group in seed_groups}
+        axis: {seed_group.label: first_at(logs, seed_group.runs, goal.percent, axis) for seed_group in seed_groups}
         for axis in ("time", "bytes")
     }
     found = {
@@ -111,7 +111,7 @@ def time_to_accuracy(logs: Logs, width: float, target: float | None = None) -> F
         if any(of_seed_group.notna().any() for of_seed_group in rows.values())
     }
     if not found:
-        steps = reach(logs, [run for seed_group in seed_groups for run in seed_group.runs], goal.percent, "step")
+        steps = first_at(logs, [run for seed_group in seed_groups for run in seed_group.runs], goal.percent, "step")
         return (
             "no run has logged times or comm/bytes"
             if len(steps.dropna())
@@ -146,7 +146,9 @@ def _draw(
             _counts(
                 axes,
                 seed_groups,
-                reach(group.logs, [run for seed_group in seed_groups for run in seed_group.runs], goal.percent, "step"),
+                first_at(
+                    group.logs, [run for seed_group in seed_groups for run in seed_group.runs], goal.percent, "step"
+                ),
             )
     rule = f"{' ' if beside else chr(10)}({goal.rule})" if goal.rule else ""
     figure.suptitle(f"to {goal.percent:.2f} % validation accuracy{rule}", fontsize=8.5)

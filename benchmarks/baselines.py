@@ -20,7 +20,7 @@ from torch._C._distributed_c10d import GradBucket
 from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
 
-__all__ = ["NAMES", "PowerSGD", "Sent", "ring_bytes", "with_rival"]
+__all__ = ["NAMES", "PowerSGD", "Sent", "ring_bytes", "with_baseline"]
 
 NAMES = ("fp32", "bf16", "powersgd", "nothing")
 RANK = 4
@@ -38,8 +38,8 @@ def ring_bytes(num_bytes: int, num_ranks: int) -> int:
     return 2 * (num_ranks - 1) * num_bytes // num_ranks
 
 
-def with_rival(model: DistributedDataParallel, name: str) -> Sent:
-    """Register a rival's hook; its count grows with every step, except fp32's, which has no hook to count in."""
+def with_baseline(model: DistributedDataParallel, name: str) -> Sent:
+    """Register a baseline's hook; its count grows with every step, except fp32's, which has no hook to count in."""
     if name == "fp32":
         return Sent()
     state = PowerSGD() if name == "powersgd" else Sent()

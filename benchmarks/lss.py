@@ -46,8 +46,8 @@ PERCENTILE = 0.95
 CLUSTERS = (2, 4, 8, 16, 32, 64)
 CELLS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
 DEFAULT = {"clusters": 8, "cells_ratio": 0.01}
-# Settings of the rivals, among which the one with the bytes nearest to CASQ's is taken.
-RIVALS: dict[str, tuple[str, list[dict[str, Any]]]] = {
+# Settings of the baselines, among which the one with the bytes nearest to CASQ's is taken.
+BASELINES: dict[str, tuple[str, list[dict[str, Any]]]] = {
     "SketchML": (
         "sketchml",
         [{"buckets": buckets, "groups": groups} for buckets in (32, 128) for groups in (1, 2, 4, 8)],
@@ -203,7 +203,7 @@ def build(name: str, **settings: Any) -> Any:
 
 
 def contenders(gradient: Recorded, scope: str) -> list[Contender]:
-    """The contenders: CASQ over clusters and over cells, and the rivals at the bytes that it takes on this gradient."""
+    """The contenders: CASQ over clusters and over cells, and the baselines at the bytes it takes on this gradient."""
     found = [Contender("clusters", f"{k} clusters", k, build("casq", **{**DEFAULT, "clusters": k})) for k in CLUSTERS]
     found += [
         Contender("cells", f"{ratio:g} cells", ratio, build("casq", **{**DEFAULT, "cells_ratio": ratio}))
@@ -219,7 +219,7 @@ def contenders(gradient: Recorded, scope: str) -> list[Contender]:
         )
         found.append(Contender("rivals", title, 0, build("casq", **DEFAULT, outlier_percentile=percentile)))
     wanted = _bits(build("casq", **DEFAULT), gradient, scope)
-    for title, (name, options) in RIVALS.items():
+    for title, (name, options) in BASELINES.items():
         chosen = min(options, key=lambda option: abs(_bits(build(name, **option), gradient, scope) - wanted))
         shown = ", ".join(f"{key} {value:g}" for key, value in chosen.items() if not isinstance(value, str))
         found.append(Contender("rivals", f"{title} ({shown})", 0, build(name, **chosen)))
@@ -281,7 +281,7 @@ def summary(rows: Sequence[Row]) -> dict[str, Any]:
 def main(given: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.lss",
-        description="CASQ's signed errors by kind of layer, over clusters and cells, and its rivals.",
+        description="CASQ's signed errors by kind of layer, over clusters and cells, and its baselines.",
     )
     parser.add_argument("--data", default="digits", help="what the model trains on (default: %(default)s)")
     parser.add_argument("--model", default="cnn", help="the model (default: %(default)s)")

@@ -30,7 +30,7 @@ from torch.multiprocessing.spawn import spawn
 from torch.nn.parallel import DistributedDataParallel
 
 from analysis.prediction import profile as profiles
-from analysis.prediction.profile import Bucket, Codec, Model, Profile
+from analysis.prediction.profile import Bucket, CodecRates, Model, Profile
 from benchmarks.wire_rank import LOCAL_BUFFERS, MODELS
 from nuq.compressors.message import parse
 from nuq.kernels.spec import Key
@@ -60,7 +60,7 @@ def _line(at_short: float, at_long: float) -> tuple[float, float]:
     return 4e-9 / per_coordinate, max(at_short - SHORT * per_coordinate, 0.0)
 
 
-def codec_of(name: str) -> Codec:
+def codec_rates_of(name: str) -> CodecRates:
     """The rates of a codec: encode to bytes that can be sent; parse, decode and add to a total.
 
     Memory is as cold as a step leaves it.
@@ -87,10 +87,10 @@ def codec_of(name: str) -> Codec:
         encodes.append(seconds(encode, repeats))
         decodes.append(seconds(decode, repeats))
     (encode_rate, encode_call), (decode_rate, decode_call) = _line(*encodes), _line(*decodes)
-    return Codec(encode_rate, decode_rate, encode_call, decode_call)
+    return CodecRates(encode_rate, decode_rate, encode_call, decode_call)
 
 
-def dense_codecs(network: dict[str, float], reduce: dict[str, float]) -> dict[str, Codec]:
+def dense_codecs(network: dict[str, float], reduce: dict[str, float]) -> dict[str, CodecRates]:
     """The rates of a dense all-reduce's work on numbers: casts and additions.
 
     The additions are gloo's: its processor time less that of its bytes.
@@ -101,7 +101,7 @@ def dense_codecs(network: dict[str, float], reduce: dict[str, float]) -> dict[st
     for form, (there, back) in casts.items():
         sent = LONG * DENSE[form].itemsize  # bytes sent by each of two ranks
         added = max(reduce[form] - 1e-9 * sent / network["host_gb_s"] - 2 * network["message_s"], 1e-5)
-        codecs[form] = Codec(4e-9 * LONG / there if there else NO_COST, 4e-9 * LONG / (added + back))
+        codecs[form] = CodecRates(4e-9 * LONG / there if there else NO_COST, 4e-9 * LONG / (added + back))
     return codecs
 
 
@@ -214,7 +214,7 @@ def measure(about: str) -> Profile:
     """The whole profile, measured on one thread."""
     torch.set_num_threads(1)
     network, reduce = network_rates()
-    codecs = {kind: codec_of(name) for kind, name in REPRESENTATIVES.items()} | dense_codecs(network, reduce)
+    codecs = {kind: codec_rates_of(name) for kind, name in REPRESENTATIVES.items()} | dense_codecs(network, reduce)
     with tempfile.TemporaryDirectory() as folder:
         dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=0, world_size=1)
         models, times = {}, {}

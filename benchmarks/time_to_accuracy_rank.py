@@ -90,7 +90,7 @@ def optimizer_of(task: Task, model: nn.Module) -> torch.optim.Optimizer:
 def with_method(model: DistributedDataParallel, name: str, task: Task, seed: int) -> Any:
     """Register the hook of a method; returns the object that counts the bytes."""
     if name == DENSE:
-        return baselines.with_rival(model, "bf16")
+        return baselines.with_baseline(model, "bf16")
     settings: dict[str, Any] = {"update_at": list(task.levels_at)} if METHODS[name].adaptive else {}
     bits = {} if name == "trn" else {"bits": 3}
     state = nuq.CompressionState(model, method=name, seed=seed, **bits, **settings)

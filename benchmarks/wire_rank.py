@@ -99,7 +99,7 @@ def replica_of(model: nn.Module, variant: str) -> Replica:
         )
         own.register_comm_hook(sent, nuq.compress_hook)
     else:
-        sent = baselines.with_rival(own, variant)
+        sent = baselines.with_baseline(own, variant)
     return Replica(own, torch.optim.SGD(own.parameters(), lr=1e-4), sent)
 
 

@@ -145,9 +145,9 @@ def cifar10_cpu() -> Sweep:
     task = small.images(
         f"resnet{DEPTH}", workers=WORKERS, batch_size=BATCH_SIZE, steps=STEPS, lr=LR, eval_every=EVAL_EVERY
     )
-    rivals = as_many_bytes(cifar_resnet(DEPTH), SMALL_RANKS)
+    baselines = as_many_bytes(cifar_resnet(DEPTH), SMALL_RANKS)
     return Sweep(
-        product(task, union(SUPERSGD, ranks(SMALL_RANKS), rivals, QSGD, TERNGRAD)),
+        product(task, union(SUPERSGD, ranks(SMALL_RANKS), baselines, QSGD, TERNGRAD)),
         seeds=SEEDS,
         folder="atomo_cifar10_cpu",
     )

@@ -54,7 +54,7 @@ SEEDS = (1,)
 
 
 def cifar10_cpu() -> Sweep:
-    """Real data without a GPU: CASQ at 4 and 16 clusters, 1 % and 10 % of cells, against the same rivals."""
+    """Real data without a GPU: CASQ at 4 and 16 clusters, 1 % and 10 % of cells, against the same baselines."""
     task = small.images(MODEL, workers=WORKERS, batch_size=BATCH_SIZE, steps=STEPS, lr=LR, eval_every=EVAL_EVERY)
     return Sweep(product(task, _methods([4, 16], [0.01, 0.1])), seeds=SEEDS, folder="lss_cifar10_cpu")
 

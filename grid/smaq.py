@@ -43,14 +43,21 @@ TAILS = point(
     {"method.outlier_limit": 16.0, "tensors.all": "smaq", "tensors.activation_gradients": "smaq outlier_limit=16.0"},
     method="smaq",
 )
-RIVALS = union(
+BASELINES = union(
     everywhere("FP16", "fp16", scale="none"),
     everywhere("BF16", "bf16"),
     everywhere("FP8", "fp8", table="e5m2", scale="none"),
     everywhere("S2FP8", "s2fp8"),
 )
 FORMATS = union(
-    FP32, RIVALS, SMAQ, PUBLISHED, everywhere("NNW-BDI", "nnw_bdi"), everywhere("FP8 e4m3 scaled", "fp8"), MASTER, TAILS
+    FP32,
+    BASELINES,
+    SMAQ,
+    PUBLISHED,
+    everywhere("NNW-BDI", "nnw_bdi"),
+    everywhere("FP8 e4m3 scaled", "fp8"),
+    MASTER,
+    TAILS,
 )
 
 

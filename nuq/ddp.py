@@ -135,24 +135,24 @@ class CompressionState:
             group = apart(shared)
         self.group = group or shared
         self.transport = Transport(self.group, timeout_s=self.hook.timeout_s, device=device)
-        self.account = ExchangeStats()
+        self.stats = ExchangeStats()
         parts = self._compressors.arrange(self._shapes, self._exact).parts
         self._vectors = {part.name: part.size for part in parts if not part.exact}
         momentum = {"momentum": self.feedback.momentum, "nesterov": self.feedback.nesterov}
         self._compressors.remember(self.feedback.settings(), parts, self.transport.world, **momentum)
         for memory in self._compressors.memories:
             memory.may_undo = self.hook.on_non_finite == "propagate"
-        self._dense = Dense(self.transport, account=self.account)
+        self._dense = Dense(self.transport, stats=self.stats)
         self.collective, self._collective = "dense", self._dense
         if self.exchange.collective != "dense":
             workers = 1 if self._compressors.single_worker else self.transport.world
             placement = WorkerPlacement.of(workers, self.transport.world)
             machines = {"per_machine": self.hook.per_machine}
-            found = build(self._compressors, self.exchange, self.transport, placement, self.account, **machines)
+            found = build(self._compressors, self.exchange, self.transport, placement, self.stats, **machines)
             self.collective, self._collective = found
         self._compressing = self._collective  # also where the gate turns to the dense one
         self._agreed = False
-        self._levels = RankLevels(self._compressors, self.transport, self.hook.seed, self.account)
+        self._levels = RankLevels(self._compressors, self.transport, self.hook.seed, self.stats)
         of_model = any(each.scope == "model" for each in self._compressors.every)
         self._waits = self.exchange.collective != "dense" and of_model
         self._shaped = any(codec.shaped for codec in self._compressors.codec.every)
@@ -209,7 +209,7 @@ class CompressionState:
             return
         rank, second = self.transport.rank, self.exchange.collective not in ("auto", "hierarchical")
         compressors = saved_state.checked(state, self.state_dict(), self._vectors, rank, second=second)
-        statistics = saved_state.statistics(state, self._levels.learners, rank)
+        statistics = saved_state.statistics(state, self._levels.level_updaters, rank)
         self.step, self._begun, self._agreed = state["step"], state["step"], False
         self._compressors.load_state_dict(compressors, self._device)
         self._levels.go_on(statistics)
@@ -238,7 +238,7 @@ class CompressionState:
     @property
     def seconds(self) -> dict[str, float]:
         """The seconds that the exchanging thread spent on encode, wire, decode and levels."""
-        return dict(self.account.seconds) if self._names else {}
+        return dict(self.stats.seconds) if self._names else {}
 
     def summary(self) -> str:
         """Sentences on what the exchanges since ``attach`` took and saved here: collective, gate, bytes, time."""

@@ -30,7 +30,7 @@ from nuq.exchange.collectives.means import scale
 from nuq.exchange.collectives.server import Server
 from nuq.exchange.compressor_map import CompressorMap, by_encoder
 from nuq.exchange.finite import Gradient, _largest_parameter, joined, non_finite_parameter, surely_finite
-from nuq.exchange.level_updates import LevelUpdater, learners
+from nuq.exchange.level_updates import LevelUpdater, level_updaters
 from nuq.exchange.payload import RemoteNonFinite
 from nuq.exchange.transport import Transport
 from nuq.kernels.spec import Key
@@ -131,15 +131,15 @@ class Workers:
             )
         self.placement = WorkerPlacement.of(self.num_workers, self.transport.world)
         self.hosted = self.placement.shares[self.transport.rank]
-        self.account = ExchangeStats()
+        self.stats = ExchangeStats()
         if memory is not None:
             self.compressors.remember(
                 memory.feedback, self.parts, self.num_workers, momentum=memory.momentum, nesterov=memory.nesterov
             )
         self.collective_name, self.collective = build(
-            self.compressors, exchange, self.transport, self.placement, self.account
+            self.compressors, exchange, self.transport, self.placement, self.stats
         )
-        self.learners = learners(self.compressors, self.hosted)
+        self.level_updaters = level_updaters(self.compressors, self.hosted)
 
     # --- vectors ---
 
@@ -198,7 +198,7 @@ class Workers:
                 raise BadGradientError(self._not_finite(step, worker, number), every_loss, stop)
             if not math.isfinite(loss):
                 raise BadGradientError(f"step {step}: the loss on worker {worker} is {loss}", every_loss, stop)
-        before = self.account.encoded.copy()
+        before = self.stats.encoded.copy()
         mean = torch.empty(self.num_coordinates, dtype=torch.float32, device=self.device)
         try:
             self.collective.mean(vectors, self.parts, Key(self.seed, step, 0), mean)
@@ -208,7 +208,7 @@ class Workers:
             raise NonFiniteError(self._not_finite(step, marked.worker, number)) from marked
         except NonFiniteError as error:
             raise NonFiniteError(f"step {step}: {error}") from error
-        encoded = self.account.encoded - before
+        encoded = self.stats.encoded - before
         return Exchanged(self._restored(mean), every_loss, encoded.total(), stop, encoded["means"])
 
     def _not_finite(self, step: int, worker: int, number: int) -> str:
@@ -278,28 +278,29 @@ class Workers:
 
     @property
     def adaptive(self) -> bool:
-        """Whether any method is adaptive: ``learners`` has one entry for each that is."""
-        return bool(self.learners)
+        """Whether any method is adaptive: ``level_updaters`` has one entry for each that is."""
+        return bool(self.level_updaters)
 
     def next_update(self, step: int) -> int | None:
         """The first update of any method at or after ``step``; None where there is none."""
         return min(
-            (at for level_updater in self.learners if (at := level_updater.next_update(step)) is not None), default=None
+            (at for level_updater in self.level_updaters if (at := level_updater.next_update(step)) is not None),
+            default=None,
         )
 
     def collects(self, step: int) -> bool:
         """Whether the training gradients of this step are among those behind a next update."""
-        return any(level_updater.collects(step) for level_updater in self.learners)
+        return any(level_updater.collects(step) for level_updater in self.level_updaters)
 
     def observe(
-        self, gradients: Mapping[int, Gradient], step: int, learners: Sequence[LevelUpdater] | None = None
+        self, gradients: Mapping[int, Gradient], step: int, level_updaters: Sequence[LevelUpdater] | None = None
     ) -> None:
         """Add the hosted workers' gradients of a step to the statistics of these methods, or of all.
 
         The statistics are those behind the next update.  A gradient that is left out adds nothing.  One that is not
         finite makes them useless: ``update_levels`` says so, on all processes together.
         """
-        for level_updater in self.learners if learners is None else learners:
+        for level_updater in self.level_updaters if level_updaters is None else level_updaters:
             for worker, statistics in level_updater.statistics.items():
                 gradient = gradients.get(worker)
                 if gradient is None or math.isnan(statistics.totals[0]):
@@ -310,7 +311,7 @@ class Workers:
                     bad = non_finite_parameter(gradient)
                     statistics.totals[:] = math.nan, _largest_parameter(gradient) if bad is None else bad, 0.0
 
-    def update_levels(self, learners: Sequence[LevelUpdater] | None = None) -> str | None:
+    def update_levels(self, level_updaters: Sequence[LevelUpdater] | None = None) -> str | None:
         """Merge all workers' statistics on every process alike, and update the levels of these methods, or of all.
 
         They are merged in worker order.
@@ -319,7 +320,7 @@ class Workers:
         returned.
         """
         found: list[str] = []
-        for level_updater in self.learners if learners is None else learners:
+        for level_updater in self.level_updaters if level_updaters is None else level_updaters:
             everyone = [level_updater.read(row) for row in self._gathered_statistics(level_updater)]
             level_updater.forget()
             bad = next((worker for worker, statistics in enumerate(everyone) if math.isnan(statistics.totals[0])), None)
@@ -337,13 +338,13 @@ class Workers:
     def state_dict(self) -> dict[str, Any]:
         """The state, the same in every split; every process must call it, since it gathers."""
         state = self.compressors.state_dict()
-        for coder, own in zip(self.compressors.every, by_encoder(state), strict=True):
+        for method_state, own in zip(self.compressors.every, by_encoder(state), strict=True):
             own["statistics"] = []
             if "by_worker" in own["compressor"]:
                 own["compressor"]["by_worker"] = self._of_every_worker(own["compressor"]["by_worker"])
-            if coder.memories:
-                own["memories"] = [self._gathered_memory(around) for around in coder.memories]
-        for level_updater in self.learners:
+            if method_state.memories:
+                own["memories"] = [self._gathered_memory(around) for around in method_state.memories]
+        for level_updater in self.level_updaters:
             by_encoder(state)[level_updater.encoder]["statistics"] = [
                 row.cpu() for row in self._gathered_statistics(level_updater)
             ]
@@ -375,7 +376,7 @@ class Workers:
         here = [self._hosted_here(own) for own in by_encoder(state)]
         older = {"second": self.compressors.mean_compressor.compressor.state_dict()}  # before there was one
         self.compressors.load_state_dict({**older, **here[0], "layers": here[1:]}, self.device)
-        for level_updater in self.learners:
+        for level_updater in self.level_updaters:
             saved = by_encoder(state)[level_updater.encoder]["statistics"]
             level_updater.statistics = {worker: level_updater.read(saved[worker]) for worker in level_updater.workers}
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from analysis.prediction import profile, validate
 from analysis.prediction import steps as predict
 from analysis.prediction.message_size import Format, format_of, predicted, second_format
-from analysis.prediction.question import _UNITS, RIVAL, Question, Row, shown_bandwidth
+from analysis.prediction.question import _UNITS, BASELINE, Question, Row, shown_bandwidth
 from analysis.prediction.steps import Variant
 from nuq.registry import method
 
@@ -89,7 +89,7 @@ def rows_of(names: Sequence[str], bits: float | None, second_bits: float, bucket
             variant = Variant(format_of(name, bits, bucket_size), second_format(name, second_bits, bucket_size))
             together.setdefault(variant, []).append(name)
     rows = [Row("fp32", ("supersgd",), Variant(Format("fp32", 32), Format("fp32", 32)))]
-    rows.append(Row(RIVAL, (RIVAL,), Variant(Format("bf16", 16), Format("bf16", 16))))
+    rows.append(Row(BASELINE, (BASELINE,), Variant(Format("bf16", 16), Format("bf16", 16))))
     return (*rows, *(Row(_label(alike), tuple(alike), variant) for variant, alike in together.items()))
 
 
@@ -258,13 +258,13 @@ def _answer(question: Question, workers: Sequence[int], bandwidths: Sequence[flo
 
 
 def _table(question: Question, workers: int, bandwidths: Sequence[float]) -> str:
-    rival = [question.step(question.rows[1], workers, speed).step_s for speed in bandwidths]
+    baseline = [question.step(question.rows[1], workers, speed).step_s for speed in bandwidths]
     lines = [["", *(shown_bandwidth(speed) for speed in bandwidths)]]
     for row in question.rows:
         steps = [question.step(row, workers, speed) for speed in bandwidths]
         seed_groups = [
             f"{duration(s.step_s)} {base / s.step_s:4.2f}{LETTERS[s.collective]}"
-            for s, base in zip(steps, rival, strict=True)
+            for s, base in zip(steps, baseline, strict=True)
         ]
         lines.append([row.label, *seed_groups])
     return aligned(lines)
@@ -296,7 +296,7 @@ def records(question: Question, workers: Sequence[int], bandwidths: Sequence[flo
     for count in workers:
         even = {row: question.break_even(row, count) for row in question.rows[2:]}
         for speed in bandwidths:
-            rival = question.step(question.rows[1], count, speed).step_s
+            baseline = question.step(question.rows[1], count, speed).step_s
             for row in question.rows:
                 found = question.step(row, count, speed)
                 for name in row.methods:
@@ -306,7 +306,7 @@ def records(question: Question, workers: Sequence[int], bandwidths: Sequence[flo
                         "method": "fp32" if row.label == "fp32" else name,
                         "step_s": f"{found.step_s:.6g}",
                         "exposed_s": f"{found.exposed_s:.6g}",
-                        "speedup_vs_bf16": f"{rival / found.step_s:.4f}",
+                        "speedup_vs_bf16": f"{baseline / found.step_s:.4f}",
                         "collective": found.collective,
                         "bytes_sent_per_step": found.bytes_sent,
                         "break_even_bit_s": f"{even[row]:.4g}" if row in even else "",

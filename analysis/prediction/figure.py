@@ -66,11 +66,11 @@ def draw(question: Question, workers: Sequence[int], bandwidths: Sequence[float]
 
 
 def _panel(axes: Axes, question: Question, workers: int, grid: np.ndarray) -> None:
-    rival = [question.step(question.rows[1], workers, float(speed)).step_s for speed in grid]
+    baseline = [question.step(question.rows[1], workers, float(speed)).step_s for speed in grid]
     axes.axhline(1, color="#777777", linewidth=0.8, zorder=1)
     for row in question.rows[2:]:
         ratios = [
-            base / question.step(row, workers, float(speed)).step_s for base, speed in zip(rival, grid, strict=True)
+            base / question.step(row, workers, float(speed)).step_s for base, speed in zip(baseline, grid, strict=True)
         ]
         look = style.look(SeedGroup(_method(row), 0, row.label, (), {}))
         axes.plot(grid, ratios, label=_label(row), **{**look.line(len(grid)), "linestyle": look.dash})

@@ -19,7 +19,7 @@ DEFAULT = Path(__file__).with_name("profile.json")
 
 
 @dataclass(frozen=True)
-class Codec:
+class CodecRates:
     """The rates of a codec in GB/s of float32 input (4 bytes a coordinate), and the fixed cost of one more message.
 
     For the dense formats encoding is the cast (fp32 has none), decoding the addition of what was received and the cast
@@ -80,7 +80,7 @@ class Profile:
     message_s: float
     host_gb_s: float
     compute_s: float
-    codecs: Mapping[str, Codec]
+    codecs: Mapping[str, CodecRates]
     models: Mapping[str, Model] = field(default_factory=dict)
     validation: Mapping[str, Any] = field(default_factory=dict)
 
@@ -99,7 +99,7 @@ def read(path: Path) -> Profile:
     except (OSError, ValueError) as error:
         raise ValueError(f"profile {str(path)!r} cannot be read: {error}") from error
     try:
-        codecs = {name: Codec(**codec) for name, codec in data["codecs"].items()}
+        codecs = {name: CodecRates(**codec) for name, codec in data["codecs"].items()}
         models = {
             name: Model(**{**model, "buckets": tuple(Bucket(**bucket) for bucket in model["buckets"])})
             for name, model in data.get("models", {}).items()

@@ -8,7 +8,7 @@ from analysis.prediction import steps as predict
 from analysis.prediction.profile import Model, Profile
 from analysis.prediction.steps import Network, Prediction, Variant
 
-RIVAL = "bf16"
+BASELINE = "bf16"
 _UNITS = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 
 
@@ -45,10 +45,10 @@ class Question:
 
     def break_even(self, row: Row, workers: int) -> float:
         """The bandwidth in bit/s below which a row is quicker than bf16."""
-        rival = next(row for row in self.rows if row.label == RIVAL)
+        baseline = next(row for row in self.rows if row.label == BASELINE)
         return predict.break_even(
             lambda bandwidth: self.step(row, workers, bandwidth).step_s,
-            lambda bandwidth: self.step(rival, workers, bandwidth).step_s,
+            lambda bandwidth: self.step(baseline, workers, bandwidth).step_s,
         )
 
 

@@ -12,7 +12,7 @@ per machine of L workers (flat: L = 1)::
     ring         dense; bytes sent per rank: 2 (M-1)/M w n, w bytes a coordinate, in 2 (M-1) rounds
     tree         dense, pipelined: 2 w n, in 2 ceil(log2 M) rounds: what large jobs use, since a ring's rounds add up
     gather       encode n; (M-1) m(n) sent, directly to every other; decode M n
-    two_stage    encode n in M stretches; (M-1) m(n/M); decode M (n/M), encode n/M anew; (M-1) m'(n/M); decode n
+    two_stage    encode n in M shards; (M-1) m(n/M); decode M (n/M), encode n/M anew; (M-1) m'(n/M); decode n
     server       encode n; rank 0 receives (M-1) m(n), decodes M n, encodes n, sends (M-1) m'(n); decode n
     hierarchical float32 ring inside a machine; gather or two_stage among the machines' first ranks; float32 back again
 
@@ -179,7 +179,7 @@ def stages(
         ]
         return steps, round((workers - 1) * size)
     if collective == "two_stage":
-        # share and pieces of one stretch: a tensor is cut where a stretch ends
+        # share and pieces of one shard: a tensor is cut where a shard ends
         share, pieces = (n / workers, (tensors + workers - 1) / workers)
         sizes = _payload_bytes(first, share, pieces), _payload_bytes(second, share, pieces)
         return [
@@ -284,7 +284,7 @@ def predict(
     return min(found, key=lambda prediction: prediction.step_s)
 
 
-def break_even(step_s: Callable[[float], float], rival_s: Callable[[float], float]) -> float:
+def break_even(step_s: Callable[[float], float], baseline_s: Callable[[float], float]) -> float:
     """The bandwidth in bit/s up to which the first is quicker than the second.
 
     It is 0 where the first never is quicker, and inf where it always is.
@@ -293,7 +293,7 @@ def break_even(step_s: Callable[[float], float], rival_s: Callable[[float], floa
     """
 
     def pays(bandwidth: float) -> bool:
-        return step_s(bandwidth) < rival_s(bandwidth)
+        return step_s(bandwidth) < baseline_s(bandwidth)
 
     low = _SLOWEST
     if not pays(low):

@@ -39,11 +39,11 @@ async function explore() {
     const part = (name) => plot.document.get_model_by_name(name);
     plot.below[0].axis_label = quantity.axes[axis];
     plot.left[0].axis_label = quantity.label + (quantity.log ? " (geometric mean over seeds)" : " (mean over seeds)");
-    const byCell = new Map(quantity.curves.map((curve) => [curve.cell, curve]));
+    const bySeedGroup = new Map(quantity.curves.map((curve) => [curve.seed_group, curve]));
     const legend = part("legend");
     legend.items.forEach((item, slot) => {
-      const cell = group.cells[slot];
-      const curve = byCell.get(slot);
+      const seedGroup = group.seed_groups[slot];
+      const curve = bySeedGroup.get(slot);
       const drawn = curve !== undefined && curve.x[axis] !== undefined;
       const [line, dot, band] = item.renderers;
       item.visible = drawn;
@@ -60,14 +60,14 @@ async function explore() {
       item.label = { value: curve.label };
       line.visible = dot.visible = band.visible = true;
       dot.name = `${curve.label}, ${curve.n} seed${curve.n === 1 ? "" : "s"}`;
-      line.glyph.line_color = band.glyph.fill_color = dot.glyph.line_color = { value: cell.colour };
-      line.glyph.line_dash = { value: cell.dash };
-      dot.glyph.marker = { value: cell.marker };
-      dot.glyph.fill_color = { value: cell.hollow ? "#ffffff" : cell.colour };
+      line.glyph.line_color = band.glyph.fill_color = dot.glyph.line_color = { value: seedGroup.colour };
+      line.glyph.line_dash = { value: seedGroup.dash };
+      dot.glyph.marker = { value: seedGroup.marker };
+      dot.glyph.fill_color = { value: seedGroup.hollow ? "#ffffff" : seedGroup.colour };
       const few = curve.mean.length <= 40; // many points would hide the line; they are still there to hover over
       dot.glyph.fill_alpha = dot.glyph.line_alpha = { value: few ? 1 : 0 };
     });
-    const widest = Math.max(...group.cells.map((cell) => cell.label.length)) * 7 + 45;
+    const widest = Math.max(...group.seed_groups.map((seedGroup) => seedGroup.label.length)) * 7 + 45;
     legend.ncols = Math.max(1, Math.floor((document.querySelector(`#curves-${scale}`).clientWidth - 80) / widest));
     for (let number = 0; part(`drop${number}`); number += 1) {
       part(`drop${number}`).location = axis === "step" ? group.drops[number] ?? null : null;

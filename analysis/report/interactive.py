@@ -65,7 +65,7 @@ def curves(of_groups: Sequence[Means]) -> Curves | None:
         found.append(
             {
                 "title": group_title(means.group),
-                "cells": [_drawn_as(seed_group) for seed_group in seed_groups],
+                "seed_groups": [_drawn_as(seed_group) for seed_group in seed_groups],
                 "quantities": made,
                 "drops": drops,
             }
@@ -74,7 +74,7 @@ def curves(of_groups: Sequence[Means]) -> Curves | None:
         return None
     if thinned:
         notes.append(f"curves are thinned to {most} points each")
-    return Curves({"groups": found, "xs": pool.arrays}, max(len(group["cells"]) for group in found), tuple(notes))
+    return Curves({"groups": found, "xs": pool.arrays}, max(len(group["seed_groups"]) for group in found), tuple(notes))
 
 
 def group_title(group: Group) -> str:
@@ -152,7 +152,7 @@ def _quantity(
             if np.isfinite(each.low).any()
             else {"mean": each.mean}
         )
-        curve = {"cell": slots[each.seed_group.label], "label": each.label, "n": len(each.runs), "x": xs}
+        curve = {"seed_group": slots[each.seed_group.label], "label": each.label, "n": len(each.runs), "x": xs}
         made.append({**curve, **{name: _short(value[kept]) for name, value in values.items()}})
     labels = {axis: label for axis, label in places.labels.items() if axis in there}
     return {"title": plot.title, "label": plot.label, "log": plot.log, "axes": labels, "curves": made}

@@ -38,11 +38,11 @@ def decode(kind: Tensor, width: Tensor, exponents: Tensor, starts: Tensor, data:
     base = torch.zeros(len(kind), dtype=torch.uint8, device=kind.device)
     base[based] = data[starts[based]]
     mask = based[:, None].expand(-1, BLOCK).clone()
-    mask[mixed] = _unpacked(data[_places(starts + 1, mixed, _BYTES)], 1).bool()
+    mask[mixed] = _unpacked(data[_indices(starts + 1, mixed, _BYTES)], 1).bool()
     codes = torch.zeros(len(kind), BLOCK, dtype=torch.uint8, device=kind.device)
     for each in range(1, bits + 1):
         which = width == each
-        codes[which] = _unpacked(data[_places(_behind_base(starts, kind), which, _BYTES * each)], each)
+        codes[which] = _unpacked(data[_indices(_behind_base(starts, kind), which, _BYTES * each)], each)
     deltas = ((codes >> 1) ^ ((codes & 1) * 0xFF)).view(torch.int8)
     words = deltas + torch.where(mask, base[:, None].view(torch.int8), 0).to(torch.int8)
     return torch.ldexp(words.to(torch.float32), (exponents.to(torch.int32) - BIAS - (bits - 1))[:, None]).view(-1)
@@ -118,9 +118,9 @@ def _blocks(words: Tensor, bits: int) -> tuple[Tensor, Tensor]:
     starts = ends - size
     data = torch.empty(int(ends[-1]), dtype=torch.uint8, device=words.device)
     data[starts[kind >= BASE]] = base[kind >= BASE].view(torch.uint8)
-    data[_places(starts + 1, kind == MIXED, _BYTES)] = _packed(mask[kind == MIXED].to(torch.uint8), 1)
+    data[_indices(starts + 1, kind == MIXED, _BYTES)] = _packed(mask[kind == MIXED].to(torch.uint8), 1)
     for each in range(1, bits + 1):
-        data[_places(_behind_base(starts, kind), width == each, _BYTES * each)] = _packed(codes[width == each], each)
+        data[_indices(_behind_base(starts, kind), width == each, _BYTES * each)] = _packed(codes[width == each], each)
     return (kind + width).to(torch.uint8), data
 
 
@@ -129,7 +129,7 @@ def _behind_base(starts: Tensor, kind: Tensor) -> Tensor:
     return starts + (kind >= BASE) + _BYTES * (kind == MIXED)
 
 
-def _places(starts: Tensor, which: Tensor, length: int) -> Tensor:
+def _indices(starts: Tensor, which: Tensor, length: int) -> Tensor:
     """The indices of the parts of so many bytes of the selected blocks: int64[selected blocks, length]."""
     return starts[which][:, None] + torch.arange(length, device=starts.device)
 

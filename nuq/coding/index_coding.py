@@ -241,10 +241,10 @@ def _decode_rice(body: Bytes, k: int, n: int) -> Ints:
     ones = _exactly(unary, k)
     quotients = np.diff(ones, prepend=-1) - 1
     low = _bits().unpack(np.ascontiguousarray(body[blocks : blocks + size]), widths)
-    return _places((quotients << widths.astype(np.int64)) + low, n)
+    return _indices((quotients << widths.astype(np.int64)) + low, n)
 
 
-def _places(gaps: Ints, n: int) -> Ints:
+def _indices(gaps: Ints, n: int) -> Ints:
     if int(gaps.max()) >= n:  # before their sum could run over
         raise MessageError(f"a gap of {int(gaps.max())} among {n} indices: damaged")
     return np.cumsum(gaps + 1) - 1
@@ -325,4 +325,4 @@ def _decode_rans(body: Bytes, k: int, n: int) -> Ints:
     values = (leading >> np.maximum(_MANTISSA - exponents, 0)) + _bits().unpack(
         np.ascontiguousarray(rest), low.astype(np.uint8)
     )
-    return _places(values - 1, n)
+    return _indices(values - 1, n)

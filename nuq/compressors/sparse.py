@@ -63,10 +63,10 @@ class Sparse(Decoder):
 
     def encode(self, tensor: Tensor, key: Key) -> Message:
         x = flat(tensor)
-        indices = self._places(tensor, x, key)
+        indices = self._selected_indices(tensor, x, key)
         return self._message(x.numel(), _taken(x, indices), index_coding.encode(indices, x.numel(), self.form))
 
-    def _places(self, tensor: Tensor, x: Tensor, key: Key) -> Tensor:
+    def _selected_indices(self, tensor: Tensor, x: Tensor, key: Key) -> Tensor:
         del tensor
         return self.select(x, key)
 
@@ -180,7 +180,7 @@ class Dgc(Sparse):
         every = self.settings.warmup_every
         return self._stages[min(step // every, len(self._stages) - 1)] if every else self._stages[-1]
 
-    def _places(self, tensor: Tensor, x: Tensor, key: Key) -> Tensor:
+    def _selected_indices(self, tensor: Tensor, x: Tensor, key: Key) -> Tensor:
         if self._dense and (key.piece_of or tensor.dim()) <= 1:
             selection.check_finite(x)
             return torch.arange(x.numel(), dtype=torch.int32, device=x.device)

@@ -31,24 +31,28 @@ def fewest_bytes(compressors: CompressorMap, transport: Transport, num_workers: 
     Where they are alike it is gather, which errs less.
 
     Two stages encode means in as many bits as it takes to err little more than gather (``nuq.exchange.mean_error``),
-    and in ``second_bits`` at least; the coders take that over where it is chosen.  A collective call: every rank makes
-    it.
+    and in ``second_bits`` at least; the method states take that over where it is chosen.  A collective call: every
+    rank makes it.
     """
     if compressors.single_worker or not _pays(
-        compressors, [coder.mean_compressor for coder in compressors.every], num_workers
+        compressors, [method_state.mean_compressor for method_state in compressors.every], num_workers
     ):
         return "gather"
-    others = [coder for coder in compressors.every if method(coder.name).collective != "power"]  # whose means are exact
+    others = [  # whose means are exact
+        method_state for method_state in compressors.every if method(method_state.name).collective != "power"
+    ]
     bits = [
-        least_bits(coder.name, coder.settings, fewest, num_workers, compressors.num_coordinates)
-        if coder in others
+        least_bits(method_state.name, method_state.settings, fewest, num_workers, compressors.num_coordinates)
+        if method_state in others
         else fewest
-        for coder, fewest in zip(compressors.every, compressors.second_bits, strict=True)
+        for method_state, fewest in zip(compressors.every, compressors.second_bits, strict=True)
     ]
     bits = transport.numbers([number or 0 for number in bits], "control")[0]  # measured, so one rank's word
     if 0 in bits:
         return "gather"
-    seconds = [coder.encoder_of_means(number) for coder, number in zip(compressors.every, bits, strict=True)]
+    seconds = [
+        method_state.encoder_of_means(number) for method_state, number in zip(compressors.every, bits, strict=True)
+    ]
     if not _pays(compressors, seconds, num_workers):
         return "gather"
     compressors.encode_means_by(seconds, bits)
@@ -59,7 +63,7 @@ def _pays(compressors: CompressorMap, seconds: Sequence[PayloadCodec], num_worke
     """Whether one rank sends less in two stages, the second one with these codecs, than in one."""
     first, mean_compressor = (
         sum(share * _usual_bytes(codec) for codec, share in zip(codecs, compressors.shares, strict=True))
-        for codecs in ([coder.codec for coder in compressors.every], seconds)
+        for codecs in ([method_state.codec for method_state in compressors.every], seconds)
     )
     return num_workers * first > first + mean_compressor + _LONG / 100
 
@@ -79,7 +83,7 @@ def build(
     exchange: Exchange,
     transport: Transport,
     placement: WorkerPlacement,
-    account: ExchangeStats,
+    stats: ExchangeStats,
     *,
     per_machine: int = 0,
 ) -> tuple[str, Collective]:
@@ -91,10 +95,12 @@ def build(
     """
     name, workers = exchange.collective, placement.num_workers
     powers = {
-        number: coder for number, coder in enumerate(compressors.every) if method(coder.name).collective == "power"
+        number: method_state
+        for number, method_state in enumerate(compressors.every)
+        if method(method_state.name).collective == "power"
     }
     if powers and name in ("auto", "gather", "two_stage"):
-        return "power", _power(compressors, powers, exchange, transport, placement, account)
+        return "power", _power(compressors, powers, exchange, transport, placement, stats)
     if name == "auto":
         per_machine = per_machine or ranks_per_machine()
         several = (
@@ -112,7 +118,7 @@ def build(
             f"collective={name!r}: {compressors.name} sends one worker's gradient alone; legal here: auto, gather"
         )
     if name in ("gather", "two_stage"):
-        return name, _of_messages(name, compressors, transport, placement, account)
+        return name, _of_messages(name, compressors, transport, placement, stats)
     if name == "server":
         wanted = exchange.num_aggregate or workers
         if wanted > workers:
@@ -124,7 +130,7 @@ def build(
                 f"num_aggregate={wanted}: late messages are thrown away, and with them what {compressors.name}'s "
                 "feedback takes for sent; legal here: 0 (all), or feedback none"
             )
-        return name, Server(transport, placement, compressors.codec, compressors.mean_compressor, wanted, account)
+        return name, Server(transport, placement, compressors.codec, compressors.mean_compressor, wanted, stats)
     if transport.group is None:
         raise ValueError(
             "collective='hierarchical' is about several machines: start it with torchrun; in one process choose gather"
@@ -134,10 +140,10 @@ def build(
     )
     inner = dataclasses.replace(exchange, collective=fewest_bytes(compressors, transport, machines.count))
 
-    def between(outer: Transport, every_machine: WorkerPlacement, inner_account: ExchangeStats) -> Collective:
-        return build(compressors, inner, outer, every_machine, inner_account)[1]
+    def between(outer: Transport, every_machine: WorkerPlacement, inner_stats: ExchangeStats) -> Collective:
+        return build(compressors, inner, outer, every_machine, inner_stats)[1]
 
-    return name, Hierarchical(machines, transport, placement, between, account)
+    return name, Hierarchical(machines, transport, placement, between, stats)
 
 
 def _power(
@@ -146,33 +152,33 @@ def _power(
     exchange: Exchange,
     transport: Transport,
     placement: WorkerPlacement,
-    account: ExchangeStats,
+    stats: ExchangeStats,
 ) -> Power:
     """The collective of PowerSGD, with the collective of the settings for the factors and for other methods' parts."""
-    if any(len(coder.memories) > 1 for coder in powers.values()):
+    if any(len(method_state.memories) > 1 for method_state in powers.values()):
         raise ValueError(
             "both=True: the means of powersgd's factors are exact, so that there is nothing to remember; legal here: "
             "False"
         )
     encoders = {
-        number: Encoder(coder.compressor, coder.memories[0] if coder.memories else None)
-        for number, coder in powers.items()
+        number: Encoder(method_state.compressor, method_state.memories[0] if method_state.memories else None)
+        for number, method_state in powers.items()
     }
     fewest = exchange.collective == "auto"
     of_factors = exchange.collective if not fewest else "gather" if placement.num_workers <= 2 else "two_stage"
     rest: Collective | None = None
     if len(powers) < len(compressors.every):
         of_rest = fewest_bytes(compressors, transport, placement.num_workers) if fewest else exchange.collective
-        rest = _of_messages(of_rest, compressors, transport, placement, account)
-    return Power(transport, placement, encoders, of_factors == "two_stage", rest, account)
+        rest = _of_messages(of_rest, compressors, transport, placement, stats)
+    return Power(transport, placement, encoders, of_factors == "two_stage", rest, stats)
 
 
 def _of_messages(
-    name: str, compressors: CompressorMap, transport: Transport, placement: WorkerPlacement, account: ExchangeStats
+    name: str, compressors: CompressorMap, transport: Transport, placement: WorkerPlacement, stats: ExchangeStats
 ) -> Collective:
     if name == "gather":
-        return Gather(transport, placement, compressors.codec, account)
-    return TwoStage(transport, placement, compressors.codec, compressors.mean_compressor, account)
+        return Gather(transport, placement, compressors.codec, stats)
+    return TwoStage(transport, placement, compressors.codec, compressors.mean_compressor, stats)
 
 
 @dataclasses.dataclass
@@ -184,13 +190,13 @@ class Dense:
 
     transport: Transport
     dtype: torch.dtype = torch.bfloat16
-    account: ExchangeStats = dataclasses.field(default_factory=ExchangeStats)
+    stats: ExchangeStats = dataclasses.field(default_factory=ExchangeStats)
 
     def mean(self, vectors: Any, parts: Any, key: Any, out: Tensor) -> None:
         del parts, key
-        with self.account.time("encode"):
+        with self.stats.time("encode"):
             sent = vectors[self.transport.rank].to(self.dtype, copy=True).div_(self.transport.world)
-        with self.account.time("wire"):
+        with self.stats.time("wire"):
             self.transport.dense_sum(sent, "dense")
-        with self.account.time("decode"):
+        with self.stats.time("decode"):
             out.copy_(sent)

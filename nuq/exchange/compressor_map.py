@@ -158,14 +158,15 @@ class CompressorMap:
         self.bare, self.codec, self.mean_compressor = (
             PayloadCodec(first.compressor, first.settings, others)
             for first, *others in zip(
-                *((coder.bare, coder.codec, coder.mean_compressor) for coder in self.every), strict=True
+                *((method_state.bare, method_state.codec, method_state.mean_compressor) for method_state in self.every),
+                strict=True,
             )
         )
 
     def encode_means_by(self, seconds: Sequence[PayloadCodec], second_bits: Sequence[int]) -> None:
         """Encode means by other encoders, one for each of ``every``, in so many bits."""
-        for coder, mean_compressor in zip(self.every, seconds, strict=True):
-            coder.encode_means_by(mean_compressor)
+        for method_state, mean_compressor in zip(self.every, seconds, strict=True):
+            method_state.encode_means_by(mean_compressor)
         self.second_bits = list(second_bits)
         self._join()
 
@@ -199,13 +200,13 @@ class CompressorMap:
                 f"optimizer; leave it out"
             )
         for name in (name for name in corrected if skip_1d and len(shapes[name]) < 2):
-            coder = self.every[self._encoders[name]]
-            if coder.scope == "model" or not getattr(coder.settings, "dense_1d", False):
+            method_state = self.every[self._encoders[name]]
+            if method_state.scope == "model" or not getattr(method_state.settings, "dense_1d", False):
                 kept = "" if feedback.kind == "momentum" else ", with feedback='momentum', which keeps theirs"
                 raise ValueError(
-                    f"skip_1d=True: the momentum of {name!r} acts in its method, {coder.name}, which it may then not "
-                    "pass by; leave skip_1d out, and give such tensors a line of layers, as in layers=['*bias = "
-                    f"supersgd']{kept}"
+                    f"skip_1d=True: the momentum of {name!r} acts in its method, {method_state.name}, which it may "
+                    "then not pass by; leave skip_1d out, and give such tensors a line of layers, as in layers=['*bias "
+                    f"= supersgd']{kept}"
                 )
 
     def arrange(
@@ -217,7 +218,10 @@ class CompressorMap:
         others.
         """
         names = ["model", *(layer.vector_name for layer in self.layers)]
-        whole = [name if coder.scope == "model" else None for name, coder in zip(names, self.every, strict=True)]
+        whole = [
+            name if method_state.scope == "model" else None
+            for name, method_state in zip(names, self.every, strict=True)
+        ]
         encoders = {name: self._encoders[name] for name in shapes}
         return arranged(shapes, encoders, whole, lambda name: exact(name, whole[encoders[name]] is not None))
 
@@ -233,9 +237,9 @@ class CompressorMap:
 
         parts: all vectors that have a memory.
         """
-        for number, coder in enumerate(self.every):
+        for number, method_state in enumerate(self.every):
             sizes = {part.name: part.size for part in parts if part.encoder == number and not part.exact}
-            coder.remember(feedback, sizes, num_workers, momentum, nesterov)
+            method_state.remember(feedback, sizes, num_workers, momentum, nesterov)
         self._join()
 
     @property
@@ -245,21 +249,21 @@ class CompressorMap:
 
     @property
     def memories(self) -> list[ErrorFeedback]:
-        return [memory for coder in self.every for memory in coder.memories]
+        return [memory for method_state in self.every for memory in method_state.memories]
 
     @property
     def adaptive(self) -> list[AdaptiveQuantizer]:
         """The encoders whose levels follow the gradients."""
-        return [compressor for coder in self.every for compressor in coder.adaptive]
+        return [compressor for method_state in self.every for compressor in method_state.adaptive]
 
     def state_dict(self) -> dict[str, Any]:
         """The method's own state (``MethodState.state_dict``), and under ``layers`` those of the list's methods."""
-        first, *others = (coder.state_dict() for coder in self.every)
+        first, *others = (method_state.state_dict() for method_state in self.every)
         return {**first, "layers": others} if others else first
 
     def load_state_dict(self, state: dict[str, Any], device: torch.device | None = None) -> None:
-        for coder, own in zip(self.every, by_encoder(state), strict=True):
-            coder.load_state_dict(own, device)
+        for method_state, own in zip(self.every, by_encoder(state), strict=True):
+            method_state.load_state_dict(own, device)
 
 
 def by_encoder(state: dict[str, Any]) -> list[dict[str, Any]]:

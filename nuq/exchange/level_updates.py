@@ -27,8 +27,8 @@ class LevelUpdater:
     The layers are those of ``nuq.settings.layers``.  encoder: its number among the encoders.
     """
 
-    def __init__(self, coder: MethodState, encoder: int, workers: Iterable[int]) -> None:
-        self.coder, self.settings, self.encoder = coder, coder.settings, encoder
+    def __init__(self, method_state: MethodState, encoder: int, workers: Iterable[int]) -> None:
+        self.method_state, self.settings, self.encoder = method_state, method_state.settings, encoder
         self.workers = list(workers)
         self.forget()
 
@@ -45,7 +45,7 @@ class LevelUpdater:
 
     @property
     def compressor(self) -> Any:
-        return self.coder.compressor
+        return self.method_state.compressor
 
     def next_update(self, step: int) -> int | None:
         """The first update at or after ``step``; None where there is none."""
@@ -103,13 +103,14 @@ class LevelUpdater:
         merged = self.empty()
         for statistics in everyone:
             merged.merge(statistics)
-        for compressor in self.coder.adaptive:
+        for compressor in self.method_state.adaptive:
             compressor.update(merged)
 
 
-def learners(compressors: CompressorMap, workers: Iterable[int]) -> list[LevelUpdater]:
+def level_updaters(compressors: CompressorMap, workers: Iterable[int]) -> list[LevelUpdater]:
     """The level updaters, one for every adaptive method of the encoders."""
-    hosted, adaptive = list(workers), [isinstance(coder.compressor, AdaptiveQuantizer) for coder in compressors.every]
+    hosted = list(workers)
+    adaptive = [isinstance(method_state.compressor, AdaptiveQuantizer) for method_state in compressors.every]
     return [LevelUpdater(compressors.every[number], number, hosted) for number, yes in enumerate(adaptive) if yes]
 
 
@@ -120,21 +121,21 @@ class RankLevels:
     own.
     """
 
-    def __init__(self, compressors: CompressorMap, transport: Transport, seed: int, account: ExchangeStats) -> None:
-        self.learners = learners(compressors, [transport.rank])
-        self.transport, self.seed, self.account = transport, seed, account
+    def __init__(self, compressors: CompressorMap, transport: Transport, seed: int, stats: ExchangeStats) -> None:
+        self.level_updaters = level_updaters(compressors, [transport.rank])
+        self.transport, self.seed, self.stats = transport, seed, stats
 
     @property
     def begins(self) -> bool:
         """Whether ``begin`` is due: with all of a step's gradient, before any of it is sent."""
-        return any(level_updater.begins for level_updater in self.learners)
+        return any(level_updater.begins for level_updater in self.level_updaters)
 
     def begin(self, pieces: Sequence[tuple[Tensor, Segment]], step: int) -> None:
         """Fit the first levels to the gradients of this step, without the ranks where they are not finite.
 
         It is a collective call, as ``update``.
         """
-        for level_updater in (level_updater for level_updater in self.learners if level_updater.begins):
+        for level_updater in (level_updater for level_updater in self.level_updaters if level_updater.begins):
             level_updater.forget()
             try:
                 for vector, part in pieces:
@@ -145,19 +146,19 @@ class RankLevels:
 
     def observe(self, vector: Tensor, parts: Sequence[Segment], step: int) -> None:
         """Add this rank's gradient to the statistics behind the updates before the next steps."""
-        for level_updater in self.learners:
+        for level_updater in self.level_updaters:
             if level_updater.collects(step + 1) and not level_updater.begins:
                 with suppress(NonFiniteError):  # encoding it says so, to all ranks
                     self._observe(level_updater, vector, parts, step)
 
     def update(self, step: int) -> None:
         """Make the updates that are due before this step.  A collective call: every rank makes it."""
-        for level_updater in self.learners if step > 0 else ():
+        for level_updater in self.level_updaters if step > 0 else ():
             if level_updater.next_update(step) == step:
                 self._update(level_updater)
 
     def _observe(self, level_updater: LevelUpdater, vector: Tensor, parts: Sequence[Segment], step: int) -> None:
-        with self.account.time("levels"):
+        with self.stats.time("levels"):
             level_updater.observe(vector, parts, Key(self.seed, step, self.transport.rank))
 
     def _update(self, level_updater: LevelUpdater) -> None:
@@ -165,7 +166,7 @@ class RankLevels:
 
         Each rank sends its statistics in one small message.
         """
-        with self.account.time("levels"):
+        with self.stats.time("levels"):
             data = level_updater.rows(self.transport.device)[self.transport.rank].view(torch.uint8)
             level_updater.forget()
             level_updater.update(
@@ -178,10 +179,11 @@ class RankLevels:
     def rows(self, device: torch.device) -> dict[int, Tensor]:
         """The statistics of this rank by the number of the encoder, to be saved."""
         return {
-            level_updater.encoder: level_updater.rows(device)[self.transport.rank] for level_updater in self.learners
+            level_updater.encoder: level_updater.rows(device)[self.transport.rank]
+            for level_updater in self.level_updaters
         }
 
     def go_on(self, statistics: Sequence[Statistics]) -> None:
-        """Continue from the statistics that each of ``learners`` has seen."""
-        for level_updater, found in zip(self.learners, statistics, strict=True):
+        """Continue from the statistics that each of ``level_updaters`` has seen."""
+        for level_updater, found in zip(self.level_updaters, statistics, strict=True):
             level_updater.statistics = {self.transport.rank: found}

@@ -59,12 +59,10 @@ def num_coordinates(parts: Sequence[Segment]) -> int:
     return sum(part.size for part in parts)
 
 
-def cut(parts: Sequence[Segment], num_stretches: int) -> list[list[Segment]]:
+def cut(parts: Sequence[Segment], num_shards: int) -> list[list[Segment]]:
     """Cut the parts into shards of nearly equal length; the last ones may be empty where there is little to cut."""
     total = num_coordinates(parts)
-    bounds = [min(-(-total * i // num_stretches // _ALIGNMENT) * _ALIGNMENT, total) for i in range(num_stretches)] + [
-        total
-    ]
+    bounds = [min(-(-total * i // num_shards // _ALIGNMENT) * _ALIGNMENT, total) for i in range(num_shards)] + [total]
     shards: list[list[Segment]] = []
     for low, high in itertools.pairwise(bounds):
         inside = []

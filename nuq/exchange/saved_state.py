@@ -97,12 +97,12 @@ def rank_of(state: Mapping[str, Any]) -> int | None:
     return state.get("rank", workers[0] if workers else None)
 
 
-def statistics(state: Mapping[str, Any], learners: Sequence[LevelUpdater], rank: int) -> list[Statistics]:
+def statistics(state: Mapping[str, Any], level_updaters: Sequence[LevelUpdater], rank: int) -> list[Statistics]:
     """The statistics that each level updater has seen, from a checked state; none where it is another rank's."""
     if rank_of(state) not in (None, rank):
-        return [level_updater.empty() for level_updater in learners]
+        return [level_updater.empty() for level_updater in level_updaters]
     rows = _rows(state)
-    return [level_updater.read(rows[level_updater.encoder]) for level_updater in learners]
+    return [level_updater.read(rows[level_updater.encoder]) for level_updater in level_updaters]
 
 
 def _rows(state: Mapping[str, Any]) -> Any:

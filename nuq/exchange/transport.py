@@ -170,7 +170,7 @@ class Swap:
     def __init__(self, transport: Transport, received: dict[int, Tensor], operations: list[Any]) -> None:
         self.works: list[tuple[int, Any]] = []
         # the operations keep what is sent alive
-        self._links, self._received, self._operations = (transport, received, operations)
+        self._transport, self._received, self._operations = (transport, received, operations)
 
     def wait(self) -> dict[int, Tensor]:
         """Wait for the exchange: what every rank sent, by rank."""
@@ -179,10 +179,10 @@ class Swap:
                 if rank < 0:
                     work.wait()  # NCCL's, of the current stream
                 else:
-                    work.wait(self._links.timeout)
+                    work.wait(self._transport.timeout)
             except RuntimeError as error:
-                self._links.abandon(self)
-                raise self._links.lost(rank, error) from error
+                self._transport.abandon(self)
+                raise self._transport.lost(rank, error) from error
         absence.begins()
         return self._received
 

@@ -1,4 +1,4 @@
-"""Settings of the plain rivals: one-bit codes, powers of two, block-wise 8-bit codes and casts to shorter floating
+"""Settings of the plain baselines: one-bit codes, powers of two, block-wise 8-bit codes and casts to shorter floating
 point.
 """
 
@@ -11,7 +11,7 @@ from nuq.settings import setting
 
 @dataclass
 class Scoped:
-    """Settings of every rival."""
+    """Settings of every baseline."""
 
     scope: str = setting(
         "model",

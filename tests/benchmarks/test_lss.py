@@ -78,7 +78,7 @@ def test_rivals_come_near_in_bytes() -> None:
 def test_a_small_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(lss, "CLUSTERS", (2, 4))
     monkeypatch.setattr(lss, "CELLS", (0.01, 0.1))
-    monkeypatch.setattr(lss, "RIVALS", {"TopK": ("topk", [{"ratio": 0.1}])})
+    monkeypatch.setattr(lss, "BASELINES", {"TopK": ("topk", [{"ratio": 0.1}])})
     lss.main(["--steps", "4", "--every", "2", "--coordinates", "5000", "--out", str(tmp_path)])
     lines = capsys.readouterr().out.splitlines()
     assert any(line.startswith("TopK (ratio 0.1)") for line in lines)

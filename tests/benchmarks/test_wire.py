@@ -194,7 +194,7 @@ def gradients_of(name, steps=1):
     plain, wrapped = nn.Linear(40, 30), nn.Linear(40, 30)
     wrapped.load_state_dict(plain.state_dict())
     ddp = DistributedDataParallel(wrapped)
-    state = baselines.with_rival(ddp, name)
+    state = baselines.with_baseline(ddp, name)
     inputs = torch.randn(16, 40)
     for _ in range(steps):
         for model in (plain, ddp):

@@ -53,7 +53,7 @@ def hook_is_workers(group: dist.ProcessGroup, method: str, lines: list[str], set
             if worker == rank:
                 model.zero_grad()
                 model(x).square().mean().backward()
-        begun = [level_updater for level_updater in alone.learners if level_updater.begins]
+        begun = [level_updater for level_updater in alone.level_updaters if level_updater.begins]
         alone.observe(own, step, begun)
         alone.update_levels(begun)
         mean = alone.exchange(own, dict.fromkeys(range(world), 0.0), step).mean
@@ -98,7 +98,7 @@ def layers_in_the_hook(group: dist.ProcessGroup) -> None:
     for step in range(4):
         model.zero_grad()
         backward(model, rank, step)
-    default, second = (level_updater.coder for level_updater in state._levels.learners)
+    default, second = (level_updater.method_state for level_updater in state._levels.level_updaters)
     assert (
         default.compressor.gap is not None
         and second.compressor.gap is not None
@@ -106,7 +106,10 @@ def layers_in_the_hook(group: dist.ProcessGroup) -> None:
     )
     again = nuq.CompressionState(model, **{**given, "min_size": 0, "timeout_s": 60.0})
     again.load_state_dict(state.state_dict())
-    assert again._levels.learners[1].coder.compressor.levels.values.tolist() == second.compressor.levels.values.tolist()
+    assert (
+        again._levels.level_updaters[1].method_state.compressor.levels.values.tolist()
+        == second.compressor.levels.values.tolist()
+    )
     with pytest.raises(ValueError, match=r"a state of layers=\['\*.bias = supersgd', '2 = amq"):
         nuq.CompressionState(model, min_size=0).load_state_dict(state.state_dict())
     with pytest.raises(

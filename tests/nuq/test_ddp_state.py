@@ -176,10 +176,10 @@ def levels_agree(group, settings):
     update, seen = state._levels._update, []
 
     def watched(level_updater):
-        rows = of_all(group, state._levels.learners[0].rows(torch.device("cpu"))[dist.get_rank(group)])
+        rows = of_all(group, state._levels.level_updaters[0].rows(torch.device("cpu"))[dist.get_rank(group)])
         assert not any(torch.equal(rows[0], row) for row in rows[1:])
         alone = CompressorMap(state.method, state.method_settings, state.exchange.second_bits)
-        merged = state._levels.learners[0].empty()
+        merged = state._levels.level_updaters[0].empty()
         for row in rows:
             merged.merge(Statistics.from_array(row.numpy(), merged.num_components))
         before = [compressor.levels.values for compressor in state._compressors.adaptive]
@@ -195,7 +195,7 @@ def levels_agree(group, settings):
     steps(model, rank, range(6))
     assert seen == [2, 4]
     assert state.transport.bytes_sent["levels"] == 2 * (world - 1) * 8 * len(
-        state._levels.learners[0].empty().to_array()
+        state._levels.level_updaters[0].empty().to_array()
     )
     state.close()
 

@@ -76,8 +76,8 @@ def scatters(group):
     mine = torch.randn(world * size, generator=torch.Generator().manual_seed(rank))
     rows = [torch.empty_like(mine) for _ in range(world)]
     dist.all_gather(rows, mine, group=group)
-    stretch = torch.stack(rows)[:, rank * size : (rank + 1) * size]
-    for op, wanted in ((dist.ReduceOp.AVG, stretch.mean(dim=0)), (dist.ReduceOp.SUM, stretch.sum(dim=0))):
+    shard = torch.stack(rows)[:, rank * size : (rank + 1) * size]
+    for op, wanted in ((dist.ReduceOp.AVG, shard.mean(dim=0)), (dist.ReduceOp.SUM, shard.sum(dim=0))):
         scatter = CompressedReduceScatter("supersgd", "test", timeout_s=30)
         out = scatter.allocate((size,), dtype=torch.float32, device=torch.device("cpu"))
         assert scatter(out, mine, group, op) is None

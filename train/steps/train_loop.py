@@ -35,7 +35,7 @@ class _Attempt:
         self.trainer, self.config = trainer, trainer.config
         self.run_dir, self.status, self.log = run_dir, status, log
         self.saved: tuple[int, bool] | None = None  # step and ``evaluated`` of the newest checkpoint
-        self.account = trainer.trained.account
+        self.stats = trainer.trained.stats
         self._forget_times()
 
     def go(self) -> None:
@@ -127,7 +127,7 @@ class _Attempt:
         return result.stop or (trainer.fp32_workers.transport.world == 1 and trainer.stop_requested())
 
     def _forget_times(self) -> None:
-        self._seconds, self._steps, self._spent = 0.0, 0, self.account.seconds.copy()
+        self._seconds, self._steps, self._spent = 0.0, 0, self.stats.seconds.copy()
 
     def _training_scalars(self, result: Exchanged) -> dict[str, float]:
         trainer, step = self.trainer, self.trainer.step - 1
@@ -144,7 +144,7 @@ class _Attempt:
             "time/update_s": trainer.totals.update_s,
             **{
                 f"time/{what}_s": (total - self._spent[what]) / self._steps
-                for what, total in self.account.seconds.items()
+                for what, total in self.stats.seconds.items()
             },
         }
 

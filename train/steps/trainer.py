@@ -203,7 +203,7 @@ class Trainer:
 
     def _due(self) -> list[LevelUpdater]:
         """The level updaters whose levels are updated at this step."""
-        return [one for one in self.workers.learners if one.due(self.step)]
+        return [one for one in self.workers.level_updaters if one.due(self.step)]
 
     def _is_running(self, level_updater: LevelUpdater) -> bool:
         """Whether the updater learns from the training gradients.
@@ -240,7 +240,9 @@ class Trainer:
                 worker: gradient for worker, gradient in gradients.items() if non_finite_parameter(gradient) is None
             }
         workers.observe(
-            gradients, self.step, [one for one in workers.learners if self._is_running(one) and one.collects(self.step)]
+            gradients,
+            self.step,
+            [one for one in workers.level_updaters if self._is_running(one) and one.collects(self.step)],
         )
         for one in self._due():
             bad = workers.update_levels([one])

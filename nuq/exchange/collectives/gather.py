@@ -31,19 +31,19 @@ class Gather:
     transport: Transport
     placement: WorkerPlacement
     codec: PayloadCodec
-    account: ExchangeStats = field(default_factory=ExchangeStats)
+    stats: ExchangeStats = field(default_factory=ExchangeStats)
 
     def mean(self, vectors: Vectors, parts: Sequence[Segment], key: Key, out: Tensor) -> None:
-        with self.account.time("encode"):
+        with self.stats.time("encode"):
             payloads = [
                 self.codec.encode_or_mark(vectors[w], parts, of_worker(key, w))
                 for w in self.placement.shares[self.transport.rank]
             ]
-        self.account.count("messages", payloads[:1])
-        with self.account.time("wire"):
+        self.stats.count("messages", payloads[:1])
+        with self.stats.time("wire"):
             sizes = [self.codec.size(parts)] * self.placement.num_workers
             received = to_everyone(self.transport, self.placement, payloads, sizes, "messages")
-        with self.account.time("decode"):
+        with self.stats.time("decode"):
             out.zero_()
             for payload in received:
                 self.codec.add(payload, parts, out)

@@ -60,8 +60,8 @@ class Machines:
         leaders = dist.new_group(everyone[::per_machine], timeout=limit)
         machine = rank // per_machine
         first = rank % per_machine == 0
-        local, told = _links(groups[machine], timeout_s, device), _links(groups[machine], 3 * timeout_s, device)
-        made = cls(local, told, _links(leaders, 2 * timeout_s, device) if first else None, machine, len(blocks))
+        local, told = _transport(groups[machine], timeout_s, device), _transport(groups[machine], 3 * timeout_s, device)
+        made = cls(local, told, _transport(leaders, 2 * timeout_s, device) if first else None, machine, len(blocks))
         for transport in made.every:
             transport.siblings = [other for other in made.every if other is not transport]
         return made
@@ -72,7 +72,7 @@ class Machines:
         return [transport for transport in (self.local, self.told, self.leaders) if transport is not None]
 
 
-def _links(group: object, timeout_s: float, device: torch.device) -> Transport:
+def _transport(group: object, timeout_s: float, device: torch.device) -> Transport:
     assert isinstance(group, dist.ProcessGroup)  # of the groups that this rank belongs to
     return Transport(group, timeout_s=timeout_s, device=device)
 
@@ -88,12 +88,12 @@ class Hierarchical:
     transport: Transport
     placement: WorkerPlacement
     between: Callable[[Transport, WorkerPlacement, ExchangeStats], Collective]
-    account: ExchangeStats = field(default_factory=ExchangeStats)
+    stats: ExchangeStats = field(default_factory=ExchangeStats)
 
     def __post_init__(self) -> None:
         leaders, count = self.machines.leaders, self.machines.count
         self._outer = (
-            self.between(leaders, WorkerPlacement.of(count, count), self.account) if leaders is not None else None
+            self.between(leaders, WorkerPlacement.of(count, count), self.stats) if leaders is not None else None
         )
 
     @property
@@ -104,7 +104,7 @@ class Hierarchical:
     def mean(self, vectors: Vectors, parts: Sequence[Segment], key: Key, out: Tensor) -> None:
         hosted = [vectors[worker].to(torch.float32) for worker in self.placement.shares[self.transport.rank]]
         total = torch.stack(hosted).sum(dim=0) if len(hosted) > 1 else hosted[0].clone()
-        with self.account.time("local"):
+        with self.stats.time("local"):
             self.machines.local.dense_sum(total, "local")
         failure: Exception | None = None
         if self._outer is not None:
@@ -120,7 +120,7 @@ class Hierarchical:
                 )
             except (RuntimeError, ValueError, ArithmeticError) as error:  # the rest of the machine has to hear of it
                 failure = error
-        with self.account.time("local"):
+        with self.stats.time("local"):
             self._told(failure)
             self._spread(total)
         out.copy_(total)

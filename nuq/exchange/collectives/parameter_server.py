@@ -23,7 +23,7 @@ _PATIENCE = (
 _HEAD_BYTES = 32  # exchange, rank, worker, payload's bytes: int64
 
 
-class Arrivals:
+class ParameterServer:
     """Both ends of the parameter server: ``ask`` on the workers' ranks, ``first`` and ``answer`` on rank 0.
 
     They take turns, equally often on all ranks.
@@ -36,7 +36,7 @@ class Arrivals:
                 "collective='server' takes messages as they arrive, which only gloo can do; legal here: gather, "
                 "two_stage"
             )
-        self._links = transport
+        self._transport = transport
         self._most_behind = most_behind
         self._heads, self._payloads, self._replies = transport.next_tag(), transport.next_tag(), transport.next_tag()
         self._exchange = 0
@@ -46,11 +46,11 @@ class Arrivals:
         self._pending: deque[list[tuple[int, dist.Work, Tensor]]] = deque()
 
     def _send(self, rank: int, data: Tensor, tag: int) -> tuple[int, dist.Work, Tensor]:
-        data = data.to(self._links.device)
+        data = data.to(self._transport.device)
         try:
-            work = dist.isend(data, group=self._links.group, group_dst=rank, tag=tag)
+            work = dist.isend(data, group=self._transport.group, group_dst=rank, tag=tag)
         except RuntimeError as error:
-            raise self._links.lost(rank, error) from error
+            raise self._transport.lost(rank, error) from error
         assert work is not None
         return rank, work, data
 
@@ -62,11 +62,13 @@ class Arrivals:
         data = torch.empty(size, dtype=torch.uint8)
         source = {} if rank is None else {"group_src": rank}
         try:
-            work = dist.irecv(data, group=self._links.group, tag=tag, **source)
+            work = dist.irecv(data, group=self._transport.group, tag=tag, **source)
             assert work is not None
-            work.wait(self._links.timeout * (1 if self._links.rank == 0 else _PATIENCE))
+            work.wait(self._transport.timeout * (1 if self._transport.rank == 0 else _PATIENCE))
         except RuntimeError as error:
-            raise self._links.lost(min(suspects, default=rank), error, grace_s=0.5 * bool(self._links.rank)) from error
+            raise self._transport.lost(
+                min(suspects, default=rank), error, grace_s=0.5 * bool(self._transport.rank)
+            ) from error
         absence.begins()
         return data
 
@@ -77,12 +79,12 @@ class Arrivals:
         sent = []
         absence.ends()
         for worker, payload in payloads.items():
-            head = torch.tensor([self._exchange, self._links.rank, worker, payload.numel()], dtype=torch.int64).view(
-                torch.uint8
-            )
+            head = torch.tensor(
+                [self._exchange, self._transport.rank, worker, payload.numel()], dtype=torch.int64
+            ).view(torch.uint8)
             sent += [self._send(0, head, self._heads), self._send(0, payload, self._payloads)]
-            self._links.bytes_sent["messages"] += payload.numel()
-            self._links.bytes_sent["control"] += _HEAD_BYTES
+            self._transport.bytes_sent["messages"] += payload.numel()
+            self._transport.bytes_sent["control"] += _HEAD_BYTES
         self._exchange += 1
         self._pending.append(sent)
         size = int(self._receive(0, 8, self._replies).view(torch.int64)[0])
@@ -126,10 +128,10 @@ class Arrivals:
     def answer(self, reply: Tensor) -> None:
         """Send the answer to all other ranks, without waiting for them."""
         size = torch.tensor([reply.numel()], dtype=torch.int64).view(torch.uint8)
-        others = range(1, self._links.world)
+        others = range(1, self._transport.world)
         self._pending.append([self._send(rank, data, self._replies) for rank in others for data in (size, reply)])
-        self._links.bytes_sent["means"] += reply.numel() * len(others)
-        self._links.bytes_sent["control"] += size.numel() * len(others)
+        self._transport.bytes_sent["means"] += reply.numel() * len(others)
+        self._transport.bytes_sent["control"] += size.numel() * len(others)
         self._wait(self._most_behind)
 
     # --- the end ---
@@ -144,6 +146,6 @@ class Arrivals:
         while len(self._pending) > most:
             for rank, work, _ in self._pending.popleft():
                 try:
-                    work.wait(self._links.timeout)
+                    work.wait(self._transport.timeout)
                 except RuntimeError as error:
-                    raise self._links.lost(rank, error) from error
+                    raise self._transport.lost(rank, error) from error

@@ -119,19 +119,19 @@ class Power:
     encoders: Mapping[int, Encoder]
     two_stage: bool
     rest: Collective | None = None
-    account: ExchangeStats = field(default_factory=ExchangeStats)
+    stats: ExchangeStats = field(default_factory=ExchangeStats)
 
     def __post_init__(self) -> None:
         codec = PayloadCodec(FullPrecision(), None, [PayloadCodec(fp16(FP16()), FP16())])
-        gather = Gather(self.transport, self.placement, codec, self.account)
+        gather = Gather(self.transport, self.placement, codec, self.stats)
         self._inner: Collective = (
-            TwoStage(self.transport, self.placement, codec, codec, self.account) if self.two_stage else gather
+            TwoStage(self.transport, self.placement, codec, codec, self.stats) if self.two_stage else gather
         )
 
     def mean(self, vectors: Vectors, parts: Sequence[Segment], key: Key, out: Tensor) -> None:
         others = [part for part in parts if not part.exact and part.encoder not in self.encoders]
         means = self._mean_of_others(vectors, others, key, out.device)
-        with self.account.time("encode"):
+        with self.stats.time("encode"):
             ours = [
                 self._begun(number, part, key, out.device) for number, part in enumerate(parts) if part not in others
             ]
@@ -142,7 +142,7 @@ class Power:
                 matrix.right = orthonormal(matrix.right)
             self._round(still if number else ours, debts, parts, key, "left")
             self._round(still, debts, parts, key, "right")
-        with self.account.time("decode"):
+        with self.stats.time("decode"):
             for part, mean in means:
                 out[part.start : part.start + part.size] = mean
             for matrix in ours:
@@ -212,7 +212,7 @@ class Power:
         ]
         if not sent:
             return
-        with self.account.time("encode"):
+        with self.stats.time("encode"):
             made = {
                 worker: torch.cat([matrix.factor(owed[matrix.number].wanted, side) for matrix in matrices])
                 for worker, owed in debts.items()
@@ -235,7 +235,7 @@ class Power:
             pieces = zip(matrices, mean.split(lengths), strict=True)
             bad = next((matrix.part.name for matrix, piece in pieces if not bool(torch.isfinite(piece).all())), "?")
             raise NonFiniteError(f"the mean factor of {bad!r} overflows float32") from error
-        with self.account.time("decode"):
+        with self.stats.time("decode"):
             for matrix, piece in zip(matrices, mean.split(lengths), strict=True):
                 matrix.take(piece, side)
 

@@ -15,7 +15,7 @@ from nuq.exchange.collectives.collective import (
     of_worker,
 )
 from nuq.exchange.collectives.means import encoded_mean, scale
-from nuq.exchange.collectives.parameter_server import MOST_BEHIND, Arrivals
+from nuq.exchange.collectives.parameter_server import MOST_BEHIND, ParameterServer
 from nuq.exchange.payload import (
     PayloadCodec,
     RemoteNonFinite,
@@ -40,43 +40,43 @@ class Server:
     codec: PayloadCodec
     mean_compressor: PayloadCodec
     num_aggregate: int
-    account: ExchangeStats = field(default_factory=ExchangeStats)
+    stats: ExchangeStats = field(default_factory=ExchangeStats)
 
     def __post_init__(self) -> None:
         # where every worker is waited for, no message is left behind unread
         behind = MOST_BEHIND if self.num_aggregate < self.placement.num_workers else 0
-        self._arrivals = Arrivals(self.transport, most_behind=behind) if self.transport.world > 1 else None
+        self._server = ParameterServer(self.transport, most_behind=behind) if self.transport.world > 1 else None
 
     def mean(self, vectors: Vectors, parts: Sequence[Segment], key: Key, out: Tensor) -> None:
-        with self.account.time("encode"):
+        with self.stats.time("encode"):
             mine = self.placement.shares[self.transport.rank]
             payloads = {w: self.codec.encode_or_mark(vectors[w], parts, of_worker(key, w)) for w in mine}
-        self.account.count("messages", list(payloads.values())[:1])
+        self.stats.count("messages", list(payloads.values())[:1])
         if self.transport.rank == 0:
             reply = self._serve(payloads, parts, key, out)
         else:
-            assert self._arrivals is not None
-            with self.account.time("wire"):
-                reply = self._arrivals.ask(payloads)
-        self.account.count("means", [reply])
-        with self.account.time("decode"):
+            assert self._server is not None
+            with self.stats.time("wire"):
+                reply = self._server.ask(payloads)
+        self.stats.count("means", [reply])
+        with self.stats.time("decode"):
             out.zero_()
             self.mean_compressor.add(reply, parts, out)
 
     def settle(self) -> None:
         """Read what came late; to be called before the ranks part."""
-        if self._arrivals is not None:
-            self._arrivals.settle()
+        if self._server is not None:
+            self._server.settle()
 
     def _serve(self, payloads: dict[int, Tensor], parts: Sequence[Segment], key: Key, out: Tensor) -> Tensor:
-        with self.account.time("wire"):
-            if self._arrivals is not None:
+        with self.stats.time("wire"):
+            if self._server is not None:
                 ranks = {worker: rank for rank, share in enumerate(self.placement.shares) if rank for worker in share}
-                payloads |= self._arrivals.first(self.num_aggregate - len(payloads), ranks)
+                payloads |= self._server.first(self.num_aggregate - len(payloads), ranks)
             taken = sorted(payloads)
             if len(taken) > self.num_aggregate:  # more are hosted here than are wanted
                 taken = sorted(random.Random(key.words()[0]).sample(taken, self.num_aggregate))
-        with self.account.time("decode"):
+        with self.stats.time("decode"):
             out.zero_()
             try:
                 for worker in taken:
@@ -85,6 +85,6 @@ class Server:
                 reply = encoded_mean(self.mean_compressor, out, parts, replace(key, worker=0))
             except RemoteNonFinite as marked:
                 reply = self.mean_compressor.marker(marked.worker, marked.number, parts, out.device)
-        if self._arrivals is not None:
-            self._arrivals.answer(reply)
+        if self._server is not None:
+            self._server.answer(reply)
         return reply

@@ -42,7 +42,7 @@ class TwoStage:
     placement: WorkerPlacement
     codec: PayloadCodec
     mean_compressor: PayloadCodec
-    account: ExchangeStats = field(default_factory=ExchangeStats)
+    stats: ExchangeStats = field(default_factory=ExchangeStats)
 
     def mean(self, vectors: Vectors, parts: Sequence[Segment], key: Key, out: Tensor) -> None:
         workers = self.placement.num_workers
@@ -77,16 +77,16 @@ class _Round:
     def send(self, vectors: Vectors) -> None:
         """Encode the shards, and start sending them to their owners."""
         how, shares = self.how, self.how.placement.shares
-        with how.account.time("encode"):
+        with how.stats.time("encode"):
             for worker in self.mine:
                 for owner, shard in enumerate(self.shards):
                     self.payloads[worker, owner] = how.codec.encode_or_mark(
                         vectors[worker], shard, of_worker(self.key, worker)
                     )
-        how.account.count("messages", [self.payloads[self.mine[0], owner] for owner in range(len(self.shards))])
+        how.stats.count("messages", [self.payloads[self.mine[0], owner] for owner in range(len(self.shards))])
         if not self.others:
             return
-        with how.account.time("wire"):
+        with how.stats.time("wire"):
             self.wanted = {
                 rank: [(worker, owner) for worker in shares[rank] for owner in self.mine] for rank in self.others
             }
@@ -116,14 +116,14 @@ class _Round:
         """Average the shards that this rank owns, and start sending the means to everyone."""
         how = self.how
         if self.swap is not None:
-            with how.account.time("wire"):
+            with how.stats.time("wire"):
                 received, self.swap = self.swap.wait(), None
             for rank, pairs in self.wanted.items():
                 self.payloads |= dict(zip(pairs, received[rank].split(self.sizes[rank]), strict=True))
         self.means = [self._mean(owner, self.shards[owner], device) for owner in self.mine]
-        how.account.count("means", self.means[:1])
+        how.stats.count("means", self.means[:1])
         if self.others:
-            with how.account.time("wire"):
+            with how.stats.time("wire"):
                 self.sizes = sizes_by_rank(
                     how.transport, how.placement, self.means, [how.mean_compressor.size(shard) for shard in self.shards]
                 )
@@ -140,7 +140,7 @@ class _Round:
         if not shard:
             return joined([], device)
         how, base = self.how, shard[0].start
-        with how.account.time("decode"):
+        with how.stats.time("decode"):
             mean = torch.zeros(num_coordinates(shard), dtype=torch.float32, device=device)
             try:
                 for worker in range(how.placement.num_workers):
@@ -148,7 +148,7 @@ class _Round:
             except RemoteNonFinite as marked:
                 return how.mean_compressor.marker(marked.worker, marked.number, shard, device)
             scale(mean, how.placement.num_workers)
-        with how.account.time("encode"):
+        with how.stats.time("encode"):
             at_zero = [replace(part, start=part.start - base) for part in shard]
             return encoded_mean(how.mean_compressor, mean, at_zero, replace(self.key, worker=owner))
 
@@ -156,11 +156,11 @@ class _Round:
         """Receive everyone's means, and write each into its place in the vector."""
         how, payloads = self.how, self.means
         if self.swap is not None:
-            with how.account.time("wire"):
+            with how.stats.time("wire"):
                 received, self.swap = self.swap.wait(), None
                 received[how.transport.rank] = joined(self.means, out.device)
             payloads = [payload for rank, sizes in self.sizes.items() for payload in received[rank].split(sizes)]
-        with how.account.time("decode"):
+        with how.stats.time("decode"):
             for shard, payload in zip(self.shards, payloads, strict=True):
                 if shard:
                     out[shard[0].start : shard[0].start + num_coordinates(shard)].zero_()

@@ -93,14 +93,14 @@ def _sums(x: Tensor, ids: Tensor, cells: Ints, scales: NDArray[np.float64], word
     sums = torch.zeros(total, dtype=torch.int64, device=x.device)
     counts = torch.zeros_like(sums)
     inside = (torch.from_numpy(cells > 0).to(x.device)[ids.long()]).nonzero().view(-1)
-    indices = _places(ids, cells, words)[inside]
+    indices = _indices(ids, cells, words)[inside]
     scaled = x.double() * torch.from_numpy(scales).to(x.device)[ids.long()]
     sums.index_add_(0, indices, scaled.round_().to(torch.int64)[inside])
     counts.index_add_(0, indices, torch.ones_like(indices))
     return sums, counts
 
 
-def _places(ids: Tensor, cells: Ints, words: Words) -> Tensor:
+def _indices(ids: Tensor, cells: Ints, words: Words) -> Tensor:
     """The index of every coordinate's cell in the table of all cells: int64[n]."""
     wide, starts = ids.long(), np.cumsum(cells) - cells
     hashes = reference.hash_bits(ids.numel(), words, ids.device).to(torch.int64) & 0xFFFFFFFF
@@ -125,7 +125,7 @@ def spread(ids: Tensor, cells: Ints, table: Tensor, words: Words) -> Tensor:
     if bool((empty & (ids > 0)).any()):
         raise ValueError("a cluster without cells: damaged")
     padded = torch.cat([table, table.new_zeros(1)])
-    return torch.where(empty, 0.0, padded[_places(ids, cells, words)])
+    return torch.where(empty, 0.0, padded[_indices(ids, cells, words)])
 
 
 def power(values: Tensor) -> float:

@@ -61,7 +61,7 @@ class Sketches:
         values = torch.from_numpy(within).to(ids.device)[ids.long()]
         cells = torch.full((self.num_cells,), most, dtype=torch.uint8, device=ids.device)
         for row in range(len(self.words)):
-            cells.scatter_reduce_(0, self._places(groups, row), values, "amin")
+            cells.scatter_reduce_(0, self._indices(groups, row), values, "amin")
         return cells, groups
 
     def query(self, groups: Tensor, cells: Tensor) -> Tensor:
@@ -77,10 +77,10 @@ class Sketches:
             return torch.from_numpy(found)
         found = torch.zeros_like(groups)
         for row in range(len(self.words)):
-            found = torch.maximum(found, cells[self._places(groups, row)])
+            found = torch.maximum(found, cells[self._indices(groups, row)])
         return found
 
-    def _places(self, groups: Tensor, row: int) -> Tensor:
+    def _indices(self, groups: Tensor, row: int) -> Tensor:
         """The index of every coordinate's cell in one row of its group: int64[n]."""
         wide = groups.long()
         starts = (np.cumsum(self.columns) - self.columns) * len(self.words) + row * self.columns

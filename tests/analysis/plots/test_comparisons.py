@@ -224,7 +224,7 @@ def test_reach_is_the_first_evaluation_at_or_above_the_target(write_run: Write, 
     )]  # fmt: skip
     read = logs(tmp_path)
     for axis, expected in (("step", [20, np.nan, 30]), ("bytes", [20_000, np.nan, 30_000]), ("time", [10, np.nan, 15])):
-        np.testing.assert_allclose(time_to_accuracy.reach(read, names, 80.0, axis)[names], expected)
+        np.testing.assert_allclose(time_to_accuracy.first_at(read, names, 80.0, axis)[names], expected)
 
 
 def test_a_mean_stands_only_where_all_runs_get_there(write_run: Write, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analysis.prediction.message_size import Format, format_of, predicted, second_format
-from analysis.prediction.profile import Bucket, Codec, Model
+from analysis.prediction.profile import Bucket, CodecRates, Model
 from analysis.prediction.steps import Network, Stage, schedule, stages
 from nuq.kernels.spec import Key
 from nuq.registry import METHODS
@@ -61,7 +61,7 @@ def test_gather_by_hand() -> None:
 
 
 def test_two_stage_by_hand() -> None:
-    # 4 stretches of 250,000 coordinates: 93,794 bytes at 3 bits and 125,044 at 4
+    # 4 shards of 250,000 coordinates: 93,794 bytes at 3 bits and 125,044 at 4
     found, sent = stages("two_stage", UNIFORM, MILLION, Network(4, 1e9), PLAIN)
     assert sent == 3 * (93_794 + 125_044)
     wires = [1 * MS + 3 * size * 8e-9 for size in (93_794, 125_044)]
@@ -97,7 +97,7 @@ def test_workers_of_a_machine_share_its_link() -> None:
 
 def test_messages_and_bytes_cost_processor_time() -> None:
     costly = replace(
-        PLAIN, message_s=2 * MS, host_gb_s=0.1, codecs={**PLAIN.codecs, "uniform": Codec(1.0, 2.0, 5 * MS, 7 * MS)}
+        PLAIN, message_s=2 * MS, host_gb_s=0.1, codecs={**PLAIN.codecs, "uniform": CodecRates(1.0, 2.0, 5 * MS, 7 * MS)}
     )
     bucket = replace(MILLION, tensors=10)
     encode, wire, decode = stages("gather", UNIFORM, bucket, Network(3, 1e12), costly)[0]

@@ -86,7 +86,7 @@ def test_min_on_insertion_max_on_query() -> None:
     sketches = Sketches.of(np.array([64]), 2, (5, 6))
     cells, groups = sketches.insert(ids, np.zeros(256, dtype=np.uint8), numbers, 6)
     assert groups.shape == (200,) and not groups.any()
-    indices = [sketches._places(torch.zeros(200, dtype=torch.uint8), row) for row in (0, 1)]
+    indices = [sketches._indices(torch.zeros(200, dtype=torch.uint8), row) for row in (0, 1)]
     least = [torch.full((128,), 6, dtype=torch.uint8).scatter_reduce(0, at, ids, "amin") for at in indices]
     assert torch.equal(cells, torch.minimum(*least)) and int(indices[0].max()) < 64 <= int(indices[1].min())
     found = sketches.query(torch.zeros(200, dtype=torch.uint8), cells)

@@ -106,7 +106,7 @@ def test_the_first_message_of_the_simulation_has_fitted_levels(name: str, scope:
     exact = torch.cat([value.reshape(-1) for value in gradient.values()])
     assert error(first, exact) < 0.6
     assert error(first, exact) == pytest.approx(error(stepped(of, list(gradient.values()), 1), exact), rel=0.1)
-    assert not any(level_updater.begins or level_updater.due(1) for level_updater in of.learners)
+    assert not any(level_updater.begins or level_updater.due(1) for level_updater in of.level_updaters)
 
 
 def workers(
@@ -121,8 +121,8 @@ def workers(
 def stepped(of: Workers, gradient: list[Tensor], step: int) -> Tensor:
     """A step of ``Trainer``; every worker has the same gradient."""
     own = dict.fromkeys(of.hosted, gradient)
-    of.observe(own, step, [one for one in of.learners if one.collects(step)])
-    of.update_levels([one for one in of.learners if one.due(step)])
+    of.observe(own, step, [one for one in of.level_updaters if one.collects(step)])
+    of.update_levels([one for one in of.level_updaters if one.due(step)])
     return of.exchange(own, dict.fromkeys(of.hosted, 0.0), step).mean
 
 
@@ -131,9 +131,9 @@ def test_a_first_gradient_of_zeros_is_passed_over_in_the_simulation() -> None:
     sizes = {"w": gradient[0].shape}
     of, late = workers("alq", sizes, 2), workers("alq", sizes, 2)
     assert not stepped(of, [torch.zeros(50, 60)], 0).any()
-    assert of.learners[0].begins and of.learners[0].due(1) and of.learners[0].collects(1)
+    assert of.level_updaters[0].begins and of.level_updaters[0].due(1) and of.level_updaters[0].collects(1)
     stepped(of, gradient, 1)
-    assert not of.learners[0].begins
+    assert not of.level_updaters[0].begins
     stepped(late, gradient, 0)
     assert of.compressor.levels.values.tolist() == late.compressor.levels.values.tolist()
 
@@ -143,9 +143,9 @@ def test_a_first_gradient_that_is_not_finite_is_passed_over_in_the_simulation() 
     of = workers("alq", sizes, 2)
     with pytest.raises(NonFiniteError, match="step 0: the gradient of 'w' on worker 0"):
         stepped(of, [torch.full((50, 60), math.inf)], 0)
-    assert of.learners[0].begins
+    assert of.level_updaters[0].begins
     stepped(of, [torch.ones(50, 60)], 1)
-    assert not of.learners[0].begins
+    assert not of.level_updaters[0].begins
 
 
 def test_a_schedule_without_step_0_leaves_the_first_levels() -> None:
@@ -171,7 +171,7 @@ def hook_is_simulation(group: dist.ProcessGroup) -> None:
         alone.zero_grad()
         backward(alone, worker, 0)
         own[worker] = [p.grad.clone() for p in alone.parameters() if p.grad is not None]
-    of.observe(own, 0, of.learners)
+    of.observe(own, 0, of.level_updaters)
     of.update_levels()
     backward(model, rank, 0)
     assert state.levels == of.compressor.levels.values.tolist()
@@ -193,12 +193,12 @@ def passed_over(group: dist.ProcessGroup, bad: float) -> None:
     model, state = hooked(group, net(), **settings)
     other, late = hooked(group, net(), **settings)
     (model(torch.ones(2, 12)).sum() * (bad if rank == 0 or bad == 0 else math.inf)).backward()
-    assert not state._levels.learners[0].coder.compressor.fitted
+    assert not state._levels.level_updaters[0].method_state.compressor.fitted
     late.step = 1  # whose keys random roundings depend on
     for each in (model, other):
         each.zero_grad()
         backward(each, rank, 1)
-    assert state._levels.learners[0].coder.compressor.fitted
+    assert state._levels.level_updaters[0].method_state.compressor.fitted
     assert state.levels == late.levels
     assert torch.equal(gradients(model), gradients(other))
     assert_same_bits(group, gradients(model))
@@ -259,7 +259,7 @@ def one_is_fitted(group: dist.ProcessGroup) -> None:
     rank = dist.get_rank(group)
     model, state = hooked(group, net(), method="alq", bucket_size=64, ddp={"bucket_cap_mb": 0.002})
     if rank == 1:
-        state._levels.learners[0].coder.compressor.gap = 0.0
+        state._levels.level_updaters[0].method_state.compressor.gap = 0.0
     with pytest.raises(ValueError, match="checksum of the levels"):
         backward(model, rank, 0)
     assert isinstance(state.error, ValueError)

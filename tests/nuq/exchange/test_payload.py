@@ -152,17 +152,17 @@ def test_a_marker_names_the_worker_and_the_part(name, bad):
 
 
 @given(st.lists(st.integers(0, 300), max_size=6), st.integers(1, 6))
-def test_stretches_tile_the_parts(sizes, num_stretches):
+def test_shards_tile_the_parts(sizes, num_shards):
     parts = tiled({str(number): size for number, size in enumerate(sizes)})
-    shards = cut(parts, num_stretches)
-    assert len(shards) == num_stretches
+    shards = cut(parts, num_shards)
+    assert len(shards) == num_shards
     covered = [place for shard in shards for part in shard for place in range(part.start, part.start + part.size)]
     assert covered == list(range(sum(sizes)))
     for part in (part for shard in shards for part in shard):
         whole = parts[int(part.name)]
         assert part.first == (-1 if part.size == whole.size else part.start - whole.start)
     lengths = [num_coordinates(shard) for shard in shards]
-    assert max(lengths) <= -(-sum(sizes) // num_stretches) + 64
+    assert max(lengths) <= -(-sum(sizes) // num_shards) + 64
     names = [part.key_name for shard in shards for part in shard]
     assert len(set(names)) == len(names)  # random numbers of their own
 
