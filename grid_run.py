@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
+from files.aligned import aligned
 from files.escaped import Escaping
 
 ROOT = Path(__file__).absolute().parent  # unresolved: a cluster may know the checkout by a link only
@@ -54,9 +55,8 @@ EXAMPLES = """examples:
 
 def epilog() -> str:
     """The list of subcommands, for --help."""
-    width = max(len(f"{name} {arguments}") for name, (_, arguments, _) in COMMANDS.items())
-    lines = [f"  {f'{name} {arguments}'.ljust(width)}  {what}" for name, (_, arguments, what) in COMMANDS.items()]
-    return "\n".join(["subcommands (each has --help):", *lines, "", EXAMPLES])
+    lines = aligned([(f"  {name} {arguments}", what) for name, (_, arguments, what) in COMMANDS.items()], words=2)
+    return f"subcommands (each has --help):\n{lines}\n\n{EXAMPLES}"
 
 
 def _sentence(error: Exception) -> str:

@@ -28,7 +28,6 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
@@ -39,11 +38,11 @@ import torch
 from benchmarks import accuracy_curves, gradient_samples
 from benchmarks.accuracy_curves import LETTERS, NUM_DRAWS, RATES, Curves, Family, Point, best
 from benchmarks.gradient_samples import Source
+from files.aligned import aligned
 from nuq.registry import METHODS
 
 PUBLISHED_EDEN = (0.5708, 0.1331, 0.0358, 0.0096)
 NUM_PROCESSES = 2
-CELL_WIDTH = 32  # width of the options behind an error
 
 CONTESTS = {
     "EDEN, packed": "eden_packed",
@@ -64,37 +63,30 @@ def print_table(source: Source, curves: Curves) -> None:
         f"\n{source.title}: {source.num_coordinates:,} coordinates; least vNMSE within the total bits, its options, @ "
         f"the bits if fewer"
     )
-    print(f"{'':22}" + "".join(f"{f'{rate} bits':>10}  {'':{CELL_WIDTH}}" for rate in RATES).rstrip())
-    methods = dict.fromkeys(family.method for family in curves)
-    for name in methods:
+    lines = [["method", *(f"{rate} bits" for rate in RATES)]]
+    for name in dict.fromkeys(family.method for family in curves):
         cells = [_cell(best(curves, rate, method=name), rate, titled=False) for rate in RATES]
-        if any(cells):
-            _print_row(METHODS[name].title, cells)
-        else:
+        if not any(cells):
             family, points = min(
                 ((f, points) for f, points in curves.items() if f.method == name), key=lambda pair: pair[1][0].error
             )
-            _print_row(METHODS[name].title, [_cell((family, points[0]), 0, titled=False)])
-    for title, kind in CONTESTS.items():
-        _print_row(title, [_cell(best(curves, rate, kind), rate) for rate in RATES])
+            cells[0] = _cell((family, points[0]), 0, titled=False)
+        lines.append([METHODS[name].title, *cells])
+    lines += [[title, *(_cell(best(curves, rate, kind), rate) for rate in RATES)] for title, kind in CONTESTS.items()]
+    print(aligned([[cell or "-" for cell in line] for line in lines], words=1 + len(RATES)))
 
 
-def _cell(reached: tuple[Family, Point] | None, rate: float, titled: bool = True) -> tuple[float, str] | None:
-    """The error and options of a point, with its bits where they are not the rate."""
+def _cell(reached: tuple[Family, Point] | None, rate: float, titled: bool = True) -> str:
+    """The error and options of a point, with its bits where they are not the rate; empty where there is none."""
     if reached is None:
-        return None
+        return ""
     family, point = reached
     letters = _letters(family) if titled else _letters(family).partition(" ")[2]
-    return point.error, letters if point.bits == rate else f"{letters} @{point.bits:.3f}".strip()
+    return f"{point.error:<8.4g}  {letters}" + (f" @{point.bits:.3f}" if point.bits != rate else "")
 
 
 def _letters(family: Family) -> str:
     return family.label(LETTERS, " ")
-
-
-def _print_row(title: str, cells: Sequence[tuple[float, str] | None]) -> None:
-    texts = (f"{cell[0]:10.4g}  {cell[1]:{CELL_WIDTH}}" if cell else f"{'-':>10}  {'':{CELL_WIDTH}}" for cell in cells)
-    print(f"{title:22}" + "".join(texts).rstrip())
 
 
 def contests(curves: Curves) -> dict[str, dict[str, Any]]:

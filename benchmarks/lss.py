@@ -36,6 +36,7 @@ from torch import Tensor, nn
 
 from benchmarks import lss_speed
 from benchmarks.lss_rows import Row
+from files.aligned import aligned
 from nuq.kernels.spec import Key
 from nuq.registry import METHODS
 from settings import resolving
@@ -245,20 +246,17 @@ def print_tables(rows: Sequence[Row], kinds: Sequence[str]) -> None:
     heads["rivals"] = "at CASQ's bytes, or near"
     for study, head in heads.items():
         print(f"\n{head}")
-        print(f"{'':32}" + "".join(f"{kind:^31}" for kind in kinds) + f"{'ms':>14}")
-        print(
-            f"{'':32}"
-            + f"{'large':>7}{'small':>8}{'error':>8}{'bits':>7} " * len(kinds)
-            + f"{'encode':>8}{'decode':>8}"
-        )
+        headings = [word for kind in kinds for word in (f"{kind}: large", "small", "error", "bits")]
+        lines = [["", *headings, "encode ms", "decode ms"]]
         for title in dict.fromkeys(row.title for row in rows if row.study == study):
             own = [row for row in rows if (row.study, row.title) == (study, title)]
             cells = []
             for kind in kinds:
                 of_kind = [row for row in own if row.kind == kind]
                 large, small, error, bits = (mean_of(of_kind, what) for what in ("large", "small", "error", "bits"))
-                cells.append(f"{large:7.3f}{small:8.3f}{error:8.4f}{bits:7.2f} ")
-            print(f"{title:32}" + "".join(cells) + f"{mean_of(own, 'encode_ms'):8.2f}{mean_of(own, 'decode_ms'):8.2f}")
+                cells += [f"{large:.3f}", f"{small:.3f}", f"{error:.4f}", f"{bits:.2f}"]
+            lines.append([title, *cells, *(f"{mean_of(own, what):.2f}" for what in ("encode_ms", "decode_ms"))])
+        print(aligned(lines))
 
 
 def summary(rows: Sequence[Row]) -> dict[str, Any]:

@@ -32,6 +32,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from files.aligned import aligned
+
 PLAIN, CLAIMED = "fp32", "smaq"
 RESNET18, GPT = "cifar_resnet18", "gpt"
 VARIANTS = (PLAIN, CLAIMED, f"{CLAIMED} zeros=coded", "bf16", "fp8")
@@ -155,14 +157,14 @@ def measured(model: str, specs: Sequence[str], batch: int, rounds: int, threads:
     return rows
 
 
-def line(spec: str, row: dict[str, float]) -> str:
+def cells(spec: str, row: dict[str, float]) -> list[str]:
     """The line of one variant in the table."""
     quartiles = f"({row['slowdown_low']:.2f} .. {row['slowdown_high']:.2f})"
-    peak = f"{row['peak_mb']:10.0f}{row['peak_ratio']:8.3f}{row['held']:8.2f}"
-    return f"{spec:24}{peak}{row['step_s']:9.2f}{row['slowdown']:9.2f}{quartiles:>18}{row['loss']:9.3f}"
+    peak = f"{row['peak_mb']:.0f}", f"{row['peak_ratio']:.3f}", f"{row['held']:.2f}"
+    return [spec, *peak, f"{row['step_s']:.2f}", f"{row['slowdown']:.2f}", quartiles, f"{row['loss']:.3f}"]
 
 
-HEAD = f"{'activations':24}{'peak MB':>10}{'ratio':>8}{'held':>8}{'step s':>9}{'slower':>9}{'quartiles':>18}{'loss':>9}"
+HEAD = ["activations", "peak MB", "ratio", "held", "step s", "slower", "quartiles", "loss"]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -199,16 +201,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "rounds": chosen.rounds,
         "load": os.getloadavg()[0],
     }
-    print(
-        f"{chosen.model}, {chosen.batch} examples a step, {chosen.threads} threads; load {told['load']:.1f}\n{HEAD}",
-        flush=True,
-    )
+    what = f"{chosen.model}, {chosen.batch} examples a step, {chosen.threads} threads; load {told['load']:.1f}"
+    print(what, flush=True)
     try:
         rows = measured(chosen.model, chosen.formats, chosen.batch, chosen.rounds, chosen.threads)
     except RuntimeError as error:
         raise SystemExit(f"benchmarks.memory: {error}") from error
-    for spec, row in rows.items():
-        print(line(spec, row), flush=True)
+    print(aligned([HEAD, *(cells(spec, row) for spec, row in rows.items())]))
     found = {name: rows[CLAIMED][name] for name in LIMITS if CLAIMED in rows}
     claims = {name: value <= LIMITS[name] for name, value in found.items() if chosen.model == RESNET18}
     print(json.dumps({**told, **found, "claims": claims, "formats": rows}))

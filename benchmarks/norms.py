@@ -30,6 +30,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from files.aligned import aligned
 from nuq.compressors.message import parse
 from nuq.compressors.quantized import AdaptiveQuantizer
 from nuq.exchange.compressor_map import sorted_settings
@@ -192,16 +193,13 @@ def show(table: Table, name: str) -> None:
         for bits, bucket, cases in _groups(table, name):
             means = [geometric(table[cases[norm]][kind]) for norm in NORMS]
             rows.setdefault(bits, {})[bucket] = " / ".join(f"{value:.2g}" for value in means)
-        print(f"{'bits':>4}" + "".join(f"{bucket:>28}" for bucket in next(iter(rows.values()))))
-        for bits, cells in rows.items():
-            print(f"{bits:4}" + "".join(f"{cell:>28}" for cell in cells.values()))
-    print(
-        f"\n{title}{'mean':>{30 - len(title)}}{'worst ratio to the best norm':>32}"
-        f"{'share of cases where it is best':>34}"
-    )
+        buckets = map(str, next(iter(rows.values())))
+        print(aligned([["bits", *buckets], *([str(bits), *cells.values()] for bits, cells in rows.items())]))
+    lines = [[title, "", "mean", "worst ratio to the best norm", "share of cases where it is best"]]
     for norm, kinds in summary(table, name).items():
         for kind, found in kinds.items():
-            print(f"  {norm:9} {kind:9}{found['mean']:9.3g}{found['worst']:32.2f}{100 * found['best']:32.0f} %")
+            lines.append([norm, kind, f"{found['mean']:.3g}", f"{found['worst']:.2f}", f"{100 * found['best']:.0f} %"])
+    print("\n" + aligned(lines, words=2))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -22,6 +22,7 @@ from analysis.prediction import steps as predict
 from analysis.prediction.message_size import Format, format_of, predicted, second_format
 from analysis.prediction.question import _UNITS, BASELINE, Question, Row, shown_bandwidth
 from analysis.prediction.steps import Variant
+from files.aligned import aligned
 from nuq.registry import method
 
 LETTERS = {"ring": "R", "tree": "T", "gather": "G", "two_stage": "S", "server": "P", "hierarchical": "H"}
@@ -268,17 +269,6 @@ def _table(question: Question, workers: int, bandwidths: Sequence[float]) -> str
         ]
         lines.append([row.label, *seed_groups])
     return aligned(lines)
-
-
-def aligned(lines: Sequence[Sequence[str]]) -> str:
-    """Lines of columns of equal width, the first aligned to the left."""
-    widths = [max(len(line[k]) for line in lines) for k in range(len(lines[0]))]
-    return "\n".join(
-        "  ".join(
-            [line[0].ljust(widths[0]), *(item.rjust(width) for item, width in zip(line[1:], widths[1:], strict=True))]
-        )
-        for line in lines
-    )
 
 
 def duration(seconds: float) -> str:

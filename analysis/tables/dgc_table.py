@@ -11,7 +11,8 @@ from analysis import published
 from analysis.aggregate import Estimate, estimate
 from analysis.logs.load import load
 from analysis.results import of_runs
-from analysis.tables.text_table import aligned, written
+from analysis.tables.text_table import written
+from files.aligned import aligned
 
 
 def table(runs: Path) -> pd.DataFrame:
@@ -69,4 +70,4 @@ def text(found: pd.DataFrame) -> str:
             ours = Estimate(row[f"{model} ours"], row[f"{model} ours_pm"], row[f"{model} ours_n"])
             numbers += [f"{row[f'{model} paper']:.1f}", written(ours)]
         lines.append([row["trained on"], row["workers that compress"], row["schedule"], *numbers])
-    return aligned(headings, lines, words=3)
+    return aligned([headings, *lines], words=3, ruled=True)

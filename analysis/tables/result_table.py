@@ -19,6 +19,7 @@ from analysis.results import of_runs
 from analysis.seed_groups import SeedGroup, begun, seed_groups, shown
 from analysis.tables.columns import COLUMNS, PAGE, WIDTH, Column, column_named, left_out, legend, shown_columns, written
 from analysis.tables.paired import difference, partners
+from files.aligned import aligned
 from files.atomic import write_text
 from files.escaped import escaped
 
@@ -187,13 +188,7 @@ def text(found: pd.DataFrame, columns: Sequence[str] | None = None, width: int =
     The columns are those named, else those with data that fit into ``width`` characters.
     """
     headings, rows = _cells(found, shown_columns(found, columns, width), _PLUS_MINUS, "-")
-    widths = [max(len(row[k]) for row in [headings, *rows]) for k in range(len(headings))]
-
-    def line(row: list[str]) -> str:
-        parts = [row[0].ljust(widths[0]), *(item.rjust(width) for item, width in zip(row[1:], widths[1:], strict=True))]
-        return "  ".join(parts).rstrip()
-
-    return "\n".join([line(headings), "  ".join("-" * width for width in widths), *map(line, rows)])
+    return aligned([headings, *rows], ruled=True)
 
 
 def rich_table(found: pd.DataFrame, sweep: str, columns: Sequence[str] | None = None, width: int = WIDTH) -> Table:

@@ -12,7 +12,8 @@ from analysis.aggregate import Estimate, estimate
 from analysis.logs.load import load
 from analysis.results import of_runs
 from analysis.seed_groups import title
-from analysis.tables.text_table import MISSING, aligned, written
+from analysis.tables.text_table import MISSING, written
+from files.aligned import aligned
 
 _NOTHING = np.empty((0, 2))
 
@@ -68,4 +69,4 @@ def text(found: pd.DataFrame) -> str:
             theirs = float(row[f"{name} paper"])
             line += [f"{theirs:.{digits}f}" if np.isfinite(theirs) else MISSING, written(ours, digits)]
         rows.append(line)
-    return aligned(headings, rows, words=1)
+    return aligned([headings, *rows], words=1, ruled=True)

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from files.aligned import aligned
+
 if TYPE_CHECKING:
     from grid.engine.states.runs import Run
     from grid.engine.submission.planning import Options
@@ -160,6 +162,4 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print columns; names that are long or hold line ends are clipped."""
     most = [NAME_CHARACTERS if name in NAMES else sys.maxsize for name in head]
     rows = [[clipped(cell, size) for cell, size in zip(row, most, strict=True)] for row in rows]
-    widths = [max(len(row[column]) for row in [head, *rows]) for column in range(len(head))]
-    for row in [head, *rows]:
-        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    print(aligned([head, *rows], words=len(head)))
