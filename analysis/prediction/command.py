@@ -263,11 +263,11 @@ def _table(question: Question, workers: int, bandwidths: Sequence[float]) -> str
     lines = [["", *(shown_bandwidth(speed) for speed in bandwidths)]]
     for row in question.rows:
         steps = [question.step(row, workers, speed) for speed in bandwidths]
-        seed_groups = [
+        cells = [
             f"{duration(s.step_s)} {base / s.step_s:4.2f}{LETTERS[s.collective]}"
             for s, base in zip(steps, baseline, strict=True)
         ]
-        lines.append([row.label, *seed_groups])
+        lines.append([row.label, *cells])
     return aligned(lines)
 
 

@@ -184,7 +184,7 @@ def _job(controller: Controller, job: Job) -> list[tuple[str, str]]:
         *array,
         ("JobName", request.name),
         ("UserId", f"{getpass.getuser()}({os.getuid()})"),
-        ("ExchangeStats", request.account or "root"),
+        ("Account", request.account or "root"),
         ("QOS", request.qos or "normal"),
         ("JobState", job.shown_state),
         ("Reason", job.reason.replace(" ", "_")),
