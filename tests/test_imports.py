@@ -35,10 +35,12 @@ SETTINGS = ("nuq.registry", "nuq.settings")
 NUMPY = ("numpy", "scipy", "nuq.native")
 CODING_TABLES = ("nuq.coding.entropy_tables",)  # NumPy alone; the C++ coders take them
 LEVELS = (*SETTINGS, *NUMPY, "nuq.levels")
+DISPATCH = ("nuq.kernels.operators",)  # it imports the implementations of the operators
 KERNELS = (*LEVELS, "torch", "jaxtyping", "triton", "nuq.errors", "nuq.kernels")
 CODING = (*KERNELS, "nuq.coding")
 COMPRESSORS = (*CODING, "nuq.compressors")
 MODELS = (*COMPRESSORS, "nuq.parameters")
+UNDER_COLLECTIVES = ("nuq.exchange.payload", "nuq.exchange.transport")
 HYDRA = ("hydra", "omegaconf")
 OURS = ("args", "settings", "files")
 ENGINE = (*OURS, *SETTINGS, *HYDRA, "yaml", "submitit", "rich", "grid.engine.sweeps")
@@ -67,10 +69,17 @@ RULES = (
     Rule(CODING_TABLES, (*NUMPY[:1], *CODING_TABLES)),
     Rule(("nuq.native",), (*NUMPY, *CODING_TABLES)),
     Rule(("nuq.levels",), LEVELS),
+    Rule(
+        ("nuq.kernels.spec", "nuq.kernels.bit_packing"),
+        (*LEVELS, "torch", "jaxtyping", "nuq.errors", "nuq.kernels.bit_packing"),
+    ),
+    Rule(("nuq.kernels.reference", "nuq.kernels.cpu", "nuq.kernels.cuda"), KERNELS, never=DISPATCH),
     Rule(("nuq.kernels",), KERNELS),
     Rule(("nuq.coding",), CODING),
     Rule(("nuq.compressors",), COMPRESSORS),
     Rule(("nuq.parameters",), MODELS),
+    Rule(("nuq.exchange.collectives",), (*MODELS, *UNDER_COLLECTIVES, "nuq.exchange.collectives")),
+    Rule(tuple(UNDER_COLLECTIVES), (*MODELS, *UNDER_COLLECTIVES, "nuq.exchange.agreement")),
     Rule(("nuq.exchange",), (*MODELS, "nuq.exchange")),
     Rule(("nuq.quantized_training",), (*MODELS, "nuq.quantized_training")),
     Rule(("nuq",), (*MODELS, "nuq")),
@@ -86,6 +95,7 @@ RULES = (
     Rule(("train.logs",), (*PROCESS, "tensorboardX", "train.logs")),
     Rule(("train.data",), DATA),
     Rule(("train.models",), (*DATA, "train.models")),
+    Rule(("train.steps",), (*DATA, "tensorboardX", "train.models", "train.logs", "train.steps")),
     Rule(("train",), (*DATA, "tensorboardX", "train")),
     Rule(
         ("analysis",),
@@ -258,6 +268,12 @@ def test_a_start_is_instant(script: tuple[str, ...], never: set[str]) -> None:
 
 
 # --- every file ---------------------------------------------------------------------------------------------------
+
+
+def test_each_room_says_what_it_may_import() -> None:
+    rooms = [path for path in FILES if path.name == "__init__.py" and not _module(path).startswith("tests")]
+    said = {_module(path): ast.get_docstring(_tree(path)) or "" for path in rooms}
+    assert not [name for name, text in said.items() if "import" not in text.lower() and "stand on" not in text]
 
 
 @pytest.mark.parametrize("path", FILES, ids=_module)
