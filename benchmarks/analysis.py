@@ -15,7 +15,6 @@ import contextlib
 import json
 import os
 import shutil
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -30,17 +29,13 @@ import yaml
 
 from analysis.logs.crc32c import crc32c, masked
 from analysis.logs.framing import FOOTER, HEADER, records
+from benchmarks.timing import print_figures, summary
 from settings import resolving
 
 SWEEP = "bench"
 TAGS = ("loss", "Vloss", "Tloss", "Vacc", "est_var", "sgd_var", "nb_error", "comm/bytes", "levels/1", "levels/2")
 REQUEUED = 20  # one run in so many
 CHANGED = 20
-
-
-def median(values: Sequence[float]) -> dict[str, float]:
-    """The median, the smallest and the largest value."""
-    return {"median": round(statistics.median(values), 3), "low": round(min(values), 3), "high": round(max(values), 3)}
 
 
 # --- the sweep ----------------------------------------------------------------------------------------------------
@@ -250,13 +245,13 @@ def measure(
     forget(sweep)
     from_disk = timed(runs)["load_s"]
     figures: dict[str, Any] = {
-        f"{kind}_s": median([one["load_s"] for one in some]) for kind, some in found.items() if some
+        f"{kind}_s": summary([one["load_s"] for one in some]) for kind, some in found.items() if some
     }
-    figures["tensorboard_s"] = median(theirs)
-    figures["speedup"] = median([their / one["load_s"] for their, one in zip(theirs, found["cold"], strict=True)])
-    figures["of_tag_s"] = median([one["of_tag_s"] for some in found.values() for one in some])
-    figures["groups_s"] = median([one["groups_s"] for some in found.values() for one in some])
-    figures |= {f"peak_{kind}_gb": median([one["peak_gb"] for one in some]) for kind, some in found.items() if some}
+    figures["tensorboard_s"] = summary(theirs)
+    figures["speedup"] = summary([their / one["load_s"] for their, one in zip(theirs, found["cold"], strict=True)])
+    figures["of_tag_s"] = summary([one["of_tag_s"] for some in found.values() for one in some])
+    figures["groups_s"] = summary([one["groups_s"] for some in found.values() for one in some])
+    figures |= {f"peak_{kind}_gb": summary([one["peak_gb"] for one in some]) for kind, some in found.items() if some}
     return {
         **figures,
         "from_disk_s": round(from_disk, 3),
@@ -286,13 +281,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         return
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
         figures = measure(Path(folder), options.runs, options.steps, options.turns, options.sample, print)
-    for name, value in figures.items():
-        text = (
-            f"{value['median']:10.3f}  ({value['low']:.3f} - {value['high']:.3f})"
-            if isinstance(value, dict)
-            else f"{value:10}"
-        )
-        print(f"{name:20} {text}")
+    print_figures(figures)
     last = {f"load_{options.runs}_{kind}_s": figures[f"{kind}_s"]["median"] for kind in ("cold", "warm")}
     last |= {
         "speedup_vs_tensorboard": figures["speedup"]["median"],

@@ -24,6 +24,7 @@ import numpy as np
 import torch
 from PIL import Image
 
+from benchmarks.timing import in_turns, seconds, spread
 from settings import resolving
 from train import data
 from train.data.dataset import Arrays, InMemory
@@ -60,9 +61,7 @@ def figures(calls: dict[str, Batch], num_images: int, batch: int, turns: int = T
                 if name == "ours":
                     cpu_rates.append(repeats * batch / (time.process_time() - cpu_started))
                 rates[name].append(repeats * batch / (time.perf_counter() - started))
-    low, ratio, high = statistics.quantiles(
-        [one / other for one, other in zip(rates["ours"], rates["theirs"], strict=True)], n=4
-    )
+    ratio, low, high = spread(rates["ours"], rates["theirs"])
     medians = {"images_per_s": statistics.median(rates["ours"]), "images_per_cpu_s": statistics.median(cpu_rates)}
     return {**medians, "ratio": ratio, "low": low, "high": high}
 
@@ -152,25 +151,21 @@ def ahead(root: Path) -> dict[str, float]:
         for _ in range(times):
             torch.mm(matrix, matrix)
 
-    started = time.perf_counter()
-    dataset.train_batch(batches[0], torch.Generator())
-    decode_s, started = time.perf_counter() - started, time.perf_counter()
-    compute(20)
-    times = max(1, round(decode_s / (time.perf_counter() - started) * 20))
+    decode_s = seconds(lambda: dataset.train_batch(batches[0], torch.Generator()))
+    times = max(1, round(decode_s / seconds(lambda: compute(20)) * 20))
 
-    def loop(told: bool) -> float:
-        started = time.perf_counter()
+    def loop(told: bool) -> None:
         for number, indices in enumerate(batches):
             if told:
                 for following in range(number, min(number + 2, len(batches))):
                     dataset.expect(batches[following], torch.Generator().manual_seed(following))
             dataset.train_batch(indices, torch.Generator().manual_seed(number))
             compute(times)
-        return len(batches) * LARGE_BATCH / (time.perf_counter() - started)
 
-    rates = [(loop(True), loop(False)) for _ in range(5)]
-    low, ratio, high = statistics.quantiles([told / untold for told, untold in rates], n=4)
-    return {"images_per_s": statistics.median(told for told, _ in rates), "ratio": ratio, "low": low, "high": high}
+    times_s = in_turns({told: lambda told=told: seconds(lambda: loop(told)) for told in (True, False)}, 5, warm_up=0)
+    ratio, low, high = spread(times_s[False], times_s[True])
+    images_per_s = len(batches) * LARGE_BATCH / statistics.median(times_s[True])
+    return {"images_per_s": images_per_s, "ratio": ratio, "low": low, "high": high}
 
 
 def main() -> None:

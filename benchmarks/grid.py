@@ -17,16 +17,16 @@ import json
 import os
 import shutil
 import socket
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import grid_run
+from benchmarks.timing import in_turns, print_figures, seconds, summary
 from grid.engine.states import ledger
 from grid.engine.states.runs import runs_of
 from grid.engine.sweeps.families import load
@@ -89,46 +89,32 @@ esac
 """
 
 
-def seconds(call: Callable[[], object]) -> float:
-    """The wall time of one call."""
-    started = time.perf_counter()
-    call()
-    return time.perf_counter() - started
-
-
-def summary(values: list[float]) -> dict[str, float]:
-    """The median, the smallest and the largest value, in s."""
-    return {"median": round(statistics.median(values), 3), "low": round(min(values), 3), "high": round(max(values), 3)}
-
-
-def expansion(family: Path, turns: int) -> tuple[list[float], list[float]]:
+def expansion(family: Path, turns: int) -> dict[str, list[float]]:
     """The seconds for 10,000 experiments, and Hydra's for as many, scaled up from a sample."""
     from hydra import compose, initialize
 
     from grid.engine.scripts.script import chosen
 
     command_line.register()
-    ours, rival = [], []
     words = [chosen(item, "") for item in load(str(family), "ten_thousand").experiments()[:: 10000 // SAMPLE]]
     with initialize(version_base="1.3", config_path=None):
-        for _ in range(turns):
-            ours.append(seconds(lambda: [item.name for item in load(str(family), "ten_thousand").experiments()]))
-            rival.append(
+        measures = {
+            "ours": lambda: seconds(lambda: [item.name for item in load(str(family), "ten_thousand").experiments()]),
+            "rival": lambda: (
                 seconds(lambda: [compose("experiment", overrides=line) for line in words]) * 10000 / len(words)
-            )
-    return ours, rival
+            ),
+        }
+        return in_turns(measures, turns, warm_up=0)
 
 
-def starts(turns: int) -> tuple[list[float], list[float]]:
-    """The seconds of ``--help`` and ``list``, each as a whole process."""
-    commands = ([sys.executable, "grid_run.py", "--help"], [sys.executable, "grid_run.py", "list"])
-    timed: tuple[list[float], list[float]] = ([], [])
-    for _ in range(turns):
-        for command, values in zip(commands, timed, strict=True):
-            values.append(
-                seconds(lambda command=command: subprocess.run(command, cwd=ROOT, check=True, capture_output=True))
-            )
-    return timed
+def process_s(*words: str) -> float:
+    """The seconds of Python with these arguments, as a whole process."""
+    return seconds(lambda: subprocess.run([sys.executable, *words], cwd=ROOT, check=True, capture_output=True))
+
+
+def starts(turns: int) -> dict[str, list[float]]:
+    """The seconds of ``--help`` and ``list``."""
+    return in_turns({word: partial(process_s, "grid_run.py", word) for word in ("--help", "list")}, turns, warm_up=0)
 
 
 def stand_ins(folder: Path) -> None:
@@ -243,10 +229,7 @@ def submitting(family: Path, turns: int) -> dict[str, Any]:
         for _ in range(turns):
             (bench / "calls").unlink(missing_ok=True)
             (root / "jobs" / "scheduler.json").unlink(missing_ok=True)
-            command = [sys.executable, "-c", program, str(root), "status", *name]
-            timed.append(
-                seconds(lambda command=command: subprocess.run(command, cwd=ROOT, check=True, capture_output=True))
-            )
+            timed.append(process_s("-c", program, str(root), "status", *name))
             queries.append(calls(bench, "squeue") + calls(bench, "sacct") + calls(bench, "scontrol"))
         figures["status_2000_runs"] = summary(timed)
         figures["status_2000_runs_queries"] = max(queries)
@@ -263,26 +246,19 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         family = Path(folder) / "bench_family.py"
         family.write_text(FAMILY)
-        ours, rival = expansion(family, turns)
-        help_s, list_s = starts(turns)
+        expanded, started = expansion(family, turns), starts(turns)
         figures = {
-            "expand_10000": summary(ours),
-            "hydra_compose_10000": summary(rival),
-            "help": summary(help_s),
-            "list": summary(list_s),
+            "expand_10000": summary(expanded["ours"]),
+            "hydra_compose_10000": summary(expanded["rival"]),
+            "help": summary(started["--help"]),
+            "list": summary(started["list"]),
         }
-        ratios = [their / own for their, own in zip(rival, ours, strict=True)]
+        ratios = [their / own for their, own in zip(expanded["rival"], expanded["ours"], strict=True)]
         figures["expand_speedup_over_hydra"] = summary(ratios)
         figures |= submitting(family, turns)
         figures |= large(family)
     settings = sum(len(part) if isinstance(part, dict) else 1 for part in resolving.resolve({}).values())
-    for name, value in figures.items():
-        text = (
-            f"{value['median']:9.3f}  ({value['low']:.3f} - {value['high']:.3f})"
-            if isinstance(value, dict)
-            else f"{value:9}"
-        )
-        print(f"{name:28} {text}")
+    print_figures(figures)
     last = {f"{name}_s": figures[name]["median"] for name in ("expand_10000", "help", "list", "status_2000_runs")}
     last |= {
         name: figures[name] for name in ("submit_2000_sbatch_calls", "shapes", "chunks", "status_2000_runs_queries")

@@ -15,14 +15,15 @@ not, on histograms of five sources; beside each stands the ratio that the starts
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable
 from contextlib import nullcontext
+from functools import partial
 
 import numpy as np
 import torch
 
 from benchmarks import gradient_samples
+from benchmarks.timing import in_turns, seconds
 from nuq import native
 from nuq.kernels.statistics import Statistics
 from nuq.levels import solver_exact, update_rules
@@ -74,18 +75,14 @@ def measured(norms: Array, r: Array) -> Histogram:
 
 
 def interleaved(calls: dict[str, Callable[[], object]]) -> dict[tuple[str, bool], Array]:
-    """The milliseconds of every call, with the kernels (True) and without (False), turn by turn.
+    """The milliseconds of every call, with the kernels (True) and without (False)."""
 
-    The first turn warms up.
-    """
-    times: dict[tuple[str, bool], list[float]] = {(name, compiled): [] for name in calls for compiled in (True, False)}
-    for _ in range(TURNS + 1):
-        for name, compiled in times:
-            with nullcontext() if compiled else kernels.switched_off():
-                start = time.perf_counter()
-                calls[name]()
-                times[name, compiled].append(1e3 * (time.perf_counter() - start))
-    return {key: np.array(values[1:]) for key, values in times.items()}
+    def timed(call: Callable[[], object], compiled: bool) -> float:
+        with nullcontext() if compiled else kernels.switched_off():
+            return 1e3 * seconds(call)
+
+    measures = {(name, by): partial(timed, call, by) for name, call in calls.items() for by in (True, False)}
+    return {key: np.array(values) for key, values in in_turns(measures, TURNS).items()}
 
 
 def worst_psi_error() -> float:

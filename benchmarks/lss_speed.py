@@ -8,13 +8,13 @@ message.
 from __future__ import annotations
 
 import statistics
-import time
 import zlib
 from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
+from benchmarks.timing import seconds
 from nuq.kernels.sketches import clusters
 from nuq.kernels.spec import Key
 from nuq.registry import METHODS
@@ -84,9 +84,7 @@ def measure(size: int) -> dict[str, dict[str, float]]:
             for what, call in calls.items():
                 if what == "eager_ms" and turn > 1:
                     continue
-                start = time.perf_counter()
-                call()
-                times[what].append(1e3 * (time.perf_counter() - start))
+                times[what].append(1e3 * seconds(call))
         medians = {what: statistics.median(values) for what, values in times.items()}
         gigabytes = 4e-9 * size
         found[name] = {

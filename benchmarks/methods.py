@@ -30,7 +30,7 @@ import json
 import math
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -42,6 +42,7 @@ from torch import Tensor
 from benchmarks import eager, model_gradient
 from benchmarks.method_rows import Row
 from benchmarks.model_gradient import Gradients
+from benchmarks.timing import own_seconds
 from nuq import native
 from nuq.compressors.message import parse
 from nuq.compressors.quantized import AdaptiveQuantizer
@@ -115,21 +116,6 @@ class Contender:
         return errors, 8 * num_bytes / (self.gradients.num_coordinates * len(errors))
 
 
-def seconds(call: Callable[[], object], device: str) -> float:
-    """The time of one call and, on a GPU, of what it started.
-
-    A single thread's time is its own, which others on the machine do not change.
-    """
-    clock = time.thread_time if device == "cpu" and torch.get_num_threads() == 1 else time.perf_counter
-    if device == "cuda":
-        torch.cuda.synchronize()  # work that was started before is not this call's
-    started = clock()
-    call()
-    if device == "cuda":
-        torch.cuda.synchronize()
-    return clock() - started
-
-
 def measure(
     case: str, gradients: Gradients, pairs: int = PAIRS, budget_s: float = BUDGET_S, device: str = "cpu"
 ) -> Row:
@@ -150,10 +136,10 @@ def measure(
             break
         rival = of.eager
         if rival is not None:
-            slow.append(seconds(lambda rival=rival: [rival(part) for part in parts.values()], device))
-        encode.append(seconds(lambda turn=turn: of.encode(parts, turn), device))
+            slow.append(own_seconds(lambda rival=rival: [rival(part) for part in parts.values()]))
+        encode.append(own_seconds(lambda turn=turn: of.encode(parts, turn)))
         messages = of.encode(parts, turn)
-        decode.append(seconds(lambda messages=messages: of.decode(messages), device))
+        decode.append(own_seconds(lambda messages=messages: of.decode(messages)))
     slow, encode, decode = slow[1:], encode[1:], decode[1:]  # the first turn warms up
     ratios = [a / b for a, b in zip(slow, encode, strict=True)] if slow else []
     gb = 4 * gradients.num_coordinates / 1e9
@@ -238,7 +224,7 @@ def summary(rows: dict[str, Row], gradients: Gradients) -> dict[str, Any]:
 def copy_gb_per_s(num_coordinates: int, device: str = "cpu") -> float:
     """The speed of ``Tensor.copy_`` in GB/s, which is what memory can do."""
     source, target = torch.ones(num_coordinates, device=device), torch.zeros(num_coordinates, device=device)
-    times = [seconds(lambda: target.copy_(source), device) for _ in range(10)]
+    times = [own_seconds(lambda: target.copy_(source)) for _ in range(10)]
     return 4 * num_coordinates / statistics.median(times) / 1e9
 
 

@@ -26,7 +26,6 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -34,6 +33,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from benchmarks.timing import in_turns, seconds, spread
 from nuq import native
 from nuq.kernels import bit_packing, reference, spec
 from nuq.kernels import operators as operators  # registers torch.ops.nuq
@@ -124,23 +124,14 @@ def prepare(row: Row, size: int, device: str) -> Prepared:
     return Prepared(lambda by: by.decode_(packed, scales, levels, vector, *arguments), num_bytes + 4 * size, size)
 
 
-def timer(device: str) -> Callable[[Callable[[], object]], float]:
-    """A function that times one call, in seconds."""
-
-    def on_cpu(call: Callable[[], object]) -> float:
-        start = time.perf_counter()
-        call()
-        return time.perf_counter() - start
-
-    def on_gpu(call: Callable[[], object]) -> float:
-        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        start.record()
-        call()
-        end.record()
-        end.synchronize()
-        return start.elapsed_time(end) / 1e3
-
-    return on_gpu if device == "cuda" else on_cpu
+def gpu_seconds(call: Callable[[], object]) -> float:
+    """The time of what one call starts on the GPU, by the GPU's own clock."""
+    start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    start.record()
+    call()
+    end.record()
+    end.synchronize()
+    return start.elapsed_time(end) / 1e3
 
 
 @dataclass(frozen=True)
@@ -157,41 +148,34 @@ class Timed:
         return 4 * self.size / statistics.median(self.seconds) / 1e9
 
     def ratios(self) -> tuple[float, float, float]:
-        """The ratios of the copy's time to the row's: quartile, median, quartile."""
-        values = [copy / own for own, copy in zip(self.seconds, self.copies, strict=True)]
-        low, middle, high = statistics.quantiles(values, n=4)
-        return low, middle, high
+        """The ratios of the copy's time to the row's: median and quartiles."""
+        return spread(self.copies, self.seconds)
 
     def fraction_of_peak(self) -> float:
         """The bytes that have to move, in units of what the copy moves in the same time.
 
         The copy reads and writes 4 bytes a coordinate.
         """
-        return (
-            statistics.median(c / s for s, c in zip(self.seconds, self.copies, strict=True))
-            * self.num_bytes
-            / (8 * self.size)
-        )
+        return self.ratios()[0] * self.num_bytes / (8 * self.size)
 
 
 def measure(rows: tuple[Row, ...], size: int, repeats: int, device: str, by: Any = torch.ops.nuq) -> dict[str, Timed]:
     """The times of the rows in turns, a copy before every call; the first turn warms up."""
-    seconds_of = timer(device)
+    seconds_of = gpu_seconds if device == "cuda" else seconds
     source, target = torch.ones(size, device=device), torch.zeros(size, device=device)
     prepared = {row.name: prepare(row, size, device) for row in rows}
-    own: dict[str, list[float]] = {row.name: [] for row in rows}
-    copies: dict[str, list[float]] = {row.name: [] for row in rows}
-    for _ in range(repeats + 1):
-        for name, row in prepared.items():
-            copies[name].append(seconds_of(lambda: target.copy_(source)))
-            own[name].append(seconds_of(lambda row=row: row.call(by)))
-    return {name: Timed(own[name][1:], copies[name][1:], size, row.num_bytes) for name, row in prepared.items()}
+    measures: dict[tuple[str, str], Callable[[], float]] = {}
+    for name, row in prepared.items():
+        measures["copy", name] = lambda: seconds_of(lambda: target.copy_(source))
+        measures["own", name] = lambda row=row: seconds_of(lambda: row.call(by))
+    times = in_turns(measures, repeats)
+    return {name: Timed(times["own", name], times["copy", name], size, row.num_bytes) for name, row in prepared.items()}
 
 
 def print_rows(title: str, timed: dict[str, Timed], eager: dict[str, Timed] | None = None) -> None:
     print(f"{title:36}{'GB/s':>8}{'ratio to copy_ (quartiles)':>30}{'  of eager' if eager else ''}")
     for name, row in timed.items():
-        low, middle, high = row.ratios()
+        middle, low, high = row.ratios()
         speedup = f"{row.gb_per_s / eager[name].gb_per_s:9.0f}x" if eager else ""
         print(f"{name:36}{row.gb_per_s:8.1f}{middle:12.2f} ({low:.2f} - {high:.2f}){'':4}{speedup}")
 
@@ -268,7 +252,7 @@ def main() -> None:
     unmeasured = {"encode_fraction_of_peak": NOT_MEASURED, "decode_fraction_of_peak": NOT_MEASURED}
     gpu = fractions(chosen.size, chosen.repeats, "cuda") if torch.cuda.is_available() else unmeasured
     result = {
-        **{name: timed[name].ratios()[1] for name in MAIN},
+        **{name: timed[name].ratios()[0] for name in MAIN},
         "speedup_vs_eager": {name: timed[name].gb_per_s / eager[name].gb_per_s for name in MAIN},
         "gb_per_s": {"copy_": copy_gb_per_s, **{name: timed[name].gb_per_s for name in MAIN}},
         "threads": THREADS,

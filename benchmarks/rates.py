@@ -12,6 +12,7 @@ latency and models have medians. Rates are GB/s of float32 input.  The last line
 from __future__ import annotations
 
 import argparse
+import functools
 import itertools
 import json
 import os
@@ -31,6 +32,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from analysis.prediction import profile as profiles
 from analysis.prediction.profile import Bucket, CodecRates, Model, Profile
+from benchmarks.timing import seconds
 from benchmarks.wire_rank import LOCAL_BUFFERS, MODELS
 from nuq.compressors.message import parse
 from nuq.kernels.spec import Key
@@ -43,15 +45,10 @@ NO_COST = 1e6  # GB/s
 REPRESENTATIVES = {"uniform": "qsgdinf", "levels": "alq", "ternary": "trn", "rotated": "eden", "lattice": "ecdq"}
 
 
-def seconds(call: Callable[[], object], repeats: int = REPEATS) -> float:
+def least_s(call: Callable[[], object], repeats: int = REPEATS) -> float:
     """The least time of a call: whatever else runs only adds to it."""
     call()
-    times = []
-    for _ in range(repeats):
-        begin = time.perf_counter()
-        call()
-        times.append(time.perf_counter() - begin)
-    return min(times)
+    return min(seconds(call) for _ in range(repeats))
 
 
 def _line(at_short: float, at_long: float) -> tuple[float, float]:
@@ -84,8 +81,8 @@ def codec_rates_of(name: str) -> CodecRates:
             else:
                 total.add_(compressor.decode(message))
 
-        encodes.append(seconds(encode, repeats))
-        decodes.append(seconds(decode, repeats))
+        encodes.append(least_s(encode, repeats))
+        decodes.append(least_s(decode, repeats))
     (encode_rate, encode_call), (decode_rate, decode_call) = _line(*encodes), _line(*decodes)
     return CodecRates(encode_rate, decode_rate, encode_call, decode_call)
 
@@ -96,7 +93,7 @@ def dense_codecs(network: dict[str, float], reduce: dict[str, float]) -> dict[st
     The additions are gloo's: its processor time less that of its bytes.
     """
     vector, half = torch.randn(LONG), torch.zeros(LONG, dtype=torch.bfloat16)
-    casts = {"fp32": (0.0, 0.0), "bf16": (seconds(lambda: half.copy_(vector)), seconds(lambda: vector.copy_(half)))}
+    casts = {"fp32": (0.0, 0.0), "bf16": (least_s(lambda: half.copy_(vector)), least_s(lambda: vector.copy_(half)))}
     codecs = {}
     for form, (there, back) in casts.items():
         sent = LONG * DENSE[form].itemsize  # bytes sent by each of two ranks
@@ -121,9 +118,7 @@ def _processor_s(call: Callable[[], object]) -> float:
     times = []
     for _ in range(REPEATS):
         dist.barrier()
-        begin = time.process_time()
-        call()
-        times.append(time.process_time() - begin)
+        times.append(seconds(call, clock=time.process_time))
     return min(times)
 
 
@@ -138,9 +133,7 @@ def _network_rank(rank: int, folder: str) -> None:
             dist.barrier()
             cpu = time.process_time()
             for _ in range(repeats):
-                begin = time.perf_counter()
-                _exchange(data, other, 1 - rank)
-                times.append(time.perf_counter() - begin)
+                times.append(seconds(functools.partial(_exchange, data, other, 1 - rank)))
             processor.append((time.process_time() - cpu) / repeats)
         found.append((statistics.median(times), min(processor)))  # whatever disturbs adds processor time
     reduce = {

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import json
 import statistics
-import time
-from collections.abc import Callable
 
 import torch
 
+from benchmarks.timing import in_turns, seconds, spread
 from settings import resolving
 from train.steps.trainer import Trainer
 
@@ -24,13 +23,6 @@ MODELS = {
     "resnet8, batch 64": ("resnet8", 64),
     "resnet20, batch 32": ("resnet20", 32),
 }
-
-
-def milliseconds(call: Callable[[], object]) -> float:
-    """The wall time of one call in ms."""
-    started = time.perf_counter()
-    call()
-    return 1e3 * (time.perf_counter() - started)
 
 
 def trainer_of(model: str, batch_size: int, fit: str) -> Trainer:
@@ -54,21 +46,14 @@ def measure(model: str, batch_size: int, fit: str) -> dict[str, float]:
     """The medians in ms, and the cost of one sampled step as a fraction of the step."""
     trainer = trainer_of(model, batch_size, fit)
     hosted = {worker: trainer.gradient(worker, 0, trainer.order, "train")[0] for worker in trainer.trained.hosted}
-    steps, samples, updates = [], [], []
-    for turn in range(TURNS + 2):
-        steps.append(milliseconds(trainer.train_step))
-        samples.append(statistics.median(milliseconds(lambda: trainer.workers.observe(hosted, 0)) for _ in range(5)))
-        updates.append(milliseconds(trainer.workers.update_levels))
-        if turn == 1:  # the first two warm up
-            steps, samples, updates = [], [], []
-    low, fraction, high = statistics.quantiles(
-        [sample / step for sample, step in zip(samples, steps, strict=True)], n=4
-    )
-    medians = {
-        "step_ms": statistics.median(steps),
-        "sample_ms": statistics.median(samples),
-        "update_ms": statistics.median(updates),
+    measures = {
+        "step_ms": lambda: seconds(trainer.train_step),
+        "sample_ms": lambda: statistics.median(seconds(lambda: trainer.workers.observe(hosted, 0)) for _ in range(5)),
+        "update_ms": lambda: seconds(trainer.workers.update_levels),
     }
+    times = in_turns(measures, TURNS, warm_up=2)
+    fraction, low, high = spread(times["sample_ms"], times["step_ms"])
+    medians = {name: 1e3 * statistics.median(values) for name, values in times.items()}
     return {**medians, "fraction": fraction, "low": low, "high": high}
 
 

@@ -44,15 +44,14 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from benchmarks.timing import own_seconds, spread
 from benchmarks.train_turns import (
     CHECKED_STEPS,
     METHODS,
     Prepared,
     _batches,
     data_of,
-    in_turns,
-    seconds,
-    spread,
+    in_pairs,
     trainer_of,
 )
 from nuq import native
@@ -107,7 +106,7 @@ def overhead(trainer: Trainer, budget_s: float, *, exact: bool) -> dict[str, flo
     exact: the method rounds nothing, so both have to stay together (``AGREEMENT``).
     """
     prepared = Prepared(trainer)
-    data_s = min(seconds(lambda: _batches(trainer, 0)) for _ in range(3))
+    data_s = min(own_seconds(lambda: _batches(trainer, 0)) for _ in range(3))
     trainer.gradients.data = prepared  # type: ignore[assignment]
     bare = Bare(trainer, prepared.steps)
     for _ in range(CHECKED_STEPS):
@@ -118,8 +117,8 @@ def overhead(trainer: Trainer, budget_s: float, *, exact: bool) -> dict[str, flo
         raise AssertionError(
             f"after {CHECKED_STEPS} steps the two differ by {apart:.1e} of the largest parameter: not the same work"
         )
-    ours, theirs = in_turns(trainer.train_step, bare.step, budget_s)
-    ratio, low, high = spread([a / b for a, b in zip(ours, theirs, strict=True)])
+    ours, theirs = in_pairs(trainer.train_step, bare.step, budget_s)
+    ratio, low, high = spread(ours, theirs)
     images = trainer.config["batch_size"] * len(prepared.steps[0])
     return {
         "overhead": ratio - 1,
@@ -140,14 +139,14 @@ def shares(trainer: Trainer, step_s: float) -> dict[str, float]:
     """
     defaults = resolving.resolve({"method": "alq"})
     gradients = {worker: trainer.gradient(worker, 0, trainer.order, "train")[0] for worker in trainer.trained.hosted}
-    observe_s = statistics.median(seconds(lambda: trainer.workers.observe(gradients, 0)) for _ in range(5))
+    observe_s = statistics.median(own_seconds(lambda: trainer.workers.observe(gradients, 0)) for _ in range(5))
     updates_s = []
     for _ in range(5):
         trainer.workers.observe(gradients, 0)
-        updates_s.append(seconds(trainer.workers.update_levels))
+        updates_s.append(own_seconds(trainer.workers.update_levels))
     update_s = statistics.median(updates_s)
     one_update_s = defaults["method"]["num_samples"] * observe_s + update_s
-    measure_s = seconds(trainer.measure)
+    measure_s = own_seconds(trainer.measure)
     settings = sections.named_method(defaults)
 
     def share(steps: int, every: int) -> tuple[float, float]:

@@ -8,7 +8,8 @@ from typing import Any
 
 import torch
 
-from benchmarks.train_turns import METHODS, Prepared, in_turns, spread, trainer_of
+from benchmarks.timing import spread
+from benchmarks.train_turns import METHODS, Prepared, in_pairs, trainer_of
 from train.steps.trainer import Trainer
 
 THREADS = (2, 4)
@@ -48,10 +49,10 @@ def with_threads(trainer: Trainer, threads: int) -> None:
 def measured(ours: Trainer, other: Trainer | None, budget_s: float, threads: int = 0) -> Option:
     """The speed-up of a trainer with an option, or of the same one with more threads, over the default's."""
     step = other.train_step if other is not None else lambda: with_threads(ours, threads)
-    theirs, mine = in_turns(step, ours.train_step, budget_s, wall=bool(threads))
+    theirs, mine = in_pairs(step, ours.train_step, budget_s, wall=bool(threads))
     images = 1 if other is None else other.config["compute"]["accumulate"]
-    middle, low, high = spread([images * a / b for a, b in zip(mine, theirs, strict=True)])
-    return Option(middle, low, high)
+    middle, low, high = spread(mine, theirs)
+    return Option(images * middle, images * low, images * high)
 
 
 def table(

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from benchmarks.timing import own_seconds
 from settings import resolving
 from train.steps.trainer import Trainer
 
@@ -66,23 +66,7 @@ def trainer_of(
         return Trainer(resolving.resolve(settings | more | {"stand_in": True}), device=torch.device(device))
 
 
-def seconds(call: Callable[[], object], *, wall: bool = False) -> float:
-    """The time of one call; with a single thread its own, which others on the machine change little.
-
-    On a GPU the time includes what the call started.
-    """
-    on_gpu = torch.cuda.is_initialized()
-    clock = time.thread_time if torch.get_num_threads() == 1 and not (wall or on_gpu) else time.perf_counter
-    if on_gpu:
-        torch.cuda.synchronize()
-    started = clock()
-    call()
-    if on_gpu:
-        torch.cuda.synchronize()
-    return clock() - started
-
-
-def in_turns(
+def in_pairs(
     ours: Callable[[], object], theirs: Callable[[], object], budget_s: float, *, wall: bool = False
 ) -> tuple[list[float], list[float]]:
     """The times of both calls, one pair after another, until the time is up; at least three pairs."""
@@ -93,15 +77,9 @@ def in_turns(
     began, turn = time.perf_counter(), 0
     while turn < 3 or time.perf_counter() - began < budget_s:
         for which in (0, 1) if turn % 2 else (1, 0):
-            times[which].append(seconds((ours, theirs)[which], wall=wall))
+            times[which].append(own_seconds((ours, theirs)[which], wall=wall))
         turn += 1
     return times
-
-
-def spread(ratios: Sequence[float]) -> tuple[float, float, float]:
-    """The median and quartiles."""
-    low, middle, high = statistics.quantiles(ratios, n=4)
-    return middle, low, high
 
 
 PREPARED_STEPS, CHECKED_STEPS, WARM_UP = 4, 3, 2

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 import nuq
+from benchmarks.timing import seconds
 from nuq.errors import RankLost
 
 Found = dict[str, Any]
@@ -237,15 +238,11 @@ def overlap(group: dist.ProcessGroup, device: str, small: bool) -> Found:
         device
     )
 
-    def seconds(call: Callable[[], object]) -> float:
+    def median_s(call: Callable[[], object]) -> float:
         times = []
         for _ in range(3 if small else 8):
             dist.barrier(group)
-            settle(device)
-            began = time.perf_counter()
-            call()
-            settle(device)
-            times.append(time.perf_counter() - began)
+            times.append(seconds(call, lambda: settle(device)))
         return sorted(times[1:])[len(times[1:]) // 2]
 
     def wrapped() -> DistributedDataParallel:
@@ -260,17 +257,17 @@ def overlap(group: dist.ProcessGroup, device: str, small: bool) -> Found:
 
     told: Found = {
         "coordinates": num,
-        "backward_s": seconds(alone),
-        "plain_ddp_s": seconds(lambda: plain(x).square().mean().backward()),
+        "backward_s": median_s(alone),
+        "plain_ddp_s": median_s(lambda: plain(x).square().mean().backward()),
     }
     model = wrapped()
     state = nuq.CompressionState(model, method="qsgdinf", bits=4, min_size=0, timeout_s=60.0, collective="gather")
     model.register_comm_hook(state, nuq.compress_hook)
-    told["hook_s"] = seconds(lambda: model(x).square().mean().backward())
+    told["hook_s"] = median_s(lambda: model(x).square().mean().backward())
     state.close()
     vector = torch.randn(num, device=device)
     exchange = {"bits": 4, "collective": "gather", "timeout_s": 60.0}
-    told["exchange_s"] = seconds(lambda: nuq.all_reduce(vector, "qsgdinf", group, step=1, **exchange))
+    told["exchange_s"] = median_s(lambda: nuq.all_reduce(vector, "qsgdinf", group, step=1, **exchange))
     told["hidden_s"] = told["backward_s"] + told["exchange_s"] - told["hook_s"]
     return told
 
