@@ -1,5 +1,5 @@
 // Sums of logarithms, read from the bits of the numbers: what nuq/kernels/log2_mean.py specifies.
-#include "../logs.h"
+#include "../log2_mean.h"
 
 #include "vector.h"
 

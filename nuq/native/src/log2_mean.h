@@ -1,4 +1,4 @@
-// What logs.cpp tells simd/logs.cpp.
+// What log2_mean.cpp tells simd/log2_mean.cpp.
 #pragma once
 #include "isa.h"
 

@@ -1,5 +1,5 @@
 // The mean logarithm of a vector: integers, so that the order of the sum changes no bit.
-#include "logs.h"
+#include "log2_mean.h"
 
 #include <algorithm>
 
