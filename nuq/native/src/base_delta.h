@@ -18,6 +18,7 @@ struct BaseDelta {
 }  // namespace nuq
 
 // Blocks [first, last): their kinds, exponents and bytes, and where these end.
-NUQ_DECLARE(uint8_t*, base_delta_encode, const BaseDelta& job, int64_t first, int64_t last, uint8_t* kinds, uint8_t* exponents, uint8_t* to)
+NUQ_DECLARE(uint8_t*, base_delta_encode, const BaseDelta& job, int64_t first, int64_t last, uint8_t* kinds,
+            uint8_t* exponents, uint8_t* to)
 // One block.
 NUQ_DECLARE(void, base_delta_decode, const BaseDelta& job, int64_t block, int kind, int exponent, const uint8_t* from)

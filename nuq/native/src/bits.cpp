@@ -1,4 +1,5 @@
-// Bit streams of numbers of various widths, and bitmaps of places: the pieces that nuq/coding/index_coding.py codes positions with.
+// Bit streams of numbers of various widths, and bitmaps of places: the pieces that nuq/coding/index_coding.py codes
+// positions with.
 #include <cstring>
 
 #include "isa.h"
@@ -8,12 +9,14 @@ NUQ_EXPORT void nuq_set_bits(const int64_t* places, int64_t count, uint8_t* to) 
     for (int64_t j = 0; j < count; ++j) to[places[j] >> 3] = uint8_t(to[places[j] >> 3] | 1 << (places[j] & 7));
 }
 
-// The places of the bits that are set, ascending, into ``to`` (room for ``most``); their number, or -1 where it is above ``most``.
+// The places of the bits that are set, ascending, into ``to`` (room for ``most``); their number, or -1 where it is
+// above ``most``.
 NUQ_EXPORT int64_t nuq_find_bits(const uint8_t* data, int64_t size, int64_t most, int64_t* to) {
     int64_t found = 0;
     for (int64_t begin = 0; begin < size; begin += 8) {
         uint64_t word = 0;
-        std::memcpy(&word, data + begin, size_t(size - begin < 8 ? size - begin : 8));  // little-endian, as everything that travels
+        // little-endian, as everything that travels
+        std::memcpy(&word, data + begin, size_t(size - begin < 8 ? size - begin : 8));
         for (; word; word &= word - 1) {
             if (found == most) return -1;
             to[found++] = 8 * begin + __builtin_ctzll(word);

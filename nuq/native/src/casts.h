@@ -3,7 +3,8 @@
 #include "isa.h"
 
 namespace nuq {
-enum CodeFormat : int { BFLOAT16_CODE = 0, FLOAT16_CODE = 1, NATURAL_CODE = 2, FLOAT8_CODE = 3 };  // the order of nuq/native/casts.py
+// the order of nuq/native/casts.py
+enum CodeFormat : int { BFLOAT16_CODE = 0, FLOAT16_CODE = 1, NATURAL_CODE = 2, FLOAT8_CODE = 3 };
 
 struct Cast {
     const float* vector;
@@ -11,7 +12,8 @@ struct Cast {
     void* codes;     // uint8 of natural and float8, else uint16
     float scale;     // float16: the vector's factor; natural: what makes the smallest power 1
     uint32_t most;   // of the others: the largest code, its sign aside
-    uint32_t least;  // natural: the exponent field of the smallest power; float8: bits of mantissa, 2 (e5m2) or 3 (e4m3)
+    // natural: the exponent field of the smallest power; float8: bits of mantissa, 2 (e5m2) or 3 (e4m3)
+    uint32_t least;
     uint32_t k0, k1;
 };
 }  // namespace nuq

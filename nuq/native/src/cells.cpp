@@ -1,5 +1,5 @@
-// The entry points of simd/cells.cpp: how a vector is cut among the threads.  Sums are of integers and minima are minima, so the cuts
-// change no bit.
+// The entry points of simd/cells.cpp: how a vector is cut among the threads.  Sums are of integers and minima are
+// minima, so the cuts change no bit.
 #include "cells.h"
 
 #include <algorithm>
@@ -12,12 +12,14 @@ namespace {
 constexpr int64_t PORTION = 1 << 15;  // coordinates that a thread takes at a time
 constexpr int64_t ENOUGH = 1 << 16;   // worth a thread
 
-int64_t stretches(int64_t size, int threads) { return std::max<int64_t>(1, std::min<int64_t>(nuq::team(true, threads), size / ENOUGH)); }
+int64_t stretches(int64_t size, int threads) {
+    return std::max<int64_t>(1, std::min<int64_t>(nuq::team(true, threads), size / ENOUGH));
+}
 }  // namespace
 
 // table: float32[2, room], rising magnitudes, infinity behind the last; room: a power of two.
-NUQ_EXPORT void nuq_cell_numbers(const float* x, int64_t size, const float* table, int room, int clusters, int first, uint8_t* ids,
-                                 int threads) {
+NUQ_EXPORT void nuq_cell_numbers(const float* x, int64_t size, const float* table, int room, int clusters, int first,
+                                 uint8_t* ids, int threads) {
 #pragma omp parallel for schedule(static) num_threads(nuq::team(size > ENOUGH, threads))
     for (int64_t at = 0; at < size; at += PORTION)
         NUQ_CALL(cell_numbers, x + at, std::min(PORTION, size - at), table, room, clusters, first, ids + at);
@@ -39,8 +41,9 @@ NUQ_EXPORT void nuq_cell_counted(const uint8_t* ids, int64_t size, int64_t* coun
 }
 
 // cells: int64[256]; sums: int64[total, 2], sums and counts, zero.
-NUQ_EXPORT void nuq_cell_sums(const float* x, const uint8_t* ids, int64_t size, const int64_t* cells, const double* scales, int64_t total,
-                              uint32_t k0, uint32_t k1, nuq::Sum* sums, int threads) {
+NUQ_EXPORT void nuq_cell_sums(const float* x, const uint8_t* ids, int64_t size, const int64_t* cells,
+                              const double* scales, int64_t total, uint32_t k0, uint32_t k1, nuq::Sum* sums,
+                              int threads) {
     const int64_t teams = stretches(size, threads), each = (size + teams - 1) / teams;
     std::vector<std::vector<nuq::Sum>> more(static_cast<size_t>(teams));
 #pragma omp parallel for num_threads(int(teams)) schedule(static, 1) if (teams > 1)
@@ -54,8 +57,8 @@ NUQ_EXPORT void nuq_cell_sums(const float* x, const uint8_t* ids, int64_t size, 
 }
 
 // 1 where a number other than 0 has no cells.
-NUQ_EXPORT int nuq_cell_spread(const uint8_t* ids, int64_t size, const int64_t* cells, const float* table, uint32_t k0, uint32_t k1, float* out,
-                               int threads) {
+NUQ_EXPORT int nuq_cell_spread(const uint8_t* ids, int64_t size, const int64_t* cells, const float* table, uint32_t k0,
+                               uint32_t k1, float* out, int threads) {
     std::atomic<int> bad{0};
 #pragma omp parallel for schedule(static) num_threads(nuq::team(size > ENOUGH, threads))
     for (int64_t at = 0; at < size; at += PORTION)
@@ -63,10 +66,11 @@ NUQ_EXPORT int nuq_cell_spread(const uint8_t* ids, int64_t size, const int64_t* 
     return bad;
 }
 
-// groups, within: uint8[256], of a number; found: uint8[size], every coordinate's group; columns: int64[256], of a group; words: uint32[rows, 2]; cells: uint8[total], all ``most``.
-NUQ_EXPORT void nuq_minmax_insert(const uint8_t* ids, int64_t size, const uint8_t* groups, const uint8_t* within, const int64_t* columns,
-                                  const uint32_t* words, int rows, int64_t total, int most, uint8_t* found, uint8_t* cells,
-                                  int threads) {
+// groups, within: uint8[256], of a number; found: uint8[size], every coordinate's group; columns: int64[256], of a
+// group; words: uint32[rows, 2]; cells: uint8[total], all ``most``.
+NUQ_EXPORT void nuq_minmax_insert(const uint8_t* ids, int64_t size, const uint8_t* groups, const uint8_t* within,
+                                  const int64_t* columns, const uint32_t* words, int rows, int64_t total, int most,
+                                  uint8_t* found, uint8_t* cells, int threads) {
     const int64_t teams = stretches(size, threads), each = (size + teams - 1) / teams;
     std::vector<std::vector<uint8_t>> more(static_cast<size_t>(teams));
 #pragma omp parallel for num_threads(int(teams)) schedule(static, 1) if (teams > 1)
@@ -81,9 +85,10 @@ NUQ_EXPORT void nuq_minmax_insert(const uint8_t* ids, int64_t size, const uint8_
 }
 
 // groups: uint8[n], of every coordinate.
-NUQ_EXPORT void nuq_minmax_query(const uint8_t* groups, int64_t size, const int64_t* columns, const uint32_t* words, int rows,
-                                 const uint8_t* cells, uint8_t* found, int threads) {
+NUQ_EXPORT void nuq_minmax_query(const uint8_t* groups, int64_t size, const int64_t* columns, const uint32_t* words,
+                                 int rows, const uint8_t* cells, uint8_t* found, int threads) {
     const nuq::Sketch job{columns, words, rows};
 #pragma omp parallel for schedule(static) num_threads(nuq::team(size > ENOUGH, threads))
-    for (int64_t at = 0; at < size; at += PORTION) NUQ_CALL(minmax_query, job, groups, at, std::min(at + PORTION, size), cells, found);
+    for (int64_t at = 0; at < size; at += PORTION)
+        NUQ_CALL(minmax_query, job, groups, at, std::min(at + PORTION, size), cells, found);
 }

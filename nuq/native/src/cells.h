@@ -1,4 +1,5 @@
-// Coordinates in clusters and cells (nuq/kernels/sketches/cells.py), and min-max sketches (nuq/kernels/sketches/minmax.py).
+// Coordinates in clusters and cells (nuq/kernels/sketches/cells.py), and min-max sketches
+// (nuq/kernels/sketches/minmax.py).
 #pragma once
 #include "isa.h"
 
@@ -26,6 +27,8 @@ struct Sketch {
 
 NUQ_DECLARE(void, cell_numbers, const float*, int64_t, const float*, int, int, int, uint8_t*)
 NUQ_DECLARE(void, cell_sums, const Cells&, const float*, const uint8_t*, int64_t, int64_t)
-NUQ_DECLARE(int, cell_spread, const uint8_t*, int64_t, int64_t, const int64_t*, const float*, uint32_t, uint32_t, float*)
-NUQ_DECLARE(void, minmax_insert, const Sketch&, const uint8_t*, const uint8_t*, const uint8_t*, int64_t, int64_t, uint8_t*, uint8_t*)
+NUQ_DECLARE(int, cell_spread, const uint8_t*, int64_t, int64_t, const int64_t*, const float*, uint32_t, uint32_t,
+            float*)
+NUQ_DECLARE(void, minmax_insert, const Sketch&, const uint8_t*, const uint8_t*, const uint8_t*, int64_t, int64_t,
+            uint8_t*, uint8_t*)
 NUQ_DECLARE(void, minmax_query, const Sketch&, const uint8_t*, int64_t, int64_t, const uint8_t*, uint8_t*)

@@ -1,5 +1,5 @@
-// Entropy coding, a chunk or piece at a time on all threads.  nuq/native/entropy.py checks every size and table before it
-// calls; codes and contexts are checked here, while they are counted.  ``threads`` is 0 where OpenMP is to choose.
+// Entropy coding, a chunk or piece at a time on all threads.  nuq/native/entropy.py checks every size and table before
+// it calls; codes and contexts are checked here, while they are counted.  ``threads`` is 0 where OpenMP is to choose.
 #include "entropy.h"
 #include "threads.h"
 
@@ -11,11 +11,14 @@ using nuq::RansModel;
 
 constexpr int64_t BLOCK = 1 << 18;  // codes counted by one thread at a time: below 2^32, so that the counters are small
 
-const uint8_t* at_code(const void* codes, bool wide, uint64_t i) { return static_cast<const uint8_t*>(codes) + (wide ? 2 * i : i); }
+const uint8_t* at_code(const void* codes, bool wide, uint64_t i) {
+    return static_cast<const uint8_t*>(codes) + (wide ? 2 * i : i);
+}
 uint8_t* at_code(void* codes, bool wide, uint64_t i) { return static_cast<uint8_t*>(codes) + (wide ? 2 * i : i); }
 
 template <typename Code>
-bool count_block(const Code* codes, const uint8_t* contexts, uint64_t count, int num_contexts, int num_symbols, uint32_t* counts) {
+bool count_block(const Code* codes, const uint8_t* contexts, uint64_t count, int num_contexts, int num_symbols,
+                 uint32_t* counts) {
     constexpr int SYMBOLS = 512, COPIES = 4;  // equal neighbours would wait for each other's counter
     if (!contexts) {
         uint32_t copies[COPIES][SYMBOLS] = {};
@@ -97,8 +100,8 @@ void make_decoder(RansModel& model, const uint32_t* frequencies) {
 }  // namespace
 
 // counts[num_contexts][num_symbols], zeroed by the caller; 0 where a code or a context is too large.
-NUQ_EXPORT int nuq_entropy_count(const void* codes, int wide, uint64_t count, const uint8_t* contexts, int num_contexts, int num_symbols,
-                                 int64_t* counts, int threads) {
+NUQ_EXPORT int nuq_entropy_count(const void* codes, int wide, uint64_t count, const uint8_t* contexts, int num_contexts,
+                                 int num_symbols, int64_t* counts, int threads) {
     int legal = 1;
     const int64_t blocks = int64_t((count + BLOCK - 1) / BLOCK);
 #pragma omp parallel for schedule(dynamic) reduction(& : legal) num_threads(nuq::team(blocks > 1, threads))
@@ -106,8 +109,10 @@ NUQ_EXPORT int nuq_entropy_count(const void* codes, int wide, uint64_t count, co
         const uint64_t first = block * BLOCK, size = std::min<uint64_t>(BLOCK, count - first);
         std::vector<uint32_t> mine(size_t(num_contexts) * num_symbols);
         const uint8_t* beside = contexts ? contexts + first : nullptr;
-        legal &= wide ? count_block(static_cast<const uint16_t*>(codes) + first, beside, size, num_contexts, num_symbols, mine.data())
-                      : count_block(static_cast<const uint8_t*>(codes) + first, beside, size, num_contexts, num_symbols, mine.data());
+        legal &= wide ? count_block(static_cast<const uint16_t*>(codes) + first, beside, size, num_contexts,
+                                    num_symbols, mine.data())
+                      : count_block(static_cast<const uint8_t*>(codes) + first, beside, size, num_contexts, num_symbols,
+                                    mine.data());
 #pragma omp critical(nuq_entropy_count)
         for (size_t k = 0; k < mine.size(); ++k) counts[k] += mine[k];
     }
@@ -115,24 +120,24 @@ NUQ_EXPORT int nuq_entropy_count(const void* codes, int wide, uint64_t count, co
 }
 
 // Chunk k ends at scratch + (k + 1) * stride and takes sizes[k] bytes.
-NUQ_EXPORT void nuq_rans_encode(const void* codes, int wide, uint64_t count, const uint8_t* contexts, int num_contexts, int num_symbols,
-                                const uint32_t* frequencies, int bits, int lanes, uint64_t chunk, uint8_t* scratch, uint64_t stride,
-                                uint64_t* sizes, int threads) {
+NUQ_EXPORT void nuq_rans_encode(const void* codes, int wide, uint64_t count, const uint8_t* contexts, int num_contexts,
+                                int num_symbols, const uint32_t* frequencies, int bits, int lanes, uint64_t chunk,
+                                uint8_t* scratch, uint64_t stride, uint64_t* sizes, int threads) {
     RansModel model = model_of(bits, lanes, num_symbols, num_contexts, wide);
     make_encoder(model, frequencies);
     const int64_t chunks = int64_t((count + chunk - 1) / chunk);
 #pragma omp parallel for schedule(dynamic) num_threads(nuq::team(chunks > 1, threads))
     for (int64_t k = 0; k < chunks; ++k) {
         const uint64_t first = k * chunk, size = std::min(chunk, count - first);
-        sizes[k] = NUQ_CALL(rans_encode, model, at_code(codes, wide, first), contexts ? contexts + first : nullptr, size,
-                            scratch + (k + 1) * stride);
+        sizes[k] = NUQ_CALL(rans_encode, model, at_code(codes, wide, first), contexts ? contexts + first : nullptr,
+                            size, scratch + (k + 1) * stride);
     }
 }
 
 // Chunk k in bytes begin[k] .. begin[k + 1] of data; 0 where one is damaged.
-NUQ_EXPORT int nuq_rans_decode(const uint8_t* data, const uint64_t* begin, uint64_t count, int wide, const uint8_t* contexts,
-                               int num_contexts, int num_symbols, const uint32_t* frequencies, int bits, int lanes, uint64_t chunk,
-                               void* codes, int threads) {
+NUQ_EXPORT int nuq_rans_decode(const uint8_t* data, const uint64_t* begin, uint64_t count, int wide,
+                               const uint8_t* contexts, int num_contexts, int num_symbols, const uint32_t* frequencies,
+                               int bits, int lanes, uint64_t chunk, void* codes, int threads) {
     RansModel model = model_of(bits, lanes, num_symbols, num_contexts, wide);
     make_decoder(model, frequencies);
     int whole = 1;
@@ -147,13 +152,14 @@ NUQ_EXPORT int nuq_rans_decode(const uint8_t* data, const uint64_t* begin, uint6
 }
 
 // Piece k begins at scratch + k * stride and takes sizes[k] bytes.
-NUQ_EXPORT void nuq_huffman_encode(const void* codes, int wide, uint64_t count, const uint32_t* words, uint64_t piece, uint8_t* scratch,
-                                   uint64_t stride, uint64_t* sizes, int threads) {
+NUQ_EXPORT void nuq_huffman_encode(const void* codes, int wide, uint64_t count, const uint32_t* words, uint64_t piece,
+                                   uint8_t* scratch, uint64_t stride, uint64_t* sizes, int threads) {
     const int64_t pieces = int64_t((count + piece - 1) / piece);
 #pragma omp parallel for schedule(dynamic, 16) num_threads(nuq::team(pieces > 16, threads))
     for (int64_t k = 0; k < pieces; ++k) {
         const uint64_t first = k * piece;
-        sizes[k] = NUQ_CALL(huffman_encode, words, at_code(codes, wide, first), wide, std::min(piece, count - first), scratch + k * stride);
+        sizes[k] = NUQ_CALL(huffman_encode, words, at_code(codes, wide, first), wide, std::min(piece, count - first),
+                            scratch + k * stride);
     }
 }
 
@@ -169,13 +175,14 @@ NUQ_EXPORT int nuq_huffman_decode(const uint8_t* data, uint64_t size, const uint
                           at_code(codes, wide, k * piece), wide, piece);
     }
     if (count % piece)
-        whole &= NUQ_CALL(huffman_decode, windows, data, size, begin + full, 1, at_code(codes, wide, full * piece), wide, count % piece);
+        whole &= NUQ_CALL(huffman_decode, windows, data, size, begin + full, 1, at_code(codes, wide, full * piece),
+                          wide, count % piece);
     return whole;
 }
 
 // The chunks of a scratch memory one behind the other; ``at_end``: each at the end of its share, else at the beginning.
-NUQ_EXPORT void nuq_entropy_join(const uint8_t* scratch, uint64_t stride, int at_end, const uint64_t* begin, int64_t chunks, uint8_t* out,
-                                 int threads) {
+NUQ_EXPORT void nuq_entropy_join(const uint8_t* scratch, uint64_t stride, int at_end, const uint64_t* begin,
+                                 int64_t chunks, uint8_t* out, int threads) {
 #pragma omp parallel for schedule(static) num_threads(nuq::team(begin[chunks] > (1 << 20), threads))
     for (int64_t k = 0; k < chunks; ++k) {
         const uint64_t size = begin[k + 1] - begin[k];

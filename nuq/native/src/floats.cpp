@@ -9,7 +9,8 @@
 constexpr int64_t PORTION = 1 << 15;  // coordinates that a thread takes at a time
 
 // 0, or 1 where a number is not finite: then the total holds nothing of use.
-NUQ_EXPORT int nuq_read_floats(const uint8_t* numbers, int64_t size, int format, float factor, float* total, int accumulate, int threads) {
+NUQ_EXPORT int nuq_read_floats(const uint8_t* numbers, int64_t size, int format, float factor, float* total,
+                               int accumulate, int threads) {
     const nuq::Floats job{numbers, format, factor, total, accumulate != 0};
     std::atomic<bool> damaged{false};
 #pragma omp parallel for schedule(static) num_threads(nuq::team(size > PORTION, threads))

@@ -3,7 +3,14 @@
 #include "isa.h"
 
 namespace nuq {
-enum FloatFormat : int { FLOAT32_NUMBER = 0, BFLOAT16_NUMBER = 1, FLOAT16_NUMBER = 2, E4M3_NUMBER = 3, E5M2_NUMBER = 4 };  // as nuq/native/floats.py
+// as nuq/native/floats.py
+enum FloatFormat : int {
+    FLOAT32_NUMBER = 0,
+    BFLOAT16_NUMBER = 1,
+    FLOAT16_NUMBER = 2,
+    E4M3_NUMBER = 3,
+    E5M2_NUMBER = 4
+};
 
 struct Floats {
     const uint8_t* numbers;  // one after another, anywhere in memory

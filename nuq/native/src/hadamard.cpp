@@ -27,7 +27,8 @@ void rotate_large(const Rotation& job, int64_t start, int64_t size, int threads)
 #pragma omp parallel for num_threads(threads) schedule(dynamic) if (threads > 1)
         for (int64_t i = 0; i < count; ++i) {
             const int64_t column = i % pieces * columns;
-            NUQ_CALL(rotate_rows, job, start + i / pieces * span, distance, radix, column, column + columns, scale_of(size), ends);
+            NUQ_CALL(rotate_rows, job, start + i / pieces * span, distance, radix, column, column + columns,
+                     scale_of(size), ends);
         }
         distance = span;
     }
@@ -51,7 +52,8 @@ void rotate(const Rotation& job, int64_t first, int64_t last, int64_t size, int 
 }  // namespace
 
 // block: a power of two.
-NUQ_EXPORT void nuq_hadamard(float* vector, int64_t count, int64_t block, uint32_t k0, uint32_t k1, int inverse, int threads) {
+NUQ_EXPORT void nuq_hadamard(float* vector, int64_t count, int64_t block, uint32_t k0, uint32_t k1, int inverse,
+                             int threads) {
     const Rotation job{vector, k0, k1, inverse != 0};
     int64_t start = count / block * block;
     if (start) rotate(job, 0, start, block, threads);

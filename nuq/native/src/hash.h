@@ -1,4 +1,5 @@
-// The specification's random number of element i (step 6 of nuq/kernels/spec.py).  ``static``: every instruction set keeps its own copy.
+// The specification's random number of element i (step 6 of nuq/kernels/spec.py).  ``static``: every instruction set
+// keeps its own copy.
 #pragma once
 #include <cstdint>
 

@@ -1,4 +1,5 @@
-// ALQ's coordinate descent and Newton's method, and ALQ-G's projected gradient: nuq.levels.solver_exact, one start at a time.
+// ALQ's coordinate descent and Newton's method, and ALQ-G's projected gradient: nuq.levels.solver_exact, one start at a
+// time.
 #include <cstring>
 #include <limits>
 
@@ -19,9 +20,12 @@ double between(const L& distribution, double left, double right) {
     if (width * m.m0 > 0) {
         const double share = std::clamp(m.m1 / (width * m.m0), 0.0, 1.0);
         const double below = distribution.cdf(left) + m.m0 * (1 - share), above = distribution.sf(right) + m.m0 * share;
-        x = below <= above ? distribution.ppf(std::clamp(below, 0.0, 1.0)) : distribution.isf(std::clamp(above, 0.0, 1.0));
+        x = below <= above ? distribution.ppf(std::clamp(below, 0.0, 1.0))
+                           : distribution.isf(std::clamp(above, 0.0, 1.0));
     } else {
-        x = distribution.median() <= left ? left + width / 4 : distribution.median() >= right ? right - width / 4 : left + width / 2;
+        x = distribution.median() <= left    ? left + width / 4
+            : distribution.median() >= right ? right - width / 4
+                                             : left + width / 2;
     }
     return std::clamp(x, left + 1e-9 * width, right - 1e-9 * width);
 }
@@ -60,7 +64,8 @@ double hessian_scale(const Derivatives& at, size_t i) {
     return scale > 0 ? scale : 1.0;
 }
 
-// -H^-1 g with damping * scale added to the diagonal of the tridiagonal H; rows are exchanged where that keeps the pivot large.
+// -H^-1 g with damping * scale added to the diagonal of the tridiagonal H; rows are exchanged where that keeps the
+// pivot large.
 void newton_step(const Derivatives& at, double damping, Vector& step) {
     const size_t n = at.gradient.size();
     Vector main(n), above(n, 0.0), second(n, 0.0), under(n, 0.0);
@@ -215,7 +220,8 @@ template void occupy(const NormalDistribution&, Vector&);
 namespace {
 
 template <class L>
-void solve(const L& distribution, bool symmetric, bool projected, double* edges, double* psi, int64_t starts, int64_t count) {
+void solve(const L& distribution, bool symmetric, bool projected, double* edges, double* psi, int64_t starts,
+           int64_t count) {
     const nuq::Objective<L> objective{distribution, symmetric};
     for (int64_t s = 0; s < starts; s++) {
         nuq::Vector row(edges + s * count, edges + (s + 1) * count);
@@ -227,7 +233,8 @@ void solve(const L& distribution, bool symmetric, bool projected, double* edges,
 }  // namespace
 
 // edges[starts, count] in and out; psi[starts] out.
-NUQ_EXPORT void nuq_descend(const nuq::Distribution* distribution, int symmetric, int projected, double* edges, double* psi, int64_t starts, int64_t count) {
+NUQ_EXPORT void nuq_descend(const nuq::Distribution* distribution, int symmetric, int projected, double* edges,
+                            double* psi, int64_t starts, int64_t count) {
     if (distribution->bins.count)
         solve(nuq::HistogramDistribution(*distribution), symmetric != 0, projected != 0, edges, psi, starts, count);
     else

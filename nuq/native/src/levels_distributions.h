@@ -1,7 +1,9 @@
-// The two distributions that levels are fitted to, as the solvers ask them: a histogram with a density inside its bins (nuq.levels.histogram, formula
-// for formula), and one or two normals in closed form (a truncated normal; folded, the normal and its mirror image).
+// The two distributions that levels are fitted to, as the solvers ask them: a histogram with a density inside its bins
+// (nuq.levels.histogram, formula for formula), and one or two normals in closed form (a truncated normal; folded, the
+// normal and its mirror image).
 //
-// A mark is a point with everything that the distribution knows there; moments of an interval come from the marks at its ends.
+// A mark is a point with everything that the distribution knows there; moments of an interval come from the marks at
+// its ends.
 #pragma once
 #include <algorithm>
 #include <cmath>
@@ -23,7 +25,8 @@ class HistogramDistribution {
         double t;  // place in the bin, 0 to 1
     };
 
-    explicit HistogramDistribution(const Distribution& distribution) : b(distribution.bins), begin(distribution.begin), end(distribution.end) {
+    explicit HistogramDistribution(const Distribution& distribution)
+        : b(distribution.bins), begin(distribution.begin), end(distribution.end) {
         log_bins = 0;
         while ((int64_t{1} << log_bins) < b.count) log_bins++;
     }
@@ -81,10 +84,12 @@ class HistogramDistribution {
         const double s = b.slope[bin], power = b.power[bin];
         double g0, g1, g2;
         if (power == 0) {
-            g0 = t * (1 - s + s * t), g1 = t * t * ((1 - s) / 2 + s * t * (2.0 / 3)), g2 = t * t * t * ((1 - s) / 3 + s * t / 2);
+            g0 = t * (1 - s + s * t), g1 = t * t * ((1 - s) / 2 + s * t * (2.0 / 3)),
+            g2 = t * t * t * ((1 - s) / 3 + s * t / 2);
         } else {
             const double k = std::max(std::fabs(power), 2.0), v = power > 0 ? t : 1 - t;
-            const double p0 = std::pow(v, k), c1 = k / (k + 1), c2 = k / (k + 2), p1 = c1 * p0 * v, p2 = c2 * p0 * v * v;
+            const double p0 = std::pow(v, k), c1 = k / (k + 1), c2 = k / (k + 2), p1 = c1 * p0 * v,
+                         p2 = c2 * p0 * v * v;
             if (power > 0)
                 g0 = p0, g1 = p1, g2 = p2;
             else
@@ -132,7 +137,8 @@ class NormalDistribution {
         double x, z[MOST], bell[MOST], tail[MOST];
     };
 
-    explicit NormalDistribution(const Distribution& distribution) : n(distribution.normals), begin(distribution.begin), end(distribution.end), low(mark(begin)), high(mark(end)) {
+    explicit NormalDistribution(const Distribution& distribution)
+        : n(distribution.normals), begin(distribution.begin), end(distribution.end), low(mark(begin)), high(mark(end)) {
         middle = ppf(0.5);
     }
 

@@ -1,7 +1,8 @@
 // The best levels among the points of a grid, by dynamic programming.
 //
-// The cost of an interval satisfies the quadrangle inequality under every distribution, so the best last-but-one level never moves left when the
-// last one moves right, and a layer is solved by halving: the middle of a range first, then its two sides between the answers around.
+// The cost of an interval satisfies the quadrangle inequality under every distribution, so the best last-but-one level
+// never moves left when the last one moves right, and a layer is solved by halving: the middle of a range first, then
+// its two sides between the answers around.
 #include <vector>
 
 #include "levels.h"
@@ -10,8 +11,9 @@ namespace {
 
 using Vector = std::vector<double>;
 
-// With S_k[i] = integral up to x_i of r^k dF, an interval costs -S2 + (x_i + x_j) S1 - x_i x_j S0 (each S a difference), which is
-// linear in what depends on j once the rest is gathered by i: a_i + x_j b_i + (S1_j - x_j S0_j) x_i + (x_j S1_j - S2_j).
+// With S_k[i] = integral up to x_i of r^k dF, an interval costs -S2 + (x_i + x_j) S1 - x_i x_j S0 (each S a
+// difference), which is linear in what depends on j once the rest is gathered by i: a_i + x_j b_i + (S1_j - x_j S0_j)
+// x_i + (x_j S1_j - S2_j).
 double solve(const double* x, const double* s, int64_t count, bool centred, int64_t n, int64_t* chosen) {
     const double *s0 = s, *s1 = s + count, *s2 = s + 2 * count;
     const size_t size = static_cast<size_t>(count);
@@ -38,6 +40,7 @@ double solve(const double* x, const double* s, int64_t count, bool centred, int6
 
 }  // namespace
 
-NUQ_EXPORT double nuq_grid_levels(const double* x, const double* sums, int64_t count, int centred, int64_t intervals, int64_t* chosen) {
+NUQ_EXPORT double nuq_grid_levels(const double* x, const double* sums, int64_t count, int centred, int64_t intervals,
+                                  int64_t* chosen) {
     return solve(x, sums, count, centred != 0, intervals, chosen);
 }

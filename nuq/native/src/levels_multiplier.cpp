@@ -1,4 +1,5 @@
-// Psi of many sets of levels, and AMQ: the multiplier p of levels +-p^j that makes it smallest (nuq.levels.solver_exact.multiplier).
+// Psi of many sets of levels, and AMQ: the multiplier p of levels +-p^j that makes it smallest
+// (nuq.levels.solver_exact.multiplier).
 #include "levels_objective.h"
 
 namespace nuq {
@@ -25,7 +26,8 @@ Slope slope(const Objective<L>& objective, double p, int bits, Derivatives& at) 
     const size_t n = at.gradient.size();
     double first = 0, second = 0, before = 0;
     for (size_t i = 0; i < n; i++) {
-        const double j = static_cast<double>(n - i), one = j * std::pow(p, j - 1), two = j * (j - 1) * std::pow(p, j - 2);
+        const double j = static_cast<double>(n - i), one = j * std::pow(p, j - 1),
+                     two = j * (j - 1) * std::pow(p, j - 2);
         first += at.gradient[i] * one;
         second += at.diagonal[i] * one * one + at.gradient[i] * two;
         if (i > 0) second -= 2 * at.masses[i] * before * one;
@@ -71,7 +73,8 @@ void values(const L& distribution, bool symmetric, const double* edges, double* 
 }  // namespace nuq
 
 // edges[sets, count]; psi[sets] out.
-NUQ_EXPORT void nuq_psi(const nuq::Distribution* distribution, int symmetric, const double* edges, double* psi, int64_t sets, int64_t count) {
+NUQ_EXPORT void nuq_psi(const nuq::Distribution* distribution, int symmetric, const double* edges, double* psi,
+                        int64_t sets, int64_t count) {
     if (distribution->bins.count)
         nuq::values(nuq::HistogramDistribution(*distribution), symmetric != 0, edges, psi, sets, count);
     else

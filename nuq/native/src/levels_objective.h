@@ -1,4 +1,5 @@
-// Psi, the expected variance of stochastic rounding, and its derivatives in the levels: nuq.levels.objective, for one set of levels.
+// Psi, the expected variance of stochastic rounding, and its derivatives in the levels: nuq.levels.objective, for one
+// set of levels.
 #pragma once
 #include <vector>
 
@@ -11,10 +12,12 @@ using Vector = std::vector<double>;
 struct Derivatives {
     double value = 0;
     Vector gradient, diagonal;  // of the inner edges: n - 1
-    Vector masses;              // of the intervals: n; the Hessian's other entries are minus the masses between neighbours
+    // of the intervals: n; the Hessian's other entries are minus the masses between neighbours
+    Vector masses;
 };
 
-// edges: n + 1, rising, the first and last fixed.  symmetric: the first is 0, the others the positive levels, and distribution that of |r|.
+// edges: n + 1, rising, the first and last fixed.  symmetric: the first is 0, the others the positive levels, and
+// distribution that of |r|.
 template <class L>
 struct Objective {
     const L& distribution;

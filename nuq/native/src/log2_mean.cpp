@@ -7,7 +7,8 @@
 
 constexpr int64_t PORTION = 1 << 15;  // coordinates that a thread takes at a time
 
-// fractions: int32[256] of nuq/kernels/log2_mean.py; sums: int64[2], the sum of the logarithms in units of 2^-16 and the number of nonzeros.
+// fractions: int32[256] of nuq/kernels/log2_mean.py; sums: int64[2], the sum of the logarithms in units of 2^-16 and
+// the number of nonzeros.
 NUQ_EXPORT void nuq_log_sum(const float* x, int64_t size, const int32_t* fractions, int64_t* sums, int threads) {
     int64_t total = 0, counted = 0;
 #pragma omp parallel for schedule(static) num_threads(nuq::team(size > PORTION, threads)) reduction(+ : total, counted)

@@ -13,12 +13,15 @@
 namespace {
 using namespace nuq;
 
-constexpr int64_t PORTION = 1 << 16;  // coordinates that a thread takes at a time, at most (but for groups of large buckets)
+// coordinates that a thread takes at a time, at most (but for groups of large buckets)
+constexpr int64_t PORTION = 1 << 16;
 constexpr int64_t L1_SHARE = 1 << 13;  // coordinates that are measured before they are encoded, at least
 constexpr int64_t PART = 64 * BLOCK;  // of a large bucket
 
 // Threads beyond one a portion would wait longer than they work.
-int threads_for(int64_t size, int threads) { return int(std::max<int64_t>(1, std::min<int64_t>(threads, size / (PORTION / 4)))); }
+int threads_for(int64_t size, int threads) {
+    return int(std::max<int64_t>(1, std::min<int64_t>(threads, size / (PORTION / 4))));
+}
 
 // Several portions for every thread, so that none waits long for another.
 int64_t portion_of(int64_t size, int threads) { return std::min(PORTION, std::max(PORTION / 8, size / (4 * threads))); }
@@ -39,7 +42,8 @@ void in_parallel(int64_t count, int threads, const Work& work) {
 template <class Work>
 void in_portions(int64_t size, int threads, const Work& work) {
     const int64_t portion = portion_of(size, threads) / CHUNK * CHUNK;
-    in_parallel(ceil_div(size, portion), threads, [&](int64_t i) { work(i * portion, std::min(size, (i + 1) * portion)); });
+    in_parallel(ceil_div(size, portion), threads,
+                [&](int64_t i) { work(i * portion, std::min(size, (i + 1) * portion)); });
 }
 
 void scale_large_bucket(const Encode& job, int64_t bucket, int threads) {
@@ -51,7 +55,8 @@ void scale_large_bucket(const Encode& job, int64_t bucket, int threads) {
     std::vector<Maxima> maxima(static_cast<size_t>(parts));
     in_parallel(parts, threads, [&](int64_t part) {
         const int64_t first = part * (PART / BLOCK);
-        NUQ_CALL(measure, job, bucket, first, std::min(blocks, first + PART / BLOCK), sums.data(), maxima[size_t(part)]);
+        NUQ_CALL(measure, job, bucket, first, std::min(blocks, first + PART / BLOCK), sums.data(),
+                 maxima[size_t(part)]);
     });
     NUQ_CALL(join, job, bucket, sums.data(), maxima.data(), parts);
 }
@@ -59,7 +64,8 @@ void scale_large_bucket(const Encode& job, int64_t bucket, int threads) {
 // The fewest whole buckets that end where a byte ends.
 int64_t buckets_to_a_byte(const Encode& job) {
     if (!job.packed) return 1;
-    return job.packing == TERNARY ? 5 / std::gcd<int64_t>(job.bucket, 5) : 8 / std::gcd<int64_t>(job.bucket * job.packing, 8);
+    return job.packing == TERNARY ? 5 / std::gcd<int64_t>(job.bucket, 5)
+                                  : 8 / std::gcd<int64_t>(job.bucket * job.packing, 8);
 }
 
 // The first scale that is not finite, or -1.
@@ -73,8 +79,10 @@ int64_t run(const Encode& job, int threads) {
     if (!job.size) return -1;
     const int64_t buckets = ceil_div(job.size, job.bucket);
     int64_t group = buckets_to_a_byte(job);
-    // A thread that measures a bucket encodes it too, out of its own cache: unless buckets are large or too few to go round.
-    const bool fused = group * job.bucket <= SMALL_BUCKET && (threads == 1 || group * job.bucket * 2 * threads <= job.size);
+    // A thread that measures a bucket encodes it too, out of its own cache: unless buckets are large or too few to go
+    // round.
+    const bool fused =
+        group * job.bucket <= SMALL_BUCKET && (threads == 1 || group * job.bucket * 2 * threads <= job.size);
     group *= std::max<int64_t>(1, L1_SHARE / (group * job.bucket));
     if (job.bucket > SMALL_BUCKET) {
         for (int64_t bucket = 0; bucket < buckets; ++bucket) scale_large_bucket(job, bucket, threads);
@@ -85,7 +93,8 @@ int64_t run(const Encode& job, int threads) {
             for (int64_t first = i * unit; first < end; first += group) {
                 const int64_t last = std::min(end, first + group);
                 NUQ_CALL(scale_buckets, job, first, last);
-                if (fused && job.packed) NUQ_CALL(encode, job, first * job.bucket, std::min(job.size, last * job.bucket));
+                if (fused && job.packed)
+                    NUQ_CALL(encode, job, first * job.bucket, std::min(job.size, last * job.bucket));
             }
         });
     }
@@ -97,20 +106,45 @@ int64_t run(const Encode& job, int threads) {
 }  // namespace
 
 // The place of the first scale that is not finite, or -1.  levels null: equally spaced.  packed null: scales alone.
-NUQ_EXPORT int64_t nuq_encode(const void* vector, int dtype, int64_t size, int64_t bucket, int norm, int lanes, float multiple, float* scales,
-                              uint8_t* packed, int packing, const float* levels, int num_levels, int stochastic, uint32_t k0, uint32_t k1,
-                              int threads) {
+NUQ_EXPORT int64_t nuq_encode(const void* vector, int dtype, int64_t size, int64_t bucket, int norm, int lanes,
+                              float multiple, float* scales, uint8_t* packed, int packing, const float* levels,
+                              int num_levels, int stochastic, uint32_t k0, uint32_t k1, int threads) {
     const auto tables = levels && packed && size ? std::make_unique<LevelTables>(levels, num_levels) : nullptr;
-    const Encode job{vector, dtype, size, std::max<int64_t>(1, std::min(bucket, size)), norm, lanes, multiple, scales, packed, packing,
-                     tables.get(), num_levels, stochastic != 0, k0, k1};
+    const Encode job{vector,
+                     dtype,
+                     size,
+                     std::max<int64_t>(1, std::min(bucket, size)),
+                     norm,
+                     lanes,
+                     multiple,
+                     scales,
+                     packed,
+                     packing,
+                     tables.get(),
+                     num_levels,
+                     stochastic != 0,
+                     k0,
+                     k1};
     return run(job, threads_for(size, threads));
 }
 
 // 0, or 1 where a code is beyond the levels: then the total is as it was.
-NUQ_EXPORT int nuq_decode(const uint8_t* packed, int packing, const float* scales, int tops, const float* levels, int num_levels, float* total,
-                          int64_t size, int64_t bucket, int accumulate, int dither, uint32_t k0, uint32_t k1, int threads) {
-    const Decode job{packed, packing, scales, tops != 0, levels, num_levels, total, size, std::max<int64_t>(1, std::min(bucket, size)),
-                     accumulate != 0, dither != 0, k0, k1};
+NUQ_EXPORT int nuq_decode(const uint8_t* packed, int packing, const float* scales, int tops, const float* levels,
+                          int num_levels, float* total, int64_t size, int64_t bucket, int accumulate, int dither,
+                          uint32_t k0, uint32_t k1, int threads) {
+    const Decode job{packed,
+                     packing,
+                     scales,
+                     tops != 0,
+                     levels,
+                     num_levels,
+                     total,
+                     size,
+                     std::max<int64_t>(1, std::min(bucket, size)),
+                     accumulate != 0,
+                     dither != 0,
+                     k0,
+                     k1};
     threads = threads_for(size, threads);
     const bool all_legal = packing > 0 && packing < 16 && num_levels >= 1 << packing;
     std::atomic<bool> damaged{false};

@@ -8,7 +8,8 @@ enum Dtype : int { FLOAT32 = 0, BFLOAT16 = 1, FLOAT16 = 2 };
 enum Norm : int { L2 = 0, LINF = 1, RMS = 2, QUANTILE = 3 };  // the order of ops.NORMS
 
 constexpr int64_t BLOCK = 1024;  // coordinates in one tree of the sum of squares
-constexpr int64_t CHUNK = 1280;  // coordinates whose codes wait in L1 to be packed; in every packing a whole number of bytes
+// coordinates whose codes wait in L1 to be packed; in every packing a whole number of bytes
+constexpr int64_t CHUNK = 1280;
 constexpr int64_t SMALL_BUCKET = 1 << 17;  // up to this many coordinates (a power of two), one thread measures a bucket
 constexpr int LANES = 64;        // the most lanes of the quantile norm
 constexpr int MOST_LEVELS = 512;
@@ -57,7 +58,8 @@ struct Maxima {
 
 // Scales of buckets [first, last), from their coordinates.
 NUQ_DECLARE(void, scale_buckets, const Encode& job, int64_t first, int64_t last)
-// The parts of one large bucket: sums of squares of its blocks (for l2 and rms) and maxima (for the others) of blocks [first, last).
+// The parts of one large bucket: sums of squares of its blocks (for l2 and rms) and maxima (for the others) of blocks
+// [first, last).
 NUQ_DECLARE(void, measure, const Encode& job, int64_t bucket, int64_t first, int64_t last, double* sums, Maxima& maxima)
 // The scale of one bucket from its parts; sums is overwritten and has room for the next power of two.
 NUQ_DECLARE(void, join, const Encode& job, int64_t bucket, double* sums, const Maxima* maxima, int64_t parts)

@@ -1,5 +1,5 @@
-// Codes in fixed width (1 to 9 bits, a little-endian bit stream), or five ternary ones to a byte: what entropy coding falls
-// back on.  ``bits`` is 0 for ternary, as in nuq/kernels/bit_packing.py.
+// Codes in fixed width (1 to 9 bits, a little-endian bit stream), or five ternary ones to a byte: what entropy coding
+// falls back on.  ``bits`` is 0 for ternary, as in nuq/kernels/bit_packing.py.
 #include "isa.h"
 #include "threads.h"
 
@@ -80,15 +80,18 @@ NUQ_EXPORT void nuq_pack(const void* codes, int wide, uint64_t count, int bits, 
 }
 
 // ``size``: the bytes of so many codes.  0 where a code is no symbol.
-NUQ_EXPORT int nuq_unpack(const uint8_t* data, uint64_t size, uint64_t count, int bits, int num_symbols, int wide, void* codes,
-                          int threads) {
+NUQ_EXPORT int nuq_unpack(const uint8_t* data, uint64_t size, uint64_t count, int bits, int num_symbols, int wide,
+                          void* codes, int threads) {
     int legal = 1;
     const int64_t blocks = int64_t((count + BLOCK - 1) / BLOCK);
 #pragma omp parallel for schedule(static) reduction(& : legal) num_threads(nuq::team(blocks > 1, threads))
     for (int64_t block = 0; block < blocks; ++block) {
-        const uint64_t first = block * BLOCK, num = std::min<uint64_t>(BLOCK, count - first), begin = bytes_before(first, bits);
-        legal &= wide ? unpack_block(data + begin, size - begin, num, bits, num_symbols, static_cast<uint16_t*>(codes) + first)
-                      : unpack_block(data + begin, size - begin, num, bits, num_symbols, static_cast<uint8_t*>(codes) + first);
+        const uint64_t first = block * BLOCK, num = std::min<uint64_t>(BLOCK, count - first),
+                       begin = bytes_before(first, bits);
+        legal &= wide ? unpack_block(data + begin, size - begin, num, bits, num_symbols,
+                                     static_cast<uint16_t*>(codes) + first)
+                      : unpack_block(data + begin, size - begin, num, bits, num_symbols,
+                                     static_cast<uint8_t*>(codes) + first);
     }
     return legal;
 }

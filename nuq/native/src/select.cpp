@@ -1,8 +1,9 @@
-// Which coordinates of a bucket travel: the k with the largest keys (ties: the lowest places), or all with a key that is large enough.
+// Which coordinates of a bucket travel: the k with the largest keys (ties: the lowest places), or all with a key that
+// is large enough.
 //
-// The k largest in one pass over the bucket: a sample tells one key that more than k coordinates reach and one that fewer do; the pass
-// keeps the places of those that reach the first, and only keys between the two have to be put in order to find the k-th largest.
-// Where the sample misled, the pass is repeated with a wider gap.
+// The k largest in one pass over the bucket: a sample tells one key that more than k coordinates reach and one that
+// fewer do; the pass keeps the places of those that reach the first, and only keys between the two have to be put in
+// order to find the k-th largest. Where the sample misled, the pass is repeated with a wider gap.
 #include <algorithm>
 #include <atomic>
 #include <cmath>
@@ -63,7 +64,8 @@ struct Hashes {
         return NUQ_CALL(collect_hashes, k0, k1, first, last, least, to);
     }
     Bounds around(int64_t first, int64_t last, int64_t k, double slack) const {
-        const double rank = double(k), margin = slack * (std::sqrt(rank) + 1.0), one = 4294967295.0 / double(last - first);
+        const double rank = double(k), margin = slack * (std::sqrt(rank) + 1.0),
+                     one = 4294967295.0 / double(last - first);
         const double low = (rank + margin) * one, high = (rank - margin) * one;
         return {low >= 4294967295.0 ? 0 : ~uint32_t(low), high <= 0.0 ? UINT32_MAX : ~uint32_t(high)};
     }
@@ -79,14 +81,16 @@ struct Kept {
 
 // Stretches of [first, last), one for each thread, and in each the places of keys of at least ``least``; false: FAILED.
 template <class Keys>
-bool collect(const Keys& keys, int64_t first, int64_t last, uint32_t least, int32_t* to, int threads, std::vector<Kept>& kept) {
+bool collect(const Keys& keys, int64_t first, int64_t last, uint32_t least, int32_t* to, int threads,
+             std::vector<Kept>& kept) {
     const int64_t size = last - first, teams = std::max<int64_t>(1, std::min<int64_t>(threads, size / PORTION));
     const int64_t each = (size + teams - 1) / teams;
     kept.assign(size_t(teams), Kept{});
 #pragma omp parallel for num_threads(int(teams)) schedule(static, 1) if (teams > 1)
     for (int64_t t = 0; t < teams; ++t) {
         kept[size_t(t)].places = to + t * each;
-        kept[size_t(t)].count = keys.collect(first + std::min(t * each, size), first + std::min((t + 1) * each, size), least, to + t * each);
+        kept[size_t(t)].count = keys.collect(first + std::min(t * each, size), first + std::min((t + 1) * each, size),
+                                             least, to + t * each);
     }
     return std::none_of(kept.begin(), kept.end(), [](const Kept& part) { return part.count == FAILED; });
 }
@@ -104,8 +108,8 @@ int64_t collect_all(const Keys& keys, int64_t first, int64_t last, uint32_t leas
     return total;
 }
 
-// Of the places kept the k with the largest keys, ties to the lowest, into ``to``, in order; false where the bounds do not hold.
-// room: uint32 for every place.
+// Of the places kept the k with the largest keys, ties to the lowest, into ``to``, in order; false where the bounds do
+// not hold. room: uint32 for every place.
 template <class Keys>
 bool largest_of(const Keys& keys, std::vector<Kept>& kept, int64_t k, uint32_t missed, uint32_t* room, int32_t* to) {
     int64_t total = 0;
@@ -131,7 +135,8 @@ bool largest_of(const Keys& keys, std::vector<Kept>& kept, int64_t k, uint32_t m
     for (const Kept& part : kept) rank -= part.above;
     if (rank <= 0) return false;
     std::vector<uint32_t>& between = kept[0].between;
-    for (int64_t t = 1; t < teams; ++t) between.insert(between.end(), kept[size_t(t)].between.begin(), kept[size_t(t)].between.end());
+    for (int64_t t = 1; t < teams; ++t)
+        between.insert(between.end(), kept[size_t(t)].between.begin(), kept[size_t(t)].between.end());
     std::nth_element(between.begin(), between.begin() + (rank - 1), between.end(), std::greater<uint32_t>());
     const uint32_t kth = between[size_t(rank - 1)];
     int64_t ties = k;
@@ -164,7 +169,8 @@ bool largest_of(const Keys& keys, std::vector<Kept>& kept, int64_t k, uint32_t m
 
 // scratch: int32[last - first]; room: uint32 of as many.
 template <class Keys>
-bool top(const Keys& keys, int64_t first, int64_t last, int64_t k, int32_t* to, int32_t* scratch, uint32_t* room, int threads) {
+bool top(const Keys& keys, int64_t first, int64_t last, int64_t k, int32_t* to, int32_t* scratch, uint32_t* room,
+         int threads) {
     std::vector<Kept> kept;
     for (double slack = 3.0;; slack *= 4.0) {  // in the end the bounds are UNKNOWN, which cannot fail
         const Bounds bounds = last - first <= UNSAMPLED ? UNKNOWN : keys.around(first, last, k, slack);
@@ -174,7 +180,8 @@ bool top(const Keys& keys, int64_t first, int64_t last, int64_t k, int32_t* to, 
 }
 
 template <class Keys>
-int64_t top_of_buckets(const Keys& keys, int64_t n, int64_t bucket, int64_t k, int64_t k_last, int32_t* to, int threads) {
+int64_t top_of_buckets(const Keys& keys, int64_t n, int64_t bucket, int64_t k, int64_t k_last, int32_t* to,
+                       int threads) {
     const int64_t buckets = (n + bucket - 1) / bucket;
     const bool beside = buckets >= threads;  // a thread takes whole buckets
     std::atomic<bool> finite{true};
@@ -186,7 +193,8 @@ int64_t top_of_buckets(const Keys& keys, int64_t n, int64_t bucket, int64_t k, i
 #pragma omp for schedule(static)
         for (int64_t b = 0; b < buckets; ++b) {
             const int64_t first = b * bucket, last = std::min(n, first + bucket);
-            if (!top(keys, first, last, b + 1 < buckets ? k : k_last, to + b * k, scratch.get(), room.get(), beside ? 1 : threads))
+            if (!top(keys, first, last, b + 1 < buckets ? k : k_last, to + b * k, scratch.get(), room.get(),
+                     beside ? 1 : threads))
                 finite = false;
         }
     }
@@ -194,13 +202,16 @@ int64_t top_of_buckets(const Keys& keys, int64_t n, int64_t bucket, int64_t k, i
 }
 }  // namespace
 
-// The k coordinates of largest |x| of every bucket (k_last of the last one), ascending, into ``to``; 0 where one is not finite.
-NUQ_EXPORT int64_t nuq_top_magnitudes(const float* x, int64_t n, int64_t bucket, int64_t k, int64_t k_last, int32_t* to, int threads) {
+// The k coordinates of largest |x| of every bucket (k_last of the last one), ascending, into ``to``; 0 where one is not
+// finite.
+NUQ_EXPORT int64_t nuq_top_magnitudes(const float* x, int64_t n, int64_t bucket, int64_t k, int64_t k_last, int32_t* to,
+                                      int threads) {
     return top_of_buckets(Magnitudes{x}, n, bucket, k, k_last, to, nuq::team(true, threads));
 }
 
 // The k coordinates of every bucket whose random numbers are smallest.
-NUQ_EXPORT void nuq_top_hashes(int64_t n, int64_t bucket, int64_t k, int64_t k_last, uint32_t k0, uint32_t k1, int32_t* to, int threads) {
+NUQ_EXPORT void nuq_top_hashes(int64_t n, int64_t bucket, int64_t k, int64_t k_last, uint32_t k0, uint32_t k1,
+                               int32_t* to, int threads) {
     top_of_buckets(Hashes{k0, k1}, n, bucket, k, k_last, to, nuq::team(true, threads));
 }
 
@@ -218,7 +229,8 @@ NUQ_EXPORT void nuq_top_of(const float* x, int32_t* places, int64_t count, int64
     largest_of(Magnitudes{x}, kept, k, UINT32_MAX, room.get(), to);
 }
 
-// Of every bucket the coordinates with 2|x| >= its largest |x|, none of a bucket of zeros, into ``to`` (room for n); their number.
+// Of every bucket the coordinates with 2|x| >= its largest |x|, none of a bucket of zeros, into ``to`` (room for n);
+// their number.
 NUQ_EXPORT int64_t nuq_half_of_largest(const float* x, int64_t n, int64_t bucket, int32_t* to, int threads) {
     int64_t kept = 0;
     threads = nuq::team(true, threads);
@@ -232,7 +244,8 @@ NUQ_EXPORT int64_t nuq_half_of_largest(const float* x, int64_t n, int64_t bucket
         }
         if (most >= nuq::NOT_FINITE) return FAILED;
         if (most == 0) continue;
-        const uint32_t half = most >= 2u << 23 ? most - (1u << 23) : (most + 1) / 2;  // denormal: keys count the smallest number
+        // denormal: keys count the smallest number
+        const uint32_t half = most >= 2u << 23 ? most - (1u << 23) : (most + 1) / 2;
         kept += collect_all(Magnitudes{x}, first, last, half, to + kept, threads);
     }
     return kept;

@@ -28,7 +28,8 @@ NUQ_EXPORT void nuq_pack_sides(const float* x, int64_t size, uint8_t* bits, int 
 }
 
 // sums: float64[buckets, 2], above zero and below; counts: int64[buckets], not below zero.
-NUQ_EXPORT void nuq_sum_sides(const float* x, int64_t size, int64_t bucket, double* sums, int64_t* counts, int threads) {
+NUQ_EXPORT void nuq_sum_sides(const float* x, int64_t size, int64_t bucket, double* sums, int64_t* counts,
+                              int threads) {
     const int64_t buckets = (size + bucket - 1) / bucket, blocks = (bucket + BLOCK - 1) / BLOCK;
     int64_t room = 1;
     while (room < blocks) room *= 2;
@@ -39,7 +40,9 @@ NUQ_EXPORT void nuq_sum_sides(const float* x, int64_t size, int64_t bucket, doub
         const int64_t number = task / blocks, block = task % blocks;
         const int64_t end = std::min(size, (number + 1) * bucket), at = number * bucket + block * BLOCK;
         const size_t place = size_t(number * room + block);
-        if (at < end) counted[place] = int32_t(NUQ_CALL(sum_sides, x + at, std::min(BLOCK, end - at), &above[place], &below[place]));
+        if (at < end)
+            counted[place] =
+                int32_t(NUQ_CALL(sum_sides, x + at, std::min(BLOCK, end - at), &above[place], &below[place]));
     }
     for (int64_t number = 0; number < buckets; ++number) {
         const size_t place = size_t(number * room);
@@ -51,8 +54,8 @@ NUQ_EXPORT void nuq_sum_sides(const float* x, int64_t size, int64_t bucket, doub
 }
 
 // values: float32[buckets, 2], of coordinates below zero and of the others.
-NUQ_EXPORT void nuq_write_sides(const uint8_t* bits, const float* values, int64_t size, int64_t bucket, float* total, int accumulate,
-                                int threads) {
+NUQ_EXPORT void nuq_write_sides(const uint8_t* bits, const float* values, int64_t size, int64_t bucket, float* total,
+                                int accumulate, int threads) {
 #pragma omp parallel for schedule(static) num_threads(nuq::team(size > PORTION, threads))
     for (int64_t first = 0; first < size; first += PORTION) {
         const int64_t last = std::min(size, first + PORTION);

@@ -11,7 +11,8 @@
 
 namespace {
 constexpr int64_t PORTION = 32;  // blocks that a thread takes at a time
-constexpr int64_t LARGEST = 2 * nuq::SMAQ_BLOCK / 8 + 7 * nuq::SMAQ_BLOCK / 8;  // bytes of a block: mask, classes and seven bits
+// bytes of a block: mask, classes and seven bits
+constexpr int64_t LARGEST = 2 * nuq::SMAQ_BLOCK / 8 + 7 * nuq::SMAQ_BLOCK / 8;
 
 int64_t blocks_of(int64_t size) { return (size + nuq::SMAQ_BLOCK - 1) / nuq::SMAQ_BLOCK; }
 
@@ -22,7 +23,8 @@ double halved(std::vector<double>& values) {
 }
 }  // namespace
 
-// sums: float64[2], of (x - pivot) and of its square over the nonzeros; bounds: float32[2], their lowest and highest.  Returns the zeros.
+// sums: float64[2], of (x - pivot) and of its square over the nonzeros; bounds: float32[2], their lowest and highest.
+// Returns the zeros.
 NUQ_EXPORT int64_t nuq_smaq_measure(const nuq::Smaq* job, double pivot, double* sums, float* bounds, int threads) {
     const int64_t blocks = blocks_of(job->size);
     size_t leaves = 1;
@@ -49,8 +51,10 @@ NUQ_EXPORT int64_t nuq_smaq_room(int64_t size) {
     return portions * (std::min(PORTION, blocks_of(size)) * LARGEST + nuq::SMAQ_SLACK);
 }
 
-// codes, outliers: uint16[blocks]; room: see above, with gaps that ``nuq_smaq_join`` closes; sizes: int64[portions].  Returns the bytes.
-NUQ_EXPORT int64_t nuq_smaq_encode(const nuq::Smaq* job, uint16_t* codes, uint16_t* outliers, uint8_t* room, int64_t* sizes, int threads) {
+// codes, outliers: uint16[blocks]; room: see above, with gaps that ``nuq_smaq_join`` closes; sizes: int64[portions].
+// Returns the bytes.
+NUQ_EXPORT int64_t nuq_smaq_encode(const nuq::Smaq* job, uint16_t* codes, uint16_t* outliers, uint8_t* room,
+                                   int64_t* sizes, int threads) {
     const int64_t blocks = blocks_of(job->size), slot = std::min(PORTION, blocks) * LARGEST + nuq::SMAQ_SLACK;
     int64_t bytes = 0;
 #pragma omp parallel for schedule(static) num_threads(nuq::team(blocks > PORTION, threads)) reduction(+ : bytes)
@@ -75,21 +79,23 @@ NUQ_EXPORT void nuq_smaq_join(int64_t size, const uint8_t* room, const int64_t* 
 }
 
 // Returns 1 where the bytes are damaged, the total being as it was.
-NUQ_EXPORT int nuq_smaq_decode(const nuq::Smaq* job, const uint16_t* codes, const uint16_t* outliers, const uint8_t* from, int64_t bytes,
-                               int threads) {
+NUQ_EXPORT int nuq_smaq_decode(const nuq::Smaq* job, const uint16_t* codes, const uint16_t* outliers,
+                               const uint8_t* from, int64_t bytes, int threads) {
     const int64_t blocks = blocks_of(job->size);
     std::vector<int64_t> starts(size_t(blocks) + 1);
     const auto length = [&](int64_t block) { return std::min(nuq::SMAQ_BLOCK, job->size - block * nuq::SMAQ_BLOCK); };
     const auto held = [&](int64_t block) { return job->masked ? int64_t(codes[block]) : length(block); };
     for (int64_t block = 0; block < blocks; ++block) {
         if (held(block) > length(block) || outliers[block] > held(block)) return 1;
-        starts[size_t(block) + 1] = starts[size_t(block)] + nuq::SmaqParts(*job, length(block), held(block), outliers[block]).bytes();
+        starts[size_t(block) + 1] =
+            starts[size_t(block)] + nuq::SmaqParts(*job, length(block), held(block), outliers[block]).bytes();
     }
     if (starts[size_t(blocks)] != bytes) return 1;
     int damaged = 0;
 #pragma omp parallel for schedule(static) num_threads(nuq::team(blocks > PORTION, threads)) reduction(| : damaged)
     for (int64_t block = 0; block < blocks; ++block)
-        damaged |= !NUQ_CALL(smaq_whole, *job, length(block), held(block), outliers[block], from + starts[size_t(block)]);
+        damaged |=
+            !NUQ_CALL(smaq_whole, *job, length(block), held(block), outliers[block], from + starts[size_t(block)]);
     if (damaged) return 1;
 #pragma omp parallel for schedule(static) num_threads(nuq::team(blocks > PORTION, threads))
     for (int64_t block = 0; block < blocks; ++block) {

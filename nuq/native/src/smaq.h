@@ -35,7 +35,8 @@ struct SmaqParts {
 }  // namespace nuq
 
 // Sums and squares of one block's nonzeros less the pivot; bounds grow.
-NUQ_DECLARE(void, smaq_measure, const Smaq& job, int64_t block, double pivot, double& sum, double& squares, SmaqBounds& bounds)
+NUQ_DECLARE(void, smaq_measure, const Smaq& job, int64_t block, double pivot, double& sum, double& squares,
+            SmaqBounds& bounds)
 // One block's bytes, and where they end; its numbers of codes and of outliers.
 NUQ_DECLARE(uint8_t*, smaq_encode, const Smaq& job, int64_t block, uint16_t& codes, uint16_t& outliers, uint8_t* to)
 // Whether the bitmaps of one block hold as many codes and outliers as they should.

@@ -1,15 +1,19 @@
-// The norm^2-weighted histogram of sampled, normalised coordinates: the sums of nuq/kernels/statistics.py, added in the same order.
+// The norm^2-weighted histogram of sampled, normalised coordinates: the sums of nuq/kernels/statistics.py, added in the
+// same order.
 #include <cmath>
 #include <cstring>
 #include <vector>
 
 #include "isa.h"
 
-// x: float32[n] in buckets of `bucket`; every `every`-th coordinate is taken.  scales: `per` float32 per bucket, the last one the top.
-// sums: float64[3][2 * side], to zero; tops: float64[2], to zero.  Bins are found by the bits of |r|: `log_bins` bits of the mantissa.
-NUQ_EXPORT void nuq_histogram(const float* x, int64_t n, int64_t bucket, int64_t every, const float* scales, int64_t per,
-                              double weight_each, int32_t log_bins, int32_t lowest, int64_t side, double* sums, double* tops) {
-    std::vector<double> bins(static_cast<size_t>(6 * side));  // the three sums of a bin beside each other: one cache line, not three
+// x: float32[n] in buckets of `bucket`; every `every`-th coordinate is taken.  scales: `per` float32 per bucket, the
+// last one the top. sums: float64[3][2 * side], to zero; tops: float64[2], to zero.  Bins are found by the bits of |r|:
+// `log_bins` bits of the mantissa.
+NUQ_EXPORT void nuq_histogram(const float* x, int64_t n, int64_t bucket, int64_t every, const float* scales,
+                              int64_t per, double weight_each, int32_t log_bins, int32_t lowest, int64_t side,
+                              double* sums, double* tops) {
+    // the three sums of a bin beside each other: one cache line, not three
+    std::vector<double> bins(static_cast<size_t>(6 * side));
     int64_t b = 0, end = bucket;  // a division for every coordinate would cost more than all the rest
     for (int64_t i = 0; i < n; i += every) {
         for (; i >= end; ++b) end += bucket;
@@ -30,5 +34,6 @@ NUQ_EXPORT void nuq_histogram(const float* x, int64_t n, int64_t bucket, int64_t
         tops[1] += weight * double(scales[b * per + per - 1] / scale);
     }
     for (int64_t bin = 0; bin < 2 * side; ++bin)
-        for (int64_t order = 0; order < 3; ++order) sums[order * 2 * side + bin] = bins[static_cast<size_t>(3 * bin + order)];
+        for (int64_t order = 0; order < 3; ++order)
+            sums[order * 2 * side + bin] = bins[static_cast<size_t>(3 * bin + order)];
 }

@@ -5,7 +5,8 @@
 #endif
 
 namespace nuq {
-// ``asked`` of them, or as many as OpenMP would take (OMP_NUM_THREADS, else all cores) for 0; one where there is little to do.
+// ``asked`` of them, or as many as OpenMP would take (OMP_NUM_THREADS, else all cores) for 0; one where there is little
+// to do.
 inline int team(bool worth_it, int asked) {
 #if defined(_OPENMP)
     return !worth_it ? 1 : asked > 0 ? asked : omp_get_max_threads();

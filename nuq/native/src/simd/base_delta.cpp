@@ -59,7 +59,8 @@ inline uint64_t beyond(const Block& codes, int width) {
     }
 #elif defined(__SSE2__)
     for (int i = 0; i < PARTS; ++i) {
-        const __m128i none = _mm_cmpeq_epi8(_mm_and_si128((__m128i)codes.parts[i], _mm_set1_epi8(char(high))), _mm_setzero_si128());
+        const __m128i none =
+            _mm_cmpeq_epi8(_mm_and_si128((__m128i)codes.parts[i], _mm_set1_epi8(char(high))), _mm_setzero_si128());
         places |= uint64_t(~_mm_movemask_epi8(none) & 0xFFFF) << (16 * i);
     }
 #else
@@ -74,7 +75,8 @@ inline Block bytes_of(uint64_t places) {
 #if defined(NUQ_ISA_AVX512)
     bytes.parts[0] = (Quad)_mm512_movm_epi8(places);
 #else
-    for (int i = 0; i < 8; ++i) store(reinterpret_cast<uint8_t*>(bytes.parts) + 8 * i, spread(places >> (8 * i) & 0xFF, 1) * 0xFF);
+    for (int i = 0; i < 8; ++i)
+        store(reinterpret_cast<uint8_t*>(bytes.parts) + 8 * i, spread(places >> (8 * i) & 0xFF, 1) * 0xFF);
 #endif
     return bytes;
 }
@@ -84,7 +86,8 @@ inline U word_of(const BaseDelta& job, F x, float factor, uint32_t c) {
     const F most = splat(float((1 << (job.bits - 1)) - 1)), y = clamped(x * factor, most);
     if (!STOCHASTIC) return (U)(y + 0x1.8p23f) & 0xFF;  // to the nearest, ties to even
     const I cut = truncate(y), whole = cut + (I)(to_float(cut) > y);
-    return add_where_below((U)whole, to_float(Hash{job.k0, job.k1}.at<true>(c) >> 8) * 0x1p-24f, y - to_float(whole)) & 0xFF;
+    return add_where_below((U)whole, to_float(Hash{job.k0, job.k1}.at<true>(c) >> 8) * 0x1p-24f, y - to_float(whole)) &
+           0xFF;
 }
 
 // The words of a block, and its exponent.
@@ -108,7 +111,8 @@ inline Block words_of(const BaseDelta& job, int64_t block, int& exponent) {
     exponent = std::max((largest >> 23) - 126, LEAST_EXPONENT);
     float size;
     std::memcpy(&size, &largest, sizeof size);
-    exponent += exponent < MOST_EXPONENT && size * power_of_two(job.bits - 1 - exponent) > float((1 << (job.bits - 1)) - 1);
+    exponent +=
+        exponent < MOST_EXPONENT && size * power_of_two(job.bits - 1 - exponent) > float((1 << (job.bits - 1)) - 1);
     const float factor = power_of_two(job.bits - 1 - exponent);
     Block words;
     for (int i = 0; i < PARTS; ++i) {
@@ -143,7 +147,8 @@ inline uint8_t* write(const Block& words, int bits, uint8_t& kind, uint8_t* to) 
         if (beyond(deltas, tried) & outside) continue;
         kind = MIXED_KIND, width = tried, base = start, mask = outside;
         const Block places = bytes_of(mask);
-        for (int i = 0; i < PARTS; ++i) codes.parts[i] = (deltas.parts[i] & places.parts[i]) | (plain.parts[i] & ~places.parts[i]);
+        for (int i = 0; i < PARTS; ++i)
+            codes.parts[i] = (deltas.parts[i] & places.parts[i]) | (plain.parts[i] & ~places.parts[i]);
         break;
     }
     if (kind) *to++ = base;
@@ -156,10 +161,12 @@ inline uint8_t* write(const Block& words, int bits, uint8_t& kind, uint8_t* to) 
 }
 }  // namespace
 
-uint8_t* base_delta_encode(const BaseDelta& job, int64_t first, int64_t last, uint8_t* kinds, uint8_t* exponents, uint8_t* to) {
+uint8_t* base_delta_encode(const BaseDelta& job, int64_t first, int64_t last, uint8_t* kinds, uint8_t* exponents,
+                           uint8_t* to) {
     for (int64_t block = first; block < last; ++block) {
         int exponent;
-        const Block words = job.stochastic ? words_of<true>(job, block, exponent) : words_of<false>(job, block, exponent);
+        const Block words =
+            job.stochastic ? words_of<true>(job, block, exponent) : words_of<false>(job, block, exponent);
         exponents[block] = uint8_t(exponent + BIAS);
         to = write(words, job.bits, kinds[block], to);
     }
@@ -187,7 +194,8 @@ void base_delta_decode(const BaseDelta& job, int64_t block, int kind, int expone
     const int64_t length = std::min(DELTA_BLOCK, job.size - block * DELTA_BLOCK);
     float* const to = job.total + block * DELTA_BLOCK;
     if (length == DELTA_BLOCK) {
-        for (int at = 0; at < DELTA_BLOCK; at += W) store(to + at, job.accumulate ? load<F>(to + at) + number(at) : number(at));
+        for (int at = 0; at < DELTA_BLOCK; at += W)
+            store(to + at, job.accumulate ? load<F>(to + at) + number(at) : number(at));
         return;
     }
     float room[DELTA_BLOCK];

@@ -16,7 +16,8 @@ struct Bfloat16 {
     template <bool ALIGNED>
     U codes(F x, uint32_t c) const {
         const U bits = (U)x, rounded = (bits & 0x7FFFFFFF) + (Hash{job.k0, job.k1}.at<ALIGNED>(c) >> 16);
-        return (where_less(rounded, job.most << 16 | 0xFFFF, rounded, splat(job.most << 16)) >> 16) | (bits >> 16 & 0x8000);
+        return (where_less(rounded, job.most << 16 | 0xFFFF, rounded, splat(job.most << 16)) >> 16) |
+               (bits >> 16 & 0x8000);
     }
 };
 
@@ -55,7 +56,8 @@ struct Float8 {
         constexpr uint32_t LEAST = MANTISSA == 2 ? 113 : 121;  // the exponent field of the smallest normal number
         const U hash = Hash{job.k0, job.k1}.at<ALIGNED>(c), size = (U)x & 0x7FFFFFFF;
         const U normal = (size + (hash >> (32 - SHIFT)) - ((LEAST - 1) << 23)) >> SHIFT;
-        const F units = at_most((F)size, splat(MANTISSA == 2 ? 0x1p-14f : 0x1p-6f)) * (MANTISSA == 2 ? 0x1p16f : 0x1p9f);
+        const F units =
+            at_most((F)size, splat(MANTISSA == 2 ? 0x1p-14f : 0x1p-6f)) * (MANTISSA == 2 ? 0x1p16f : 0x1p9f);
         const I whole = truncate(units);
         const U small = add_where_below((U)whole, to_float(hash >> 8) * 0x1p-24f, units - to_float(whole));
         const U code = where_less(size, LEAST << 23, small, normal);

@@ -49,7 +49,8 @@ inline U number_of(F x, const float* table, int room, int clusters, U first) {
         const F magnitude = (F)((U)x & 0x7fffffffu);
         const U start = below & uint32_t(room);
         for (int step = room / 2; step; step /= 2)
-            k = add_where_not_above(k + uint32_t(step), magnitude, gathered(table + step - 1, k + start), uint32_t(-step));
+            k = add_where_not_above(k + uint32_t(step), magnitude, gathered(table + step - 1, k + start),
+                                    uint32_t(-step));
     }
     return k + (below & uint32_t(clusters)) + (first & (U)(x != zero));
 }
@@ -92,8 +93,8 @@ void cell_sums(const Cells& job, const float* x, const uint8_t* ids, int64_t fir
     }
 }
 
-int cell_spread(const uint8_t* ids, int64_t first, int64_t last, const int64_t* cells, const float* table, uint32_t k0, uint32_t k1,
-                float* out) {
+int cell_spread(const uint8_t* ids, int64_t first, int64_t last, const int64_t* cells, const float* table, uint32_t k0,
+                uint32_t k1, float* out) {
     alignas(64) uint32_t h[CHUNK];
     const Starts starts(cells);
     bool missing[256];
@@ -113,8 +114,8 @@ int cell_spread(const uint8_t* ids, int64_t first, int64_t last, const int64_t* 
     return 0;
 }
 
-void minmax_insert(const Sketch& job, const uint8_t* ids, const uint8_t* groups, const uint8_t* within, int64_t first, int64_t last,
-                   uint8_t* found, uint8_t* cells) {
+void minmax_insert(const Sketch& job, const uint8_t* ids, const uint8_t* groups, const uint8_t* within, int64_t first,
+                   int64_t last, uint8_t* found, uint8_t* cells) {
     alignas(64) uint32_t h[CHUNK];
     const Starts starts(job.columns, job.rows);
     for (int64_t at = first; at < last; at += CHUNK) {
@@ -131,7 +132,8 @@ void minmax_insert(const Sketch& job, const uint8_t* ids, const uint8_t* groups,
     }
 }
 
-void minmax_query(const Sketch& job, const uint8_t* groups, int64_t first, int64_t last, const uint8_t* cells, uint8_t* found) {
+void minmax_query(const Sketch& job, const uint8_t* groups, int64_t first, int64_t last, const uint8_t* cells,
+                  uint8_t* found) {
     alignas(64) uint32_t h[CHUNK];
     const Starts starts(job.columns, job.rows);
     for (int64_t at = first; at < last; at += CHUNK) {
@@ -141,7 +143,8 @@ void minmax_query(const Sketch& job, const uint8_t* groups, int64_t first, int64
             hashes(job.words[2 * row], job.words[2 * row + 1], at, count, h);
             for (int64_t i = 0; i < count; ++i) {
                 const int group = groups[at + i];
-                found[at + i] = std::max(found[at + i], cells[starts.place(group, h[i]) + uint32_t(row) * starts.sizes[group]]);
+                found[at + i] =
+                    std::max(found[at + i], cells[starts.place(group, h[i]) + uint32_t(row) * starts.sizes[group]]);
             }
         }
     }

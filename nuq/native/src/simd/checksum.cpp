@@ -1,6 +1,7 @@
-// CRC-32 of zlib (reflected polynomial 0xEDB88320).  Baseline: slicing by 8.  Otherwise 128 bytes at a time by carry-less
-// multiplication: a 128-bit word is congruent to itself moved n bits on, i.e. multiplied by x^n mod P, so the words of one
-// block are moved onto those of the next (Gopal et al., "Fast CRC computation using PCLMULQDQ", Intel 2009).
+// CRC-32 of zlib (reflected polynomial 0xEDB88320).  Baseline: slicing by 8.  Otherwise 128 bytes at a time by
+// carry-less multiplication: a 128-bit word is congruent to itself moved n bits on, i.e. multiplied by x^n mod P, so
+// the words of one block are moved onto those of the next (Gopal et al., "Fast CRC computation using PCLMULQDQ", Intel
+// 2009).
 #include "../isa.h"
 
 #if defined(__PCLMUL__)

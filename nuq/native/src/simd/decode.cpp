@@ -27,7 +27,8 @@ struct Values {
     }
 };
 
-// W codes of at most four bits that begin a byte, out of 4 bytes from there on and, of 16 codes, 4 more after the first eight.
+// W codes of at most four bits that begin a byte, out of 4 bytes from there on and, of 16 codes, 4 more after the first
+// eight.
 #if defined(NUQ_ISA_AVX512) || defined(NUQ_ISA_AVX2)
 inline U unpacked(const uint8_t* from, int bits, U shifts, uint32_t mask) {
 #if defined(NUQ_ISA_AVX512)
@@ -47,7 +48,8 @@ inline int64_t write_direct(const Decode& job, const Values& values, int64_t c, 
     for (int lane = 0; lane < W; ++lane) shifts[lane] = uint32_t(lane % 8 * job.packing);
     const uint32_t mask = (1u << job.packing) - 1;
     const uint8_t* from = job.packed + byte_of(c, job.packing);
-    const int64_t safe = byte_of(job.size, job.packing) - byte_of(c, job.packing) - 8;  // bytes that a read may begin at
+    // bytes that a read may begin at
+    const int64_t safe = byte_of(job.size, job.packing) - byte_of(c, job.packing) - 8;
     float* total = job.total + c;
     int64_t i = 0;
     for (int64_t byte = 0; i + W <= count && byte <= safe; i += W, byte += W / 8 * job.packing) {
@@ -86,11 +88,13 @@ void decode_as(const Decode& job, int64_t first, int64_t last) {
         count = std::min(CHUNK, last - chunk);
 #if defined(NUQ_ISA_AVX512) || defined(NUQ_ISA_AVX2)
         // buckets of whole words
-        if (job.packing > 0 && job.packing <= 4 && (job.bucket % 64 == 0 || job.bucket == job.size) && chunk % 64 == 0) {
+        if (job.packing > 0 && job.packing <= 4 && (job.bucket % 64 == 0 || job.bucket == job.size) &&
+            chunk % 64 == 0) {
             const int64_t bucket = chunk / job.bucket, in_bucket = std::min(last, (bucket + 1) * job.bucket) - chunk;
             values.scale = job.scales[job.tops ? 2 * bucket : bucket];
             values.top = job.tops ? job.scales[2 * bucket + 1] : 0.0f;
-            count = job.accumulate ? write_direct<true>(job, values, chunk, in_bucket) : write_direct<false>(job, values, chunk, in_bucket);
+            count = job.accumulate ? write_direct<true>(job, values, chunk, in_bucket)
+                                   : write_direct<false>(job, values, chunk, in_bucket);
             if (count) continue;
             count = std::min(CHUNK, last - chunk);
         }

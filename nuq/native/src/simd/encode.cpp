@@ -10,13 +10,16 @@ namespace {
 template <class Rounding, bool ALIGNED, class Code>
 inline void round_run(const Rounding& rounding, const float* x, int64_t count, uint32_t c, Code* codes) {
     int64_t i = 0;
-    for (; i + W <= count; i += W) store_codes(codes + i, rounding.template codes<ALIGNED>(load<F>(x + i), c + uint32_t(i)));
-    if (i < count) store_codes(codes + i, rounding.template codes<ALIGNED>(load_first(x + i, count - i), c + uint32_t(i)));
+    for (; i + W <= count; i += W)
+        store_codes(codes + i, rounding.template codes<ALIGNED>(load<F>(x + i), c + uint32_t(i)));
+    if (i < count)
+        store_codes(codes + i, rounding.template codes<ALIGNED>(load_first(x + i, count - i), c + uint32_t(i)));
 }
 
 // count, a multiple of 4 W, from registers to packed bytes.
 template <int BITS, class Rounding>
-inline void round_and_put(const Rounding& rounding, const float* x, int64_t count, uint32_t c, int bits, uint8_t* to, int64_t ahead) {
+inline void round_and_put(const Rounding& rounding, const float* x, int64_t count, uint32_t c, int bits, uint8_t* to,
+                          int64_t ahead) {
     for (int64_t i = 0; i < count; i += 4 * W) {
         U codes[4];
         for (int v = 0; v < 4; ++v) {
@@ -36,8 +39,8 @@ struct Run {
     int64_t ahead;
 };
 
-// The first ``direct`` coordinates (a multiple of 4 W; only where the run begins at a multiple of 64) straight into packed bytes, the
-// others as codes, with room for W more.
+// The first ``direct`` coordinates (a multiple of 4 W; only where the run begins at a multiple of 64) straight into
+// packed bytes, the others as codes, with room for W more.
 template <class Code, class Rounding>
 void round_all(const Encode& job, const Rounding& rounding, const Run& run, int64_t direct, Code* codes) {
     const uint32_t c = uint32_t(run.c);
@@ -62,7 +65,8 @@ void in_runs(const Encode& job, int64_t first, int64_t last, const Round& round)
     alignas(64) float room[CHUNK];
     alignas(64) Code codes[CHUNK + 64];
     // Where all buckets begin at multiples of 64, and so at bytes, codes need not wait for each other.
-    const bool direct = sizeof(Code) == 1 && job.packing != TERNARY && (job.bucket % 64 == 0 || job.bucket == job.size) && first % 64 == 0;
+    const bool direct = sizeof(Code) == 1 && job.packing != TERNARY &&
+                        (job.bucket % 64 == 0 || job.bucket == job.size) && first % 64 == 0;
     int64_t index = first / job.bucket, end = std::min((index + 1) * job.bucket, last);
     Bucket bucket(job, index);
     bool fresh = true;
@@ -75,10 +79,12 @@ void in_runs(const Encode& job, int64_t first, int64_t last, const Round& round)
             const int64_t straight = std::max<int64_t>(0, std::min(count, last - chunk - 64) / (4 * W) * (4 * W));
             const int64_t ahead = chunk + count + (last - first) <= job.size ? last - first : 0;
             if (ahead && job.dtype != FLOAT32)
-                for (int64_t i = 0; i < count; i += 32) prefetch(static_cast<const uint16_t*>(job.vector) + chunk + ahead + i);
+                for (int64_t i = 0; i < count; i += 32)
+                    prefetch(static_cast<const uint16_t*>(job.vector) + chunk + ahead + i);
             round(bucket, fresh, Run{x, count, chunk, job.dtype == FLOAT32 ? ahead : 0}, straight, codes);
             fresh = false;
-            if (straight < count) pack(codes, count - straight, job.packing, job.packed + byte_of(chunk + straight, job.packing));
+            if (straight < count)
+                pack(codes, count - straight, job.packing, job.packed + byte_of(chunk + straight, job.packing));
             continue;
         }
         for (int64_t at = 0; at < count;) {

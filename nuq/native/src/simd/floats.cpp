@@ -17,7 +17,8 @@ inline void widen_float8(const uint8_t* from, int64_t count, int format, float* 
     uint16_t halves[PIECE];
     for (int64_t i = 0; i < count; ++i) {
         const uint32_t byte = from[i], size = byte & 0x7F;
-        halves[i] = uint16_t(format == E5M2_NUMBER ? byte << 8 : (byte & 0x80) << 8 | (size == 0x7F ? 0x7C00 : size << 7));
+        halves[i] =
+            uint16_t(format == E5M2_NUMBER ? byte << 8 : (byte & 0x80) << 8 | (size == 0x7F ? 0x7C00 : size << 7));
     }
     widen_float16(halves, count, to);
 }
@@ -59,7 +60,8 @@ bool read_floats(const Floats& job, int64_t first, int64_t last) {
             } else {
                 uint16_t halves[PIECE];
                 std::memcpy(halves, from, size_t(count) * sizeof *halves);
-                job.format == BFLOAT16_NUMBER ? widen_bfloat16(halves, count, room) : widen_float16(halves, count, room);
+                job.format == BFLOAT16_NUMBER ? widen_bfloat16(halves, count, room)
+                                              : widen_float16(halves, count, room);
             }
             from = reinterpret_cast<const uint8_t*>(room);
         }

@@ -7,13 +7,14 @@ namespace NUQ_ISA {
 namespace {
 
 // The first i in [low, high) at which a[i] + slope b[i] + weight x[i] is smallest; its value in *least.
-inline int64_t first_smallest(const double* a, const double* b, const double* x, double slope, double weight, int64_t low, int64_t high,
-                       double* least) {
+inline int64_t first_smallest(const double* a, const double* b, const double* x, double slope, double weight,
+                              int64_t low, int64_t high, double* least) {
     int64_t i = low, place = low;
     const double start = a[low] + slope * b[low] + weight * x[low];
     double best = start;
     if (high - low >= 2 * LANES) {
-        D small = start - D{}, turn = D{}, count = D{};  // the turn in which a lane found its smallest, as a double: exact
+        // the turn in which a lane found its smallest, as a double: exact
+        D small = start - D{}, turn = D{}, count = D{};
         for (; i + LANES <= high; i += LANES) {
             const D value = load(a + i) + slope * load(b + i) + weight * load(x + i);
             const Int lower = value < small;
@@ -37,8 +38,8 @@ inline int64_t first_smallest(const double* a, const double* b, const double* x,
 
 }  // namespace
 
-// One layer: next[j] and from[j] for j in [first, last], whose best i lie in [low, high].  The middle j first, then both sides between
-// the answers around.
+// One layer: next[j] and from[j] for j in [first, last], whose best i lie in [low, high].  The middle j first, then
+// both sides between the answers around.
 void best_layer(const Layer& layer, int64_t first, int64_t last, int64_t low, int64_t high) {
     while (first <= last) {
         const int64_t j = (first + last) / 2, end = high + 1 < j ? high + 1 : j;

@@ -49,7 +49,8 @@ template <int STAGE>
 inline F stage_within(F x) {
     const F y = exchanged<1 << STAGE>(x);
 #if defined(NUQ_ISA_AVX512)
-    return (F)_mm512_fmadd_ps((__m512)x, (__m512)load<F>(SIGNS.factor[STAGE]), (__m512)y);  // times 1 or -1: exact, so one rounding
+    // times 1 or -1: exact, so one rounding
+    return (F)_mm512_fmadd_ps((__m512)x, (__m512)load<F>(SIGNS.factor[STAGE]), (__m512)y);
 #else
     return y + (F)((U)x ^ load<U>(SIGNS.of[STAGE]));
 #endif
@@ -98,7 +99,8 @@ inline void near_stages(const Rotation& job, int64_t first, int64_t last, float 
 }
 
 template <int RADIX>
-inline void far_stages(const Rotation& job, int64_t start, int64_t distance, int64_t first, int64_t last, float scale, bool ends) {
+inline void far_stages(const Rotation& job, int64_t start, int64_t distance, int64_t first, int64_t last, float scale,
+                       bool ends) {
     const Hash hash{job.k0, job.k1};
     for (int64_t c = start + first; c < start + last; c += W) {
         F v[RADIX];
@@ -132,7 +134,8 @@ void rotate_small(const Rotation& job, int64_t first, int64_t last, int64_t size
 }
 }  // namespace
 
-void rotate_rows(const Rotation& job, int64_t start, int64_t distance, int radix, int64_t first, int64_t last, float scale, bool ends) {
+void rotate_rows(const Rotation& job, int64_t start, int64_t distance, int radix, int64_t first, int64_t last,
+                 float scale, bool ends) {
     if (radix == 8) far_stages<8>(job, start, distance, first, last, scale, ends);
     else if (radix == 4) far_stages<4>(job, start, distance, first, last, scale, ends);
     else far_stages<2>(job, start, distance, first, last, scale, ends);

@@ -1,4 +1,5 @@
-// Canonical Huffman codes of at most 12 bits in a little-endian bit stream, so that a 64-bit load holds at least four codes.
+// Canonical Huffman codes of at most 12 bits in a little-endian bit stream, so that a 64-bit load holds at least four
+// codes.
 #include "../entropy.h"
 
 #include <cstring>
@@ -54,7 +55,8 @@ inline uint64_t bits_at(const uint8_t* data, size_t size, uint64_t at) {
 }
 
 template <typename Code, int PIECES>
-bool decode(const uint16_t* windows, const uint8_t* data, size_t size, const uint64_t* begin, Code* codes, size_t count) {
+bool decode(const uint16_t* windows, const uint8_t* data, size_t size, const uint64_t* begin, Code* codes,
+            size_t count) {
     uint64_t at[PIECES];
     for (int k = 0; k < PIECES; ++k) at[k] = 8 * begin[k];
     auto take = [&](int k, size_t i, uint64_t& bits) {
@@ -83,7 +85,8 @@ bool decode(const uint16_t* windows, const uint8_t* data, size_t size, const uin
 }
 
 template <typename Code>
-bool decode(const uint16_t* windows, const uint8_t* data, size_t size, const uint64_t* begin, int pieces, Code* codes, size_t count) {
+bool decode(const uint16_t* windows, const uint8_t* data, size_t size, const uint64_t* begin, int pieces, Code* codes,
+            size_t count) {
     if (pieces == 4) return decode<Code, 4>(windows, data, size, begin, codes, count);
     bool whole = true;
     for (int k = 0; k < pieces; ++k) whole &= decode<Code, 1>(windows, data, size, begin + k, codes + k * count, count);
@@ -96,8 +99,8 @@ size_t huffman_encode(const uint32_t* words, const void* codes, bool wide, size_
                 : encode(words, static_cast<const uint8_t*>(codes), count, out);
 }
 
-bool huffman_decode(const uint16_t* windows, const uint8_t* data, size_t size, const uint64_t* begin, int pieces, void* codes, bool wide,
-                    size_t count) {
+bool huffman_decode(const uint16_t* windows, const uint8_t* data, size_t size, const uint64_t* begin, int pieces,
+                    void* codes, bool wide, size_t count) {
     return wide ? decode(windows, data, size, begin, pieces, static_cast<uint16_t*>(codes), count)
                 : decode(windows, data, size, begin, pieces, static_cast<uint8_t*>(codes), count);
 }

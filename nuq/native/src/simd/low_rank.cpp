@@ -1,10 +1,12 @@
-// A matrix times few vectors, and few products of vectors (nuq/kernels/low_rank.py, which says in which order sums are taken).
+// A matrix times few vectors, and few products of vectors (nuq/kernels/low_rank.py, which says in which order sums are
+// taken).
 #include <algorithm>
 
 #include "../isa.h"
 #include "vector.h"
 
-NUQ_DECLARE(void, low_rank_left, const float*, int64_t, int64_t, const float*, int64_t, float*, int64_t, int64_t, int64_t)
+NUQ_DECLARE(void, low_rank_left, const float*, int64_t, int64_t, const float*, int64_t, float*, int64_t, int64_t,
+            int64_t)
 NUQ_DECLARE(void, low_rank_right, const float*, int64_t, int64_t, const float*, int64_t, float*, int64_t, int64_t)
 NUQ_DECLARE(void, low_rank_outer, const float*, const float*, int64_t, int64_t, int64_t, float*, int, int64_t, int64_t)
 
@@ -31,7 +33,8 @@ inline void products(const float* row, int64_t length, const float* right, int64
     for (int k = 0; k < count; ++k) {
         float all[LANES];
         for (int v = 0; v < VECTORS; ++v) store(all + v * W, lanes[k][v]);
-        for (int64_t rest = j; rest < length; ++rest) all[rest - j] = all[rest - j] + row[rest] * right[k * columns + rest];
+        for (int64_t rest = j; rest < length; ++rest)
+            all[rest - j] = all[rest - j] + row[rest] * right[k * columns + rest];
         for (int64_t half = LANES / 2; half > 0; half /= 2)
             for (int64_t lane = 0; lane < half; ++lane) all[lane] = all[lane] + all[lane + half];
         sums[k] = all[0];
@@ -39,8 +42,8 @@ inline void products(const float* row, int64_t length, const float* right, int64
 }
 }  // namespace
 
-void low_rank_left(const float* matrix, int64_t size, int64_t columns, const float* right, int64_t rank, float* left, int64_t rows,
-                   int64_t first, int64_t last) {
+void low_rank_left(const float* matrix, int64_t size, int64_t columns, const float* right, int64_t rank, float* left,
+                   int64_t rows, int64_t first, int64_t last) {
     for (int64_t i = first; i < last; ++i) {
         const float* row = matrix + i * columns;
         const int64_t length = std::min(columns, size - i * columns);
@@ -57,8 +60,8 @@ void low_rank_left(const float* matrix, int64_t size, int64_t columns, const flo
 }
 
 // Columns [first, last), at most STRIP of them.
-void low_rank_right(const float* matrix, int64_t size, int64_t columns, const float* left, int64_t rank, float* right, int64_t first,
-                    int64_t last) {
+void low_rank_right(const float* matrix, int64_t size, int64_t columns, const float* left, int64_t rank, float* right,
+                    int64_t first, int64_t last) {
     const int64_t rows = (size + columns - 1) / columns;
     float block[STRIP];
     for (int64_t k = 0; k < rank; ++k) std::fill(right + k * columns + first, right + k * columns + last, 0.0f);
@@ -96,8 +99,8 @@ void low_rank_right(const float* matrix, int64_t size, int64_t columns, const fl
     }
 }
 
-void low_rank_outer(const float* left, const float* right, int64_t size, int64_t columns, int64_t rank, float* total, int accumulate,
-                    int64_t first, int64_t last) {
+void low_rank_outer(const float* left, const float* right, int64_t size, int64_t columns, int64_t rank, float* total,
+                    int accumulate, int64_t first, int64_t last) {
     const int64_t rows = (size + columns - 1) / columns;
     for (int64_t i = first; i < last; ++i) {
         float* to = total + i * columns;

@@ -8,12 +8,14 @@
 namespace nuq {
 namespace NUQ_ISA {
 namespace {
-constexpr int GROUP = 40;  // codes that are a whole number of bytes in every packing: what pack may read behind the last code
+// codes that are a whole number of bytes in every packing: what pack may read behind the last code
+constexpr int GROUP = 40;
 
 inline uint64_t ones(int bits) { return bits >= 64 ? ~uint64_t(0) : (uint64_t(1) << bits) - 1; }
 inline uint64_t repeated(uint64_t byte) { return byte * 0x0101010101010101u; }
 
-// Of every pair of fields that are 2^k bits apart and ``bits`` wide: the upper one moves down to the lower one, or back.
+// Of every pair of fields that are 2^k bits apart and ``bits`` wide: the upper one moves down to the lower one, or
+// back.
 inline uint64_t joined(uint64_t word, int apart, int bits, uint64_t lower) {
     return (word & lower) | (word >> apart & lower) << bits;
 }
@@ -76,7 +78,8 @@ inline void pack(uint8_t* codes, int64_t count, int packing, uint8_t* to) {
     }
 }
 
-// The codes of four vectors to their BITS * W / 2 bytes (0: bits, of any number; then up to 7 bytes behind them are overwritten).
+// The codes of four vectors to their BITS * W / 2 bytes (0: bits, of any number; then up to 7 bytes behind them are
+// overwritten).
 template <int BITS>
 inline void put(Quad codes, int bits, uint8_t* to) {
 #if defined(NUQ_ISA_AVX512)
@@ -87,7 +90,8 @@ inline void put(Quad codes, int bits, uint8_t* to) {
     }
     if (BITS == 2) {
         const __m512i nibbles = _mm512_maddubs_epi16(c, _mm512_set1_epi16(0x0401));
-        _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm512_cvtepi32_epi8(_mm512_madd_epi16(nibbles, _mm512_set1_epi32(0x00100001))));
+        _mm_storeu_si128(reinterpret_cast<__m128i*>(to),
+                         _mm512_cvtepi32_epi8(_mm512_madd_epi16(nibbles, _mm512_set1_epi32(0x00100001))));
         return;
     }
     if (BITS == 4) {

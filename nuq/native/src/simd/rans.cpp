@@ -48,26 +48,31 @@ uint8_t* encode_scalar(const RansModel& model, const Code* codes, const uint8_t*
 }
 
 #if defined(NUQ_ISA_AVX512)
-inline __m512i load_codes(const uint8_t* codes) { return _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(codes))); }
+inline __m512i load_codes(const uint8_t* codes) {
+    return _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(codes)));
+}
 inline __m512i load_codes(const uint16_t* codes) {
     return _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(codes)));
 }
 
-// What a symbol makes of x: (x / f) 2^bits + x mod f.  Floats rounded towards zero never exceed the quotient, and being less
-// than 2^(31 - bits) <= 2^19 it is missed by less than 1/8: cut to an integer, by one at most, which the remainder shows.
+// What a symbol makes of x: (x / f) 2^bits + x mod f.  Floats rounded towards zero never exceed the quotient, and being
+// less than 2^(31 - bits) <= 2^19 it is missed by less than 1/8: cut to an integer, by one at most, which the remainder
+// shows.
 inline __m512i spread(__m512i x, __m512i f, __m512i total, __m128i bits) {
     constexpr int towards_zero = _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC;
-    const __m512 ratio = _mm512_div_round_ps(_mm512_cvt_roundepi32_ps(x, towards_zero), _mm512_cvtepi32_ps(f), towards_zero);
+    const __m512 ratio =
+        _mm512_div_round_ps(_mm512_cvt_roundepi32_ps(x, towards_zero), _mm512_cvtepi32_ps(f), towards_zero);
     const __m512i quotient = _mm512_cvttps_epi32(ratio);
     const __m512i rest = _mm512_sub_epi32(x, _mm512_mullo_epi32(quotient, f));
     const __m512i sum = _mm512_add_epi32(_mm512_sll_epi32(quotient, bits), rest);
     return _mm512_mask_add_epi32(sum, _mm512_cmpge_epi32_mask(rest, f), sum, _mm512_sub_epi32(total, f));
 }
 
-// Codes [0, last), last a multiple of 32.  IN_REGISTERS: the table has at most 32 entries and is looked up without memory.
+// Codes [0, last), last a multiple of 32.  IN_REGISTERS: the table has at most 32 entries and is looked up without
+// memory.
 template <typename Code, bool CONTEXTS, bool IN_REGISTERS>
-uint8_t* encode_vectors(const RansModel& model, const Code* codes, const uint8_t* contexts, size_t last, uint32_t* states,
-                        uint8_t* out) {
+uint8_t* encode_vectors(const RansModel& model, const Code* codes, const uint8_t* contexts, size_t last,
+                        uint32_t* states, uint8_t* out) {
     uint32_t few[32] = {};
     if (IN_REGISTERS) std::copy(model.packed.begin(), model.packed.end(), few);
     const __m512i table_low = _mm512_loadu_si512(few), table_high = _mm512_loadu_si512(few + 16);
@@ -118,8 +123,9 @@ size_t encode(const RansModel& model, const Code* codes, const uint8_t* contexts
     if (model.lanes == 32) {
         left = count / 32 * 32;
         out = encode_scalar<Code, CONTEXTS>(model, codes, contexts, left, count, states, out);
-        out = model.packed.size() <= 32 ? encode_vectors<Code, CONTEXTS, true>(model, codes, contexts, left, states, out)
-                                        : encode_vectors<Code, CONTEXTS, false>(model, codes, contexts, left, states, out);
+        out = model.packed.size() <= 32
+                  ? encode_vectors<Code, CONTEXTS, true>(model, codes, contexts, left, states, out)
+                  : encode_vectors<Code, CONTEXTS, false>(model, codes, contexts, left, states, out);
         left = 0;
     }
 #endif
@@ -142,8 +148,8 @@ inline uint32_t decode_one(const RansModel& model, uint32_t x, Code* codes, cons
 
 // Codes [first, last); ``at`` counts words and may run past ``num_words`` in damaged data, but nothing is read there.
 template <typename Code, bool WIDE, bool CONTEXTS>
-void decode_scalar(const RansModel& model, const uint8_t* words, size_t num_words, size_t& at, Code* codes, const uint8_t* contexts,
-                   size_t first, size_t last, uint32_t* states) {
+void decode_scalar(const RansModel& model, const uint8_t* words, size_t num_words, size_t& at, Code* codes,
+                   const uint8_t* contexts, size_t first, size_t last, uint32_t* states) {
     const size_t mask = model.lanes - 1;
     size_t i = first;
     while (i < last) {
@@ -175,15 +181,16 @@ inline void store_codes(uint16_t* codes, __m512i symbols) {
 }
 
 inline __m512i next_words(const uint8_t* words, size_t num_words, size_t at) {
-    if (at + 16 <= num_words) return _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(words + 2 * at)));
+    if (at + 16 <= num_words)
+        return _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(words + 2 * at)));
     const __mmask16 there = __mmask16(at < num_words ? (1u << (num_words - at)) - 1 : 0);
     return _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(there, words + 2 * std::min(at, num_words)));
 }
 
 // Codes [0, last), last a multiple of 32; all of them.
 template <typename Code, bool WIDE, bool CONTEXTS>
-size_t decode_vectors(const RansModel& model, const uint8_t* words, size_t num_words, size_t& at, Code* codes, const uint8_t* contexts,
-                    size_t last, uint32_t* states) {
+size_t decode_vectors(const RansModel& model, const uint8_t* words, size_t num_words, size_t& at, Code* codes,
+                      const uint8_t* contexts, size_t last, uint32_t* states) {
     const __m512i slot_mask = _mm512_set1_epi32((1 << model.bits) - 1), one = _mm512_set1_epi32(1);
     const __m512i entry_mask = _mm512_set1_epi32(WIDE ? 0xFFFF : 0xFFF), low_bound = _mm512_set1_epi32(RANS_LOW);
     const __m128i bits = _mm_cvtsi32_si128(model.bits);
@@ -196,10 +203,11 @@ size_t decode_vectors(const RansModel& model, const uint8_t* words, size_t num_w
             if (CONTEXTS) slot = _mm512_or_si512(slot, _mm512_sll_epi32(load_codes(contexts + place), bits));
             const __m512i entry = _mm512_i32gather_epi32(slot, model.slots.data(), 4);
             const __m512i f = _mm512_add_epi32(_mm512_and_si512(entry, entry_mask), one);
-            const __m512i offset = WIDE ? _mm512_srli_epi32(entry, 16) : _mm512_and_si512(_mm512_srli_epi32(entry, 12), entry_mask);
+            const __m512i offset =
+                WIDE ? _mm512_srli_epi32(entry, 16) : _mm512_and_si512(_mm512_srli_epi32(entry, 12), entry_mask);
             if (WIDE)  // 32 bits from every second byte pair; the narrowing drops the neighbour
-                store_codes(codes + place,
-                            _mm512_and_si512(_mm512_i32gather_epi32(slot, model.symbols.data(), 2), _mm512_set1_epi32(0xFFFF)));
+                store_codes(codes + place, _mm512_and_si512(_mm512_i32gather_epi32(slot, model.symbols.data(), 2),
+                                                            _mm512_set1_epi32(0xFFFF)));
             else
                 store_codes(codes + place, _mm512_srli_epi32(entry, 24));
             x = _mm512_add_epi32(_mm512_mullo_epi32(f, _mm512_srl_epi32(x, bits)), offset);
@@ -231,7 +239,9 @@ constexpr Ranks make_ranks() {
 
 constexpr Ranks RANKS = make_ranks();
 
-inline __m256i widened(const uint8_t* bytes) { return _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(bytes))); }
+inline __m256i widened(const uint8_t* bytes) {
+    return _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(bytes)));
+}
 
 inline void store_codes(uint16_t* codes, __m256i symbols) {
     _mm_storeu_si128(reinterpret_cast<__m128i*>(codes),
@@ -244,8 +254,8 @@ inline void store_codes(uint8_t* codes, __m256i symbols) {
 
 // Codes [0, result): a multiple of 32, as far as whole vectors of words are there.
 template <typename Code, bool WIDE, bool CONTEXTS>
-size_t decode_vectors(const RansModel& model, const uint8_t* words, size_t num_words, size_t& at, Code* codes, const uint8_t* contexts,
-                      size_t last, uint32_t* states) {
+size_t decode_vectors(const RansModel& model, const uint8_t* words, size_t num_words, size_t& at, Code* codes,
+                      const uint8_t* contexts, size_t last, uint32_t* states) {
     const __m256i slot_mask = _mm256_set1_epi32((1 << model.bits) - 1), one = _mm256_set1_epi32(1);
     const __m256i entry_mask = _mm256_set1_epi32(WIDE ? 0xFFFF : 0xFFF), low_bound = _mm256_set1_epi32(RANS_LOW);
     const __m128i bits = _mm_cvtsi32_si128(model.bits);
@@ -261,7 +271,8 @@ size_t decode_vectors(const RansModel& model, const uint8_t* words, size_t num_w
             if (CONTEXTS) slot = _mm256_or_si256(slot, _mm256_sll_epi32(widened(contexts + place), bits));
             const __m256i entry = _mm256_i32gather_epi32(slots, slot, 4);
             const __m256i f = _mm256_add_epi32(_mm256_and_si256(entry, entry_mask), one);
-            const __m256i offset = WIDE ? _mm256_srli_epi32(entry, 16) : _mm256_and_si256(_mm256_srli_epi32(entry, 12), entry_mask);
+            const __m256i offset =
+                WIDE ? _mm256_srli_epi32(entry, 16) : _mm256_and_si256(_mm256_srli_epi32(entry, 12), entry_mask);
             if (WIDE)
                 store_codes(codes + place, _mm256_and_si256(_mm256_i32gather_epi32(symbols, slot, 2), entry_mask));
             else
@@ -270,7 +281,8 @@ size_t decode_vectors(const RansModel& model, const uint8_t* words, size_t num_w
             const __m256i low = _mm256_cmpgt_epi32(low_bound, stepped);
             const int mask = _mm256_movemask_ps(_mm256_castsi256_ps(low));
             const __m256i read = _mm256_permutevar8x32_epi32(
-                _mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(words + 2 * next))), widened(RANKS.at[mask]));
+                _mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(words + 2 * next))),
+                widened(RANKS.at[mask]));
             x[k] = _mm256_blendv_epi8(stepped, _mm256_or_si256(_mm256_slli_epi32(stepped, 16), read), low);
             next += __builtin_popcount(mask);
         }
@@ -282,7 +294,8 @@ size_t decode_vectors(const RansModel& model, const uint8_t* words, size_t num_w
 #endif
 
 template <typename Code, bool WIDE, bool CONTEXTS>
-bool decode(const RansModel& model, const uint8_t* data, size_t size, Code* codes, const uint8_t* contexts, size_t count) {
+bool decode(const RansModel& model, const uint8_t* data, size_t size, Code* codes, const uint8_t* contexts,
+            size_t count) {
     const size_t lanes = model.lanes;
     if (size < 4 * lanes || size % 2) return false;
     uint32_t states[MAX_LANES];
@@ -294,7 +307,8 @@ bool decode(const RansModel& model, const uint8_t* data, size_t size, Code* code
     size_t at = 0, done = 0;
 #if defined(NUQ_ISA_AVX2) || defined(NUQ_ISA_AVX512)
     if (lanes == 32)
-        done = decode_vectors<Code, WIDE, CONTEXTS>(model, words, num_words, at, codes, contexts, count / 32 * 32, states);
+        done =
+            decode_vectors<Code, WIDE, CONTEXTS>(model, words, num_words, at, codes, contexts, count / 32 * 32, states);
 #endif
     decode_scalar<Code, WIDE, CONTEXTS>(model, words, num_words, at, codes, contexts, done, count, states);
     // The encoder began where the decoder ends: a checksum of 31 bits a lane, for nothing.
@@ -302,7 +316,8 @@ bool decode(const RansModel& model, const uint8_t* data, size_t size, Code* code
 }
 
 template <typename Code, bool WIDE>
-bool decode(const RansModel& model, const uint8_t* data, size_t size, void* codes, const uint8_t* contexts, size_t count) {
+bool decode(const RansModel& model, const uint8_t* data, size_t size, void* codes, const uint8_t* contexts,
+            size_t count) {
     return contexts ? decode<Code, WIDE, true>(model, data, size, static_cast<Code*>(codes), contexts, count)
                     : decode<Code, WIDE, false>(model, data, size, static_cast<Code*>(codes), contexts, count);
 }
@@ -315,10 +330,12 @@ size_t encode(const RansModel& model, const void* codes, const uint8_t* contexts
 }  // namespace
 
 size_t rans_encode(const RansModel& model, const void* codes, const uint8_t* contexts, size_t count, uint8_t* end) {
-    return model.wide_codes ? encode<uint16_t>(model, codes, contexts, count, end) : encode<uint8_t>(model, codes, contexts, count, end);
+    return model.wide_codes ? encode<uint16_t>(model, codes, contexts, count, end)
+                            : encode<uint8_t>(model, codes, contexts, count, end);
 }
 
-bool rans_decode(const RansModel& model, const uint8_t* data, size_t size, void* codes, const uint8_t* contexts, size_t count) {
+bool rans_decode(const RansModel& model, const uint8_t* data, size_t size, void* codes, const uint8_t* contexts,
+                 size_t count) {
     if (model.wide_codes) return decode<uint16_t, true>(model, data, size, codes, contexts, count);
     return model.wide_entries ? decode<uint8_t, true>(model, data, size, codes, contexts, count)
                               : decode<uint8_t, false>(model, data, size, codes, contexts, count);

@@ -68,7 +68,9 @@ struct InRegisters {
     Table<SIZE> tables[DEPTH], lower_ends, inverse_widths;
 
     InRegisters(const LevelTables& levels, const Intervals& intervals)
-        : middle(levels.search[1 << (DEPTH - 1)]), lower_ends(intervals.lower), inverse_widths(intervals.inverse_width) {
+        : middle(levels.search[1 << (DEPTH - 1)]),
+          lower_ends(intervals.lower),
+          inverse_widths(intervals.inverse_width) {
         for (int i = 0; i < DEPTH; ++i) tables[i] = Table<SIZE>(levels.search + (1 << i));
     }
     U find(F r) const {
@@ -88,7 +90,8 @@ struct Halved {
     Halved(const LevelTables& levels, const Intervals& intervals) : levels(levels), intervals(intervals) {}
     U find(F r) const {
         U k{};
-        for (int step = 1 << levels.depth >> 1; step; step >>= 1) k = add_where_not_above(k, gathered(levels.search + step, k), r, uint32_t(step));
+        for (int step = 1 << levels.depth >> 1; step; step >>= 1)
+            k = add_where_not_above(k, gathered(levels.search + step, k), r, uint32_t(step));
         return k;
     }
     F lower(U k) const { return gathered(intervals.lower, k); }
@@ -116,7 +119,8 @@ struct Prefixed : Halved {
         U k{};
         for (int j = 0; j < STEPS - 1; ++j) k = add_where_not_above(k + k, tables[j][k], r, 1);
         k = add_where_not_above(k + k, widest[k], r, 1) << rest;
-        for (int step = 1 << rest >> 1; step; step >>= 1) k = add_where_not_above(k, gathered(levels.search + step, k), r, uint32_t(step));
+        for (int step = 1 << rest >> 1; step; step >>= 1)
+            k = add_where_not_above(k, gathered(levels.search + step, k), r, uint32_t(step));
         return k;
     }
 };

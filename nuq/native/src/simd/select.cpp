@@ -18,10 +18,12 @@ inline int64_t keep(const uint32_t* keys, int64_t count, int32_t first, uint32_t
     int64_t kept = 0, j = 0;
 #if defined(NUQ_ISA_AVX512)
     const __m512i bound = _mm512_set1_epi32(int32_t(least));
-    __m512i place = _mm512_add_epi32(_mm512_set1_epi32(first), _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15));
+    __m512i place = _mm512_add_epi32(_mm512_set1_epi32(first),
+                                     _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15));
     for (; j + 16 <= count; j += 16) {
         const __mmask16 wanted = _mm512_cmpge_epu32_mask(_mm512_loadu_si512(keys + j), bound);
-        _mm512_storeu_si512(to + kept, _mm512_maskz_compress_epi32(wanted, place));  // in vain beyond what is kept, but within count
+        // in vain beyond what is kept, but within count
+        _mm512_storeu_si512(to + kept, _mm512_maskz_compress_epi32(wanted, place));
         kept += __builtin_popcount(wanted);
         place = _mm512_add_epi32(place, _mm512_set1_epi32(16));
     }
@@ -45,7 +47,8 @@ inline void magnitudes(const float* x, int64_t count, uint32_t* keys) {
 }
 }  // namespace
 
-int64_t collect_magnitudes(const float* x, int64_t first, int64_t last, uint32_t least, int32_t* to, uint32_t* largest) {
+int64_t collect_magnitudes(const float* x, int64_t first, int64_t last, uint32_t least, int32_t* to,
+                           uint32_t* largest) {
     uint32_t keys[BLOCK], most = 0;
     int64_t kept = 0, i = first;
     for (; i + BLOCK <= last; i += BLOCK) {  // a constant length: unrolled

@@ -1,4 +1,5 @@
-// One bit per coordinate: which side of zero it is on, the sums of the sides, and values from bits (nuq/kernels/signs.py).
+// One bit per coordinate: which side of zero it is on, the sums of the sides, and values from bits
+// (nuq/kernels/signs.py).
 #include <algorithm>
 
 #include "../quantize.h"
@@ -44,8 +45,8 @@ void pack_sides(const float* x, int64_t count, uint8_t* bits) {
     }
 }
 
-// The tree's sums of a block of at most BLOCK coordinates: of those above zero, and of the others without their sign (so that what
-// is not a number is in one of them).  How many are not below zero.
+// The tree's sums of a block of at most BLOCK coordinates: of those above zero, and of the others without their sign
+// (so that what is not a number is in one of them).  How many are not below zero.
 int64_t sum_sides(const float* x, int64_t count, double* above, double* below) {
     float room[BLOCK];
     const int64_t size = power_of_two(count), half = size / 2;
@@ -70,7 +71,8 @@ int64_t sum_sides(const float* x, int64_t count, double* above, double* below) {
 }
 
 // Coordinates [first, last) of one bucket.
-void write_sides(const uint8_t* bits, int64_t first, int64_t last, float low, float high, float* total, int accumulate) {
+void write_sides(const uint8_t* bits, int64_t first, int64_t last, float low, float high, float* total,
+                 int accumulate) {
     const auto one = [&](int64_t c) {
         const float value = bits[c >> 3] >> (c & 7) & 1 ? high : low;
         total[c] = accumulate ? total[c] + value : value;

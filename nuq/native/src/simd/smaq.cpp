@@ -134,9 +134,10 @@ template <bool STOCHASTIC>
 void codes_of(const Smaq& job, const float* x, int64_t count, uint32_t first, uint8_t* to) {
     for (int64_t i = 0; i < count; i += STEP) {
         const uint32_t c = first + uint32_t(i);
-        store(to + i, narrowed(code<STOCHASTIC>(job, load<F>(x + i), c), code<STOCHASTIC>(job, load<F>(x + i + W), c + W),
-                               code<STOCHASTIC>(job, load<F>(x + i + 2 * W), c + 2 * W),
-                               code<STOCHASTIC>(job, load<F>(x + i + 3 * W), c + 3 * W)));
+        store(to + i,
+              narrowed(code<STOCHASTIC>(job, load<F>(x + i), c), code<STOCHASTIC>(job, load<F>(x + i + W), c + W),
+                       code<STOCHASTIC>(job, load<F>(x + i + 2 * W), c + 2 * W),
+                       code<STOCHASTIC>(job, load<F>(x + i + 3 * W), c + 3 * W)));
     }
     std::memset(to + count, 0, 8);
 }
@@ -211,7 +212,8 @@ void read_codes(const Smaq& job, const SmaqParts& parts, const uint8_t* classes,
     for (int64_t i = 0; i < count; i += 8, low += job.low_bits) {
         const uint64_t outside = spread(classes[i / 8], 1) << 7;
         const uint64_t bits = load<uint64_t>(extra + (at >> 3)) >> (at & 7);
-        store(codes + i, spread(load<uint64_t>(low), job.low_bits) | outside | scattered_bits(bits, extra_places(outside, job), job));
+        store(codes + i, spread(load<uint64_t>(low), job.low_bits) | outside |
+                             scattered_bits(bits, extra_places(outside, job), job));
         at += __builtin_popcount(classes[i / 8]) * job.extra_bits;
     }
 }
@@ -264,14 +266,16 @@ uint8_t* smaq_encode(const Smaq& job, int64_t block, uint16_t& num_codes, uint16
     for (int64_t i = 0; i < count; i += 8) *to++ = uint8_t(squeezed(load<uint64_t>(codes + i) >> 7 & repeated(1), 1));
     uint8_t* const end = to + (count * job.low_bits + 7) / 8;
     const uint64_t kept_bits = repeated(ones(job.low_bits));
-    for (int64_t i = 0; i < count; i += 8, to += job.low_bits) store(to, squeezed(load<uint64_t>(codes + i) & kept_bits, job.low_bits));
+    for (int64_t i = 0; i < count; i += 8, to += job.low_bits)
+        store(to, squeezed(load<uint64_t>(codes + i) & kept_bits, job.low_bits));
     outliers = uint16_t(write_extra(codes, count, job, end));
     return end + (outliers * job.extra_bits + 7) / 8;
 }
 
 bool smaq_whole(const Smaq& job, int64_t length, int64_t codes, int64_t outliers, const uint8_t* from) {
     const SmaqParts parts(job, length, codes, outliers);
-    return (!job.masked || bits_set(from, parts.mask) == codes) && bits_set(from + parts.mask, parts.classes) == (job.constant ? 0 : outliers);
+    return (!job.masked || bits_set(from, parts.mask) == codes) &&
+           bits_set(from + parts.mask, parts.classes) == (job.constant ? 0 : outliers);
 }
 
 void smaq_decode(const Smaq& job, int64_t block, int64_t count, int64_t outliers, const uint8_t* from) {

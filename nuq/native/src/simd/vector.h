@@ -1,5 +1,5 @@
-// Vectors as wide as the instruction set's registers: the compiler's own vector types, whose operators need no intrinsics,
-// and the few operations that have no operator.
+// Vectors as wide as the instruction set's registers: the compiler's own vector types, whose operators need no
+// intrinsics, and the few operations that have no operator.
 #pragma once
 #include <cstring>
 
@@ -8,7 +8,8 @@
 
 #if defined(NUQ_ISA_AVX512) || defined(NUQ_ISA_AVX2)
 
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // GCC 12's own headers, on values that are meant to be undefined
+// GCC 12's own headers, on values that are meant to be undefined
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #include <immintrin.h>
 #elif defined(__SSE2__)
 #include <emmintrin.h>
@@ -110,7 +111,8 @@ inline F clamped(F value, F bound) {
 #endif
 }
 
-// By a count that is the same in all lanes, but not known to the compiler; one instruction where lanes have counts of their own.
+// By a count that is the same in all lanes, but not known to the compiler; one instruction where lanes have counts of
+// their own.
 #if defined(NUQ_ISA_AVX512) || defined(NUQ_ISA_AVX2)
 inline U shifted_right(U value, int count) { return value >> splat(uint32_t(count)); }
 inline I shifted_right(I value, int count) { return value >> splat(int32_t(count)); }
@@ -150,7 +152,8 @@ inline U add_where_below(U k, F a, F b) {
 
 inline F where_equal(U a, uint32_t b, F yes, F no) {
 #if defined(NUQ_ISA_AVX512)
-    return (F)_mm512_mask_mov_ps((__m512)no, _mm512_cmpeq_epi32_mask((__m512i)a, _mm512_set1_epi32(int(b))), (__m512)yes);
+    return (F)_mm512_mask_mov_ps((__m512)no, _mm512_cmpeq_epi32_mask((__m512i)a, _mm512_set1_epi32(int(b))),
+                                 (__m512)yes);
 #else
     const U mask = (U)(a == b);
     return (F)(((U)yes & mask) | ((U)no & ~mask));
@@ -198,7 +201,8 @@ inline U load_codes(const uint16_t* from) {
 inline Quad narrowed(U a, U b, U c, U d) {
 #if defined(NUQ_ISA_AVX512)
     const __m512i low = _mm512_packus_epi32((__m512i)a, (__m512i)b), high = _mm512_packus_epi32((__m512i)c, (__m512i)d);
-    const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);  // packing is by 128 bits
+    // packing is by 128 bits
+    const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
     return (Quad)_mm512_permutexvar_epi32(order, _mm512_packus_epi16(low, high));
 #elif defined(NUQ_ISA_AVX2)
     const __m256i low = _mm256_packus_epi32((__m256i)a, (__m256i)b), high = _mm256_packus_epi32((__m256i)c, (__m256i)d);
@@ -312,8 +316,8 @@ constexpr Products PRODUCTS = make_products();
 struct Hash {
     uint32_t k0, k1;
 
-    // h of the coordinates c .. c + W - 1.  Where c is a multiple of W they differ in their lowest bits only, so the first steps
-    // are the same for all but those bits, and the first product is a sum.
+    // h of the coordinates c .. c + W - 1.  Where c is a multiple of W they differ in their lowest bits only, so the
+    // first steps are the same for all but those bits, and the first product is a sum.
     template <bool ALIGNED>
     U at(uint32_t c) const {
         const U x = nearly<ALIGNED>(c);

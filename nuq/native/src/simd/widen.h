@@ -13,8 +13,8 @@ inline void widen_bfloat16(const uint16_t* from, int64_t count, float* to) {
     }
 }
 
-// By integer steps that any vector unit has.  Exponent 31 (infinite, not a number) moves to 255; exponent 0 (denormal) is read
-// with a 1 in front, which a subtraction then takes away.
+// By integer steps that any vector unit has.  Exponent 31 (infinite, not a number) moves to 255; exponent 0 (denormal)
+// is read with a 1 in front, which a subtraction then takes away.
 inline void widen_float16(const uint16_t* from, int64_t count, float* to) {
     int64_t i = 0;
 #if defined(NUQ_ISA_AVX512)
