@@ -89,11 +89,7 @@ class Contender:
         if not self.by_tensor:
             return {"model": vector}
         pieces = self.gradients.parts(vector)
-        return (
-            pieces
-            if getattr(self.compressor, "shaped", False)
-            else {name: piece.reshape(-1) for name, piece in pieces.items()}
-        )
+        return pieces if self.compressor.shaped else {name: piece.reshape(-1) for name, piece in pieces.items()}
 
     def encode(self, parts: dict[str, Tensor], step: int) -> list[Tensor]:
         return [self.compressor.encode(part, Key(1, step, 0, name)).to_bytes() for name, part in parts.items()]

@@ -155,7 +155,7 @@ class CompressionState:
         self._levels = RankLevels(self._compressors, self.transport, self.hook.seed, self.stats)
         of_model = any(each.scope == "model" for each in self._compressors.every)
         self._waits = self.exchange.collective != "dense" and of_model
-        self._shaped = any(codec.shaped for codec in self._compressors.codec.every)
+        self._shaped = any(codec.compressor.shaped for codec in self._compressors.codec.every)
         self._plans: dict[tuple[str, ...], Plan] = {}
         # the next bucket is the first of its step; a bucket of this step was not finite
         self._first, self._skipped = True, False
@@ -232,7 +232,7 @@ class CompressionState:
     @property
     def bytes_sent(self) -> int:
         """Bytes that this rank has handed to the network; by purpose in ``transport.bytes_sent``."""
-        every = [self.transport, *getattr(self._compressing, "inner_transports", ())] if self._names else []
+        every = [self.transport, *self._compressing.inner_transports] if self._names else []
         return sum(transport.bytes_sent.total() for transport in every)
 
     @property
@@ -256,9 +256,8 @@ class CompressionState:
     def close(self) -> None:
         """End the thread, after it has exchanged what it was given."""
         self._thread.close()
-        settle = getattr(self._compressing, "settle", None) if self._names else None
-        if settle is not None and self.error is None:
-            settle()
+        if self._names and self.error is None:
+            self._compressing.settle()
 
     # --- in the backward pass ---
 

@@ -82,9 +82,7 @@ def all_reduce(
     fit_levels(compressors, flat, sent, key)
     with told_plainly():
         collective.mean({transport.rank: flat}, parts, key, out)
-    settle = getattr(collective, "settle", None)
-    if settle is not None:
-        settle()
+    collective.settle()
     return out.view(tensor.shape)
 
 

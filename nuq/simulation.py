@@ -25,9 +25,7 @@ from nuq.compressors.feedback import ErrorFeedback
 from nuq.errors import NonFiniteError
 from nuq.exchange.collective_factory import build
 from nuq.exchange.collectives.collective import ExchangeStats, WorkerPlacement
-from nuq.exchange.collectives.hierarchical import Hierarchical
 from nuq.exchange.collectives.means import scale
-from nuq.exchange.collectives.server import Server
 from nuq.exchange.compressor_map import CompressorMap, by_encoder
 from nuq.exchange.finite import Gradient, _largest_parameter, joined, non_finite_parameter, surely_finite
 from nuq.exchange.level_updates import LevelUpdater, level_updaters
@@ -262,16 +260,12 @@ class Workers:
 
     def settle(self) -> None:
         """Read what a server left unread.  Every process calls it after the same exchange, before the ranks part."""
-        if isinstance(self.collective, Server):
-            self.collective.settle()
+        self.collective.settle()
 
     @property
     def network_bytes(self) -> int:
         """The bytes that this process has handed to the network for exchanges and levels, beside what carries them."""
-        every = [
-            self.transport,
-            *(self.collective.inner_transports if isinstance(self.collective, Hierarchical) else ()),
-        ]
+        every = [self.transport, *self.collective.inner_transports]
         return sum(transport.bytes_sent.total() for transport in every)
 
     # --- levels ---

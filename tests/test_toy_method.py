@@ -23,6 +23,7 @@ from dataclasses import dataclass
 
 import torch
 
+from nuq.compressors.compressor import Compressor
 from nuq.compressors.message import HEADER_BYTES, Message
 from nuq.errors import MessageError, NonFiniteError
 from nuq.kernels import bit_packing, reference
@@ -38,9 +39,7 @@ class Toy:
     bits: int = setting(4, "bits of one toy code", low=1, high=8)
 
 
-class ToyCompressor:
-    exact_bytes = True
-
+class ToyCompressor(Compressor):
     def __init__(self, settings):
         self.bits = settings.bits
 
@@ -55,8 +54,7 @@ class ToyCompressor:
         head = torch.frombuffer(bytearray(HEAD.pack(self.bits, scale)), dtype=torch.uint8)
         return Message(b"TOYS", x.numel(), torch.cat([head, bit_packing.pack_codes(codes, self.bits)]))
 
-    def decode(self, message, max_coordinates=None):
-        message.check_count(max_coordinates)
+    def _decoded(self, message):
         n, body = message.num_coordinates, message.body
         if message.tag != b"TOYS" or body.numel() < HEAD.size:
             raise MessageError("not a toy")
@@ -69,12 +67,6 @@ class ToyCompressor:
 
     def message_bytes(self, n):
         return HEADER_BYTES + HEAD.size + bit_packing.packed_bytes(n, self.bits)
-
-    def state_dict(self):
-        return {}
-
-    def load_state_dict(self, state):
-        pass
 '''
 LINE = 'METHODS["toy"] = Method("Toy", Toy, "toy_method:ToyCompressor")'
 BEFORE = (

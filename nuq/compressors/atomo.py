@@ -50,7 +50,7 @@ import torch
 from torch import Tensor
 
 from nuq.coding import index_coding
-from nuq.compressors.decoding import Decoder
+from nuq.compressors.compressor import Compressor
 from nuq.compressors.message import HEADER_BYTES, Message, Reader, as_bytes, flat
 from nuq.errors import MessageError, NonFiniteError
 from nuq.kernels import atoms, bit_packing, operators, selection, signs
@@ -69,7 +69,7 @@ _BUCKET = 512  # coordinates of a vector that share a scale, at most
 _SUMMED = 1 << 16  # coordinates of one sum of magnitudes
 
 
-class Atomo(Decoder):
+class Atomo(Compressor):
     """A compressor that sends a few atoms of a gradient, drawn without bias: singular ones or coordinates.
 
     settings: see ``nuq.settings.atomo``, whose ranges hold here too.

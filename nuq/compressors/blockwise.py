@@ -30,7 +30,7 @@ import torch
 from torch import Tensor
 
 from nuq.compressors.casts import HalfCast
-from nuq.compressors.decoding import InPlace, Write
+from nuq.compressors.compressor import InPlace, Write
 from nuq.compressors.message import HEADER_BYTES, Message, finite, from_bytes, unpacked
 from nuq.errors import MessageError
 from nuq.kernels import operators, spec
@@ -55,8 +55,6 @@ class Blockwise(InPlace):
 
     settings: see ``nuq.settings.baselines``, whose ranges hold here too.
     """
-
-    exact_bytes = True
 
     def __init__(self, settings: Block8 | FP8) -> None:
         check(type(settings), vars(settings), "")

@@ -41,7 +41,7 @@ import torch
 from torch import Tensor
 
 from nuq.coding import entropy
-from nuq.compressors.decoding import Decoder
+from nuq.compressors.compressor import Compressor
 from nuq.compressors.message import HEADER_BYTES, Message, as_bytes, finite, flat, from_bytes, unpacked
 from nuq.errors import MessageError
 from nuq.kernels.host import numpy_of
@@ -58,7 +58,7 @@ _HALF = 1
 _Refreshed = tuple[int, Tensor]  # the period of the refresh, and its thresholds float32[2, K - 1]
 
 
-class Casq(Decoder):
+class Casq(Compressor):
     """A compressor that sends the cluster of every value, and means of the coordinates that share a cell.
 
     settings: see ``nuq.settings.sketches``, whose ranges hold here too.

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from nuq.compressors import floats
-from nuq.compressors.decoding import InPlace, Write
+from nuq.compressors.compressor import InPlace, Write
 from nuq.compressors.message import HEADER_BYTES, Message, unpacked
 from nuq.errors import MessageError
 from nuq.kernels import casts, operators
@@ -48,8 +48,6 @@ class HalfCast(InPlace):
 
     dtype: one of _FORMATS; scale: power (of float16 alone) or none.
     """
-
-    exact_bytes = True
 
     def __init__(self, settings: BF16 | FP8, dtype: torch.dtype, scale: str) -> None:
         check(type(settings), vars(settings), "")

@@ -64,7 +64,7 @@ from torch import Tensor
 
 from nuq.coding import entropy
 from nuq.compressors.body import CODINGS
-from nuq.compressors.decoding import MOST, Decoder, largest
+from nuq.compressors.compressor import MOST, Compressor, largest
 from nuq.compressors.message import HEADER_BYTES, Message, finite, from_bytes, unpacked
 from nuq.errors import MessageError
 from nuq.kernels import bit_packing, operators, spec
@@ -192,7 +192,7 @@ class Layout:
         return torch.from_numpy(codes.view("uint8")).to(body.device)
 
 
-class Eden(Decoder):
+class Eden(Compressor):
     """A compressor that sends the nearest centroid of every coordinate of randomly rotated buckets.
 
     settings: see ``nuq.settings.quantizers.EDEN``, whose ranges hold here too; the bucket size is a power of two.
@@ -208,6 +208,7 @@ class Eden(Decoder):
         self.bucket_size = size
         self.bits: int = getattr(settings, "bits", 1)
         self.coder = settings.coding
+        self.exact_bytes = self.coder == "packed"
         self.rotations = settings.rotations
         self.uniform = getattr(settings, "levels", "lloyd_max") == "uniform"
         self.mse = settings.scale == "mse"

@@ -27,7 +27,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nuq.compressors import Compressor
+from nuq.compressors.compressor import Compressor
 from nuq.compressors.message import HEADER_BYTES, Message, parse, unpacked
 from nuq.errors import MessageError
 from nuq.kernels.spec import Key
@@ -52,7 +52,7 @@ class Owed:
     memory: dict[str, Tensor]
 
 
-class ErrorFeedback:
+class ErrorFeedback(Compressor):
     """A compressor that gives any method a memory.
 
     sizes: coordinates of every parameter that has one; others are encoded without.
@@ -66,12 +66,17 @@ class ErrorFeedback:
 
     def __init__(self, inner: Compressor, sizes: Mapping[str, int]) -> None:
         self.inner = inner
+        self.shaped, self.exact_bytes = inner.shaped, inner.exact_bytes
         self.sizes = dict(sizes)
         self.memories: dict[int, Memory] = {}  # by worker
         self._before: list[
             tuple[Tensor, Tensor]
         ] = []  # memory behind messages that may yet be thrown away, and what it was
         self.may_undo = False
+
+    @property
+    def method(self) -> Compressor:
+        return self.inner.method
 
     def _place(self, key: Key, vector: Tensor) -> dict[str, Tensor]:
         """The memory of this vector by kind: a view of a piece of its parameter's memory, which starts at zero."""
@@ -116,7 +121,7 @@ class ErrorFeedback:
         decoded, wanted = self.inner.decode(message, vector.numel()), owed.wanted.reshape(-1)
         square = _dot(decoded, decoded)
         factor = _dot(wanted, decoded) / square if square > 0 else 0.0
-        factor *= OVERSHOOT if getattr(self.inner, "overshoots", False) else 1.0
+        factor *= OVERSHOOT if self.inner.overshoots else 1.0
         head = torch.frombuffer(bytearray(_FACTOR.pack(min(max(factor, 0.0), 1.0))), dtype=torch.uint8)
         self.keep(owed, decoded.mul_(_FACTOR.unpack(bytes(head.numpy()))[0]), message)
         return Message(TAG, vector.numel(), torch.cat([head.to(vector.device), message.to_bytes()]))
@@ -127,8 +132,7 @@ class ErrorFeedback:
             place.copy_(before)
         self._before = []
 
-    def decode(self, message: Message, max_coordinates: int | None = None) -> Tensor:
-        message.check_count(max_coordinates)
+    def _decoded(self, message: Message) -> Tensor:
         if message.tag != TAG or message.body.numel() < _FACTOR.size:
             raise MessageError(
                 f"a message tagged {message.tag!r} with {message.body.numel()} bytes is not a scaled one ({TAG!r})"
@@ -252,7 +256,6 @@ class MomentumCorrection(ErrorFeedback):
         return gradient
 
     def _masked(self, after: dict[str, Tensor], message: Message) -> None:
-        where = getattr(self.inner, "indices", None)
-        indices = where(message) if self.masking and where is not None else None
+        indices = self.inner.indices(message) if self.masking else None
         if indices is not None:
             after["momenta"][indices] = 0.0

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from nuq.compressors import floats
-from nuq.compressors.decoding import InPlace, Write
+from nuq.compressors.compressor import InPlace, Write
 from nuq.compressors.message import HEADER_BYTES, Message
 from nuq.errors import MessageError
 from nuq.kernels import selection

@@ -27,7 +27,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from nuq.compressors.decoding import InPlace, Write
+from nuq.compressors.compressor import InPlace, Write
 from nuq.compressors.message import HEADER_BYTES, Message
 from nuq.errors import MessageError, NonFiniteError
 from nuq.kernels import casts, operators
@@ -45,8 +45,6 @@ class NaturalCompression(InPlace):
 
     settings: nothing that the encoder reads.
     """
-
-    exact_bytes = True
 
     def __init__(self, settings: Natural) -> None:
         check(type(settings), vars(settings), "")

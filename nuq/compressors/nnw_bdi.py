@@ -32,7 +32,7 @@ from torch import Tensor
 from nuq.coding import base_delta
 from nuq.coding.base_delta import BLOCK
 from nuq.coding.base_delta_reference import BIAS
-from nuq.compressors.decoding import InPlace, Write, careful, write_constant
+from nuq.compressors.compressor import InPlace, Write, careful, write_constant
 from nuq.compressors.message import HEADER_BYTES, Message, Reader, flat
 from nuq.errors import MessageError, NonFiniteError
 from nuq.kernels.spec import Key

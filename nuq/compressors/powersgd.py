@@ -37,7 +37,7 @@ import torch
 from torch import Tensor
 
 from nuq.compressors import floats
-from nuq.compressors.decoding import MOST, InPlace, Write
+from nuq.compressors.compressor import MOST, InPlace, Write
 from nuq.compressors.message import HEADER_BYTES, Message, finite, flat, from_bytes, unpacked
 from nuq.errors import MessageError, NonFiniteError
 from nuq.kernels.low_rank import (

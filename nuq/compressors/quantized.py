@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from nuq.compressors.body import CONTEXT_BITS, Layout
-from nuq.compressors.decoding import MOST, InPlace, Write, careful, largest
+from nuq.compressors.compressor import MOST, InPlace, Write, careful, largest
 from nuq.compressors.message import HEADER_BYTES, Message
 from nuq.kernels import bit_packing, operators, reference, spec
 from nuq.kernels.spec import Key
@@ -66,6 +66,7 @@ class Quantizer(InPlace):
         self.clip_sigma = clip_sigma
         self.dither = getattr(settings, "dither", "none") == "subtractive"
         self.coder = settings.coding
+        self.exact_bytes = self.coder == "packed"
         self.block = ROTATION_BLOCK if settings.rotation == "hadamard" else 1
         self.set_levels(levels, multiplier)
 

@@ -33,7 +33,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nuq.compressors.decoding import InPlace, Write
+from nuq.compressors.compressor import InPlace, Write
 from nuq.compressors.message import HEADER_BYTES, Message, from_bytes, unpacked
 from nuq.errors import MessageError
 from nuq.kernels import operators
@@ -64,8 +64,6 @@ class S2FP8(InPlace):
 
     settings: see ``nuq.settings.formats``, whose ranges hold here too.
     """
-
-    exact_bytes = True
 
     def __init__(self, settings: Settings) -> None:
         check(type(settings), vars(settings), "")

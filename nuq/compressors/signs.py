@@ -51,7 +51,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from nuq.compressors.decoding import InPlace, Write
+from nuq.compressors.compressor import InPlace, Write
 from nuq.compressors.message import HEADER_BYTES, Message, finite, from_bytes, unpacked
 from nuq.errors import MessageError
 from nuq.kernels import bit_packing, operators, reference, signs, spec
@@ -68,8 +68,6 @@ class Sides(InPlace):
 
     values_per_bucket: 1: plus or minus the scale; 2: the mean of either side.
     """
-
-    exact_bytes = True
 
     def __init__(self, settings: Signs, values_per_bucket: int) -> None:
         check(type(settings), vars(settings), "")

@@ -40,7 +40,7 @@ import torch
 from torch import Tensor
 
 from nuq.coding import entropy, index_coding
-from nuq.compressors.decoding import Decoder
+from nuq.compressors.compressor import Compressor
 from nuq.compressors.message import HEADER_BYTES, Message, Reader, as_bytes, flat, unpacked
 from nuq.errors import MessageError
 from nuq.kernels import selection
@@ -59,7 +59,7 @@ _SAMPLED_BY = (0, 0)
 _BITMAP_FROM = 1 / 16  # of the coordinates: coded indices would be smaller by little, and take much longer
 
 
-class SketchML(Decoder):
+class SketchML(Compressor):
     """A compressor that sends the quantile bucket of every value, exactly or through a min-max sketch.
 
     settings: see ``nuq.settings.sketches``, whose ranges hold here too; no more groups than buckets are made.

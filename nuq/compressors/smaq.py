@@ -39,7 +39,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nuq.compressors.decoding import InPlace, Write, write_constant
+from nuq.compressors.compressor import InPlace, Write, write_constant
 from nuq.compressors.message import HEADER_BYTES, Message, from_bytes, unpacked
 from nuq.errors import MessageError
 from nuq.kernels import smaq

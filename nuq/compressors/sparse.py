@@ -32,7 +32,7 @@ import torch
 from torch import Tensor
 
 from nuq.coding import index_coding
-from nuq.compressors.decoding import Decoder
+from nuq.compressors.compressor import Compressor
 from nuq.compressors.message import HEADER_BYTES, Message, finite, flat, from_bytes
 from nuq.errors import MessageError, NonFiniteError
 from nuq.kernels import selection
@@ -49,7 +49,7 @@ _LARGEST_HALF = 15  # the largest value is brought below 2^15, so that rounding 
 Select = Callable[[Tensor, Key], Tensor]
 
 
-class Sparse(Decoder):
+class Sparse(Compressor):
     """A compressor that sends a choice of indices, and their values.
 
     select: float32[n] and the key to indices int32[k].  most: the most indices of n coordinates; exactly so many where
@@ -93,7 +93,6 @@ class Sparse(Decoder):
         selection.scatter(indices, values, total, accumulate=True)
 
     def indices(self, message: Message) -> Tensor | None:
-        """The indices whose values a message holds, int64[k]; None for all."""
         indices, _ = _read(message)
         return None if indices.numel() == message.num_coordinates else indices.long()
 

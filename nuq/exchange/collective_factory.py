@@ -19,7 +19,7 @@ from nuq.exchange.collectives.server import Server
 from nuq.exchange.collectives.two_stage import TwoStage
 from nuq.exchange.compressor_map import _LONG, CompressorMap, MethodState
 from nuq.exchange.mean_error import least_bits
-from nuq.exchange.payload import PayloadCodec, within
+from nuq.exchange.payload import PayloadCodec
 from nuq.exchange.transport import Transport
 from nuq.registry import method
 from nuq.settings.exchange import Exchange
@@ -69,8 +69,8 @@ def _pays(compressors: CompressorMap, seconds: Sequence[PayloadCodec], num_worke
 
 
 def _usual_bytes(codec: PayloadCodec) -> float:
-    """The usual bytes of a long payload of one encoder, or their upper bound where a method states no usual number."""
-    return getattr(within(codec.compressor), "usual_bytes", codec.compressor.message_bytes)(_LONG)
+    """The usual bytes of a long payload of one encoder."""
+    return codec.compressor.method.usual_bytes(_LONG)
 
 
 def ranks_per_machine() -> int:
@@ -182,7 +182,7 @@ def _of_messages(
 
 
 @dataclasses.dataclass
-class Dense:
+class Dense(Collective):
     """The dense collective: the backend's own all-reduce, in bfloat16 unless told otherwise.
 
     Its bits are those of PyTorch's own hook.

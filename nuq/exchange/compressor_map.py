@@ -16,7 +16,7 @@ from nuq.compressors.feedback import ErrorFeedback, MomentumCorrection
 from nuq.compressors.quantized import AdaptiveQuantizer
 from nuq.exchange.flat_layout import FlatLayout, arranged
 from nuq.exchange.mean_error import second_settings
-from nuq.exchange.payload import PayloadCodec, Segment, within
+from nuq.exchange.payload import PayloadCodec, Segment
 from nuq.registry import method
 from nuq.settings import check, typed, unknown
 from nuq.settings.feedback import Feedback
@@ -51,21 +51,21 @@ class MethodState:
 
     def __init__(self, name: str, settings: Any, second_bits: int) -> None:
         self.name, self.settings = name, settings
-        self.codec = self.bare = PayloadCodec(method(name).load()(settings), settings)
+        self.codec = self.bare = PayloadCodec(method(name).load()(settings))
         self.memories: list[ErrorFeedback] = []
         self.mean_compressor = self.encoder_of_means(second_bits)
 
     def encoder_of_means(self, second_bits: int) -> PayloadCodec:
         """The encoder of means in so many bits, without a memory."""
         mean_compressor, settings = second_settings(self.name, self.settings, second_bits)
-        return PayloadCodec(method(mean_compressor).load()(settings), settings)
+        return PayloadCodec(method(mean_compressor).load()(settings))
 
     def encode_means_by(self, mean_compressor: PayloadCodec) -> None:
         """Encode means by another encoder from now on; a memory of means stays around it."""
         around = self.mean_compressor.compressor
         if isinstance(around, ErrorFeedback):
             around.inner = mean_compressor.compressor
-            mean_compressor = PayloadCodec(around, mean_compressor.settings)
+            mean_compressor = PayloadCodec(around)
         self.mean_compressor = mean_compressor
 
     def remember(
@@ -90,13 +90,13 @@ class MethodState:
             around = MomentumCorrection(
                 inner, sizes, momentum=momentum, nesterov=nesterov, masking=feedback.masking, **how
             )
-        self.codec = PayloadCodec(around, self.settings)
+        self.codec = PayloadCodec(around)
         self.memories = [around]
         if feedback.both:
             around = ErrorFeedback(
                 self.mean_compressor.compressor, {f"mean/{name}": size for name, size in sizes.items()}
             )
-            self.mean_compressor = PayloadCodec(around, self.mean_compressor.settings)
+            self.mean_compressor = PayloadCodec(around)
             self.memories.append(around)
 
     def memory_kind(self, feedback: Feedback) -> str:
@@ -111,20 +111,20 @@ class MethodState:
     @property
     def adaptive(self) -> list[AdaptiveQuantizer]:
         """The encoders whose levels follow the gradients."""
-        both = (within(codec.compressor) for codec in (self.codec, self.mean_compressor))
+        both = (codec.compressor.method for codec in (self.codec, self.mean_compressor))
         return [compressor for compressor in both if isinstance(compressor, AdaptiveQuantizer)]
 
     def state_dict(self) -> dict[str, Any]:
         """The encoders' own states, and the memories around them, as copies."""
         own = {
             "compressor": self.compressor.state_dict(),
-            "second": within(self.mean_compressor.compressor).state_dict(),
+            "second": self.mean_compressor.compressor.method.state_dict(),
         }
         return {**own, "memories": [around.memory() for around in self.memories]} if self.memories else own
 
     def load_state_dict(self, state: dict[str, Any], device: torch.device | None = None) -> None:
         self.compressor.load_state_dict(state["compressor"])
-        within(self.mean_compressor.compressor).load_state_dict(state["second"])
+        self.mean_compressor.compressor.method.load_state_dict(state["second"])
         for around, memory in zip(self.memories, state.get("memories", ()), strict=True):
             around.load_memory(memory, device)
 
@@ -156,7 +156,7 @@ class CompressorMap:
 
     def _join(self) -> None:
         self.bare, self.codec, self.mean_compressor = (
-            PayloadCodec(first.compressor, first.settings, others)
+            PayloadCodec(first.compressor, others)
             for first, *others in zip(
                 *((method_state.bare, method_state.codec, method_state.mean_compressor) for method_state in self.every),
                 strict=True,

@@ -26,7 +26,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nuq.compressors import Compressor
+from nuq.compressors.compressor import Compressor
 from nuq.compressors.quantized import AdaptiveQuantizer
 from nuq.kernels.spec import Key
 from nuq.kernels.statistics import Statistics
@@ -77,7 +77,7 @@ def least_bits(name: str, settings: Any, fewest: int, num_workers: int, num_coor
 
     They are bits of ``second_settings``; None where no number of bits will do.  num_coordinates: of the whole vector.
     """
-    if num_coordinates < num_workers * getattr(method(name).load()(settings), "least_part", 0):
+    if num_coordinates < num_workers * method(name).load()(settings).least_part:
         return None
     asked = (name, repr(settings), fewest, num_workers)
     if asked not in _known:
@@ -143,7 +143,7 @@ def _drawn(distribution: Distribution, number: int) -> Tensor:
 
 
 def _decoded(encoder: Compressor, vector: Tensor, key: Key) -> Tensor:
-    given = vector.view(_SIDE, _SIDE) if getattr(encoder, "shaped", False) else vector
+    given = vector.view(_SIDE, _SIDE) if encoder.shaped else vector
     return encoder.decode(encoder.encode(given, key))
 
 

@@ -15,12 +15,11 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from nuq.compressors import Compressor
+from nuq.compressors.compressor import Compressor
 from nuq.compressors.full_precision import FullPrecision
 from nuq.compressors.message import HEADER_BYTES, Message, split_payload
 from nuq.errors import MessageError, NonFiniteError
@@ -84,23 +83,14 @@ def joined(pieces: Sequence[Tensor], device: torch.device) -> Tensor:
     return torch.cat(list(pieces)) if pieces else torch.empty(0, dtype=torch.uint8, device=device)
 
 
-def within(compressor: Any) -> Any:
-    """The method itself, without the memory around it."""
-    return getattr(compressor, "inner", compressor)
-
-
 class PayloadCodec:
-    """A method and its settings as a codec of payloads: encode, decode, and the length where it is known beforehand.
+    """A method as a codec of payloads: encode, decode, and the length where it is known beforehand.
 
     others: of the parts with encoder 1, 2, ..., where layers have methods of their own.
     """
 
-    def __init__(self, compressor: Compressor, settings: Any, others: Sequence[PayloadCodec] = ()) -> None:
-        self.compressor, self.settings, self.others = compressor, settings, tuple(others)
-        packed = getattr(settings, "coding", "packed") == "packed"
-        inner = within(compressor)
-        self._own_fixed = bool(getattr(inner, "exact_bytes", packed))
-        self.shaped = bool(getattr(inner, "shaped", False))
+    def __init__(self, compressor: Compressor, others: Sequence[PayloadCodec] = ()) -> None:
+        self.compressor, self.others = compressor, tuple(others)
         self._exact = FullPrecision()
 
     @property
@@ -111,7 +101,7 @@ class PayloadCodec:
     @property
     def fixed(self) -> bool:
         """Whether the length of every payload is known beforehand."""
-        return all(codec._own_fixed for codec in self.every)
+        return all(codec.compressor.exact_bytes for codec in self.every)
 
     def _by(self, part: Segment) -> PayloadCodec:
         return self.others[part.encoder - 1] if part.encoder else self
@@ -121,7 +111,7 @@ class PayloadCodec:
 
     def size(self, parts: Sequence[Segment]) -> int | None:
         """The number of bytes of a payload; None where they depend on the values."""
-        if not all(part.exact or self._by(part)._own_fixed for part in parts):
+        if not all(part.exact or self._by(part).compressor.exact_bytes for part in parts):
             return None
         return sum(self._of(part).message_bytes(part.size) for part in parts)
 
@@ -131,7 +121,7 @@ class PayloadCodec:
 
     def _encoded(self, vector: Tensor, part: Segment, key: Key) -> Tensor:
         piece = vector[part.start : part.start + part.size]
-        if part.shape is not None and not part.exact and self._by(part).shaped:
+        if part.shape is not None and not part.exact and self._by(part).compressor.shaped:
             if part.first < 0:
                 piece = piece.view(part.shape)
             else:
@@ -171,12 +161,7 @@ class PayloadCodec:
                 found = "nothing" if message is None else f"a message of {message.num_coordinates} coordinates"
                 raise MessageError(f"{found} where {part.size} coordinates of {part.name!r} are expected")
             place = total[part.start - base : part.start - base + part.size]
-            compressor = self._of(part)
-            add = getattr(compressor, "add", None)
-            if add is None:
-                place += compressor.decode(message, part.size)
-            else:
-                add(message, place)
+            self._of(part).add(message, place)
         if next(messages, None) is not None:
             raise MessageError(f"more messages than the {len(parts)} parts of the vector")
 

@@ -48,9 +48,8 @@ class Packed:
         """A fresh tensor of this shape, stride and dtype; MessageError where the bytes are damaged."""
         place = torch.empty_strided(self.shape, self.stride, dtype=self.dtype, device=self.message.body.device)
         numbers = _in_memory_order(place)
-        into = getattr(self.compressor, "decode_into", None)
-        if into is not None and self.dtype == torch.float32:
-            into(self.message, numbers)
+        if self.dtype == torch.float32:
+            self.compressor.decode_into(self.message, numbers)
         else:
             decoded = self.compressor.decode(self.message, place.numel())
             # a number just below the largest may have been rounded up
@@ -91,7 +90,7 @@ class Format:
         numbers = _in_memory_order(tensor)
         if numbers.dtype not in DTYPES:
             numbers = numbers.to(torch.float32)
-        if getattr(self.compressor, "shaped", False):
+        if self.compressor.shaped:
             numbers = numbers.view(_sizes_in_memory_order(tensor))
         message = self.compressor.encode(numbers, key)
         return Packed(_compact(message), tuple(tensor.shape), tensor.stride(), tensor.dtype, self.compressor)

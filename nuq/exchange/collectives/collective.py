@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Protocol
 
 from torch import Tensor
 
@@ -68,16 +68,25 @@ class ExchangeStats:
         self.encoded[what] += sum(payload.numel() for payload in payloads)
 
 
-class Collective(Protocol):
-    """A collective writes the workers' mean into ``out``, by mean(vectors, parts, key, out).
+class Collective(ABC):
+    """A way from the workers' vectors to their mean, the same bits on all ranks."""
 
-    out: float32[n], which may be the memory of a vector.
+    @abstractmethod
+    def mean(self, vectors: Vectors, parts: Sequence[Segment], key: Key, out: Tensor) -> None:
+        """Write the workers' mean into ``out`` float32[n], which may be the memory of a vector.
 
-    key: seed and step; the worker is filled in.  The errors of decoding (MessageError, RemoteNonFinite), of
-    ``Transport`` (RankLost), and NonFiniteError where the mean overflows.
-    """
+        key: seed and step; the worker is filled in.  The errors of decoding (MessageError, RemoteNonFinite), of
+        ``Transport`` (RankLost), and NonFiniteError where the mean overflows.
+        """
 
-    def mean(self, vectors: Vectors, parts: Sequence[Segment], key: Key, out: Tensor) -> None: ...
+    @property
+    def inner_transports(self) -> Sequence[Transport]:
+        """The transports that carry bytes beside the one that it was built with."""
+        return ()
+
+    def settle(self) -> None:
+        """Read what came late; every rank calls it after the same exchange, before the ranks part."""
+        return
 
 
 def of_worker(key: Key, worker: int) -> Key:

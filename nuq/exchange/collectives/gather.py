@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from torch import Tensor
 
 from nuq.exchange.collectives.collective import (
+    Collective,
     ExchangeStats,
     Vectors,
     WorkerPlacement,
@@ -25,7 +26,7 @@ from nuq.kernels.spec import Key
 
 
 @dataclass
-class Gather:
+class Gather(Collective):
     """The collective that sends every message to every rank."""
 
     transport: Transport

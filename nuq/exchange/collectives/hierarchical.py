@@ -78,7 +78,7 @@ def _transport(group: object, timeout_s: float, device: torch.device) -> Transpo
 
 
 @dataclass
-class Hierarchical:
+class Hierarchical(Collective):
     """A collective between machines, between a dense sum and a dense broadcast inside each machine.
 
     between: makes the collective of the machines, of which each counts as one worker.
@@ -97,8 +97,7 @@ class Hierarchical:
         )
 
     @property
-    def inner_transports(self) -> list[Transport]:
-        """The transports that carry bytes beside ``transport``."""
+    def inner_transports(self) -> Sequence[Transport]:
         return self.machines.every
 
     def mean(self, vectors: Vectors, parts: Sequence[Segment], key: Key, out: Tensor) -> None:

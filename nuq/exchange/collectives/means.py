@@ -9,7 +9,7 @@ from copy import copy
 import torch
 from torch import Tensor
 
-from nuq.compressors import Compressor
+from nuq.compressors.compressor import Compressor
 from nuq.compressors.feedback import ErrorFeedback
 from nuq.compressors.quantized import AdaptiveQuantizer
 from nuq.errors import NonFiniteError
@@ -19,7 +19,6 @@ from nuq.exchange.collectives.collective import (
 from nuq.exchange.payload import (
     PayloadCodec,
     Segment,
-    within,
 )
 from nuq.kernels.spec import Key
 from nuq.kernels.statistics import Statistics
@@ -34,15 +33,15 @@ def encoded_mean(mean_compressor: PayloadCodec, mean: Tensor, parts: Sequence[Se
     """
     if key.parameter != PROBE and any(_unfitted(codec) for codec in mean_compressor.every):
         every = [
-            PayloadCodec(_fitted(codec, mean, [part for part in parts if part.encoder == number], key), codec.settings)
+            PayloadCodec(_fitted(codec, mean, [part for part in parts if part.encoder == number], key))
             for number, codec in enumerate(mean_compressor.every)
         ]
-        mean_compressor = PayloadCodec(every[0].compressor, every[0].settings, every[1:])
+        mean_compressor = PayloadCodec(every[0].compressor, every[1:])
     return mean_compressor.encode_or_mark(mean, parts, key.of("mean"))
 
 
 def _unfitted(codec: PayloadCodec) -> bool:
-    compressor = within(codec.compressor)
+    compressor = codec.compressor.method
     return isinstance(compressor, AdaptiveQuantizer) and not compressor.fitted
 
 
@@ -51,7 +50,8 @@ def _fitted(codec: PayloadCodec, mean: Tensor, parts: Sequence[Segment], key: Ke
     around = codec.compressor
     if not _unfitted(codec):
         return around
-    compressor = copy(within(around))
+    compressor = copy(around.method)
+    assert isinstance(compressor, AdaptiveQuantizer)
     statistics = Statistics.empty(compressor.settings.num_components)
     with suppress(NonFiniteError):  # encoding it says so, to all ranks
         for part in parts:

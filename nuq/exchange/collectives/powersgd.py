@@ -107,7 +107,7 @@ class _Matrix:
 
 
 @dataclass
-class Power:
+class Power(Collective):
     """The collective of PowerSGD, with the collectives of the factors and of all other parts.
 
     encoders: by the number that ``Segment.encoder`` names. two_stage: how the factors travel. rest: the collective of
@@ -122,7 +122,7 @@ class Power:
     stats: ExchangeStats = field(default_factory=ExchangeStats)
 
     def __post_init__(self) -> None:
-        codec = PayloadCodec(FullPrecision(), None, [PayloadCodec(fp16(FP16()), FP16())])
+        codec = PayloadCodec(FullPrecision(), [PayloadCodec(fp16(FP16()))])
         gather = Gather(self.transport, self.placement, codec, self.stats)
         self._inner: Collective = (
             TwoStage(self.transport, self.placement, codec, codec, self.stats) if self.two_stage else gather

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from torch import Tensor
 
 from nuq.exchange.collectives.collective import (
+    Collective,
     ExchangeStats,
     Vectors,
     WorkerPlacement,
@@ -26,7 +27,7 @@ from nuq.kernels.spec import Key
 
 
 @dataclass
-class Server:
+class Server(Collective):
     """The collective in which rank 0 averages the first ``num_aggregate`` messages to arrive and answers all.
 
     It is ATOMO's parameter server.
@@ -64,7 +65,6 @@ class Server:
             self.mean_compressor.add(reply, parts, out)
 
     def settle(self) -> None:
-        """Read what came late; to be called before the ranks part."""
         if self._server is not None:
             self._server.settle()
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from nuq.exchange.collectives.collective import (
+    Collective,
     ExchangeStats,
     Vectors,
     WorkerPlacement,
@@ -32,7 +33,7 @@ SHARD = 1 << 19  # coordinates of a shard, at least, where a vector is long enou
 
 
 @dataclass
-class TwoStage:
+class TwoStage(Collective):
     """The collective that sends each shard to its owner, and the owner's mean, encoded again, to everyone.
 
     Long vectors go in several rounds: while one is on the wire, the one before is decoded, averaged and encoded.

@@ -152,10 +152,7 @@ def test_no_message_of_the_root_mean_square_makes_a_memory_grow(count: int) -> N
 def test_pieces_share_the_memory_of_their_parameter():
     """However a collective cuts: a piece's residual is its place in the parameter's."""
     of = feedback("trn")
-    codec, x = (
-        PayloadCodec(of, METHODS["trn"].settings()),
-        torch.randn(SIZE, generator=torch.Generator().manual_seed(2)),
-    )
+    codec, x = PayloadCodec(of), torch.randn(SIZE, generator=torch.Generator().manual_seed(2))
     pieces = [part for shard in cut(tiled({"p": SIZE}), 3) for part in shard]
     assert len(pieces) == 3
     decoded = torch.zeros(SIZE)

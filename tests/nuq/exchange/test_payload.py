@@ -28,7 +28,7 @@ def codec(name: str, *, feedback: bool = False, **given) -> PayloadCodec:
     legal = {item.name for item in dataclasses.fields(schema)}
     values = {"bucket_size": 128 if name in ("eden", "drive") else 16} | given
     chosen = schema(**{key: value for key, value in values.items() if key in legal})
-    made = PayloadCodec(METHODS[name].load()(chosen), chosen)
+    made = PayloadCodec(METHODS[name].load()(chosen))
     if feedback:
         made.compressor = ErrorFeedback(made.compressor, {part.name: part.size for part in PARTS})
     return made

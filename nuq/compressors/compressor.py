@@ -1,4 +1,4 @@
-"""The parts that decoders share: a limit to the claimed size, decoding into given memory, and an empty state."""
+"""The interface of a compressor, with defaults for what a method need not say, and the parts that decoders share."""
 
 from __future__ import annotations
 
@@ -11,13 +11,34 @@ from torch import Tensor
 
 from nuq.compressors.message import Message, finite
 from nuq.errors import MessageError
+from nuq.kernels.spec import Key
 
 MOST = torch.finfo(torch.float32).max
 Write = Callable[..., None]  # (total float32[n], *, accumulate): the total becomes, or grows by, what a message holds
 
 
-class Decoder(ABC):
-    """A base class that decodes within a limit, and adds by decoding."""
+class Compressor(ABC):
+    """A method of METHODS, built from its settings.
+
+    shaped: ``encode`` takes a parameter's own shape where scope=tensor.  exact_bytes: ``message_bytes`` is the length
+    of every message, not only the most it can be.  overshoots: what a message leaves out is least over steps, not now
+    (``nuq.compressors.feedback``).  least_part: the coordinates that an owner needs in two stages
+    (``nuq.exchange.mean_error``).
+    """
+
+    shaped: bool = False
+    exact_bytes: bool = True
+    overshoots: bool = False
+    least_part: int = 0
+
+    @property
+    def method(self) -> Compressor:
+        """The method itself, without a memory around it."""
+        return self
+
+    @abstractmethod
+    def encode(self, vector: Tensor, key: Key) -> Message:
+        """Encode a gradient float[n]: the bytes that travel.  NonFiniteError where it is not finite."""
 
     @abstractmethod
     def _decoded(self, message: Message) -> Tensor:
@@ -26,13 +47,29 @@ class Decoder(ABC):
         Memory is asked for where the body can hold what it claims.
         """
 
+    @abstractmethod
+    def message_bytes(self, num_coordinates: int) -> int:
+        """The length of a message, by formula; where it depends on the values, the most it can be."""
+
+    def usual_bytes(self, num_coordinates: int) -> int:
+        """The usual length of a message, by which a collective is chosen."""
+        return self.message_bytes(num_coordinates)
+
     def decode(self, message: Message, max_coordinates: int | None = None) -> Tensor:
-        """Decode a message: float32[n].
+        """Decode a message of any instance, from the message alone: float32[n].
 
         MessageError for a damaged message, and for more coordinates than ``Message.check_count`` lets through.
         """
         message.check_count(max_coordinates)
         return self._decoded(message)
+
+    def decode_into(self, message: Message, total: Tensor) -> None:
+        """Decode into the caller's memory: total = decode(message).
+
+        total: float32[n].
+        """
+        message.check_fits(total)
+        total.copy_(self._decoded(message))
 
     def add(self, message: Message, total: Tensor) -> None:
         """Add the decoded message: total += decode(message).
@@ -45,14 +82,25 @@ class Decoder(ABC):
     def _add(self, message: Message, total: Tensor) -> None:
         total += self._decoded(message)
 
+    def indices(self, message: Message) -> Tensor | None:
+        """The coordinates that a message holds: int64[k], or None for all."""
+        del message
+        return None
+
     def state_dict(self) -> dict[str, Any]:
+        """The state as plain numbers and tensors.
+
+        Under ``by_worker`` stands what is kept for each worker that was encoded here, plain numbers alone, so that a
+        checkpoint can hold those of all processes.
+        """
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from a ``state_dict``."""
         del state
 
 
-class InPlace(Decoder):
+class InPlace(Compressor):
     """A base class whose ``decode`` and ``add`` use one function that writes or adds."""
 
     @abstractmethod
