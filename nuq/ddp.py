@@ -136,10 +136,10 @@ class CompressionState:
         self.group = group or shared
         self.transport = Transport(self.group, timeout_s=self.hook.timeout_s, device=device)
         self.stats = ExchangeStats()
-        parts = self._compressors.arrange(self._shapes, self._exact).parts
-        self._vectors = {part.name: part.size for part in parts if not part.exact}
+        whole = self._compressors.arrange(self._shapes, self._exact)
+        self._vectors = {segment.name: segment.size for segment in whole.segments if not segment.exact}
         momentum = {"momentum": self.feedback.momentum, "nesterov": self.feedback.nesterov}
-        self._compressors.remember(self.feedback.settings(), parts, self.transport.world, **momentum)
+        self._compressors.remember(self.feedback.settings(), whole, self.transport.world, **momentum)
         for memory in self._compressors.memories:
             memory.may_undo = self.hook.on_non_finite == "propagate"
         self._dense = Dense(self.transport, stats=self.stats)
@@ -319,16 +319,16 @@ class CompressionState:
         """Write the mean of one vector over all ranks into the memory of its buckets."""
         self._first = last = jobs[-1].last
         plan = self._plan(tuple(name for job in jobs for name in job.names))
-        parts, vector = plan.parts, plan.vector(jobs)
+        layout, vector = plan.layout, plan.vector(jobs)
         key = Key(self.hook.seed, self.step, self.transport.rank)
         mean = vector if vector.dtype == torch.float32 else torch.empty_like(vector, dtype=torch.float32)
         if self.collective != "dense":
-            self._levels.observe(vector, parts, self.step)
+            self._levels.observe(vector, layout.segments, self.step)
         try:
-            self._collective.mean({self.transport.rank: vector}, parts, key, mean)
+            self._collective.mean({self.transport.rank: vector}, layout, key, mean)
             # an all-reduce checks nothing, the other collectives check float32
             if self.collective == "dense" or vector.dtype != torch.float32:
-                check_mean(mean, parts, vector.dtype)
+                check_mean(mean, layout, vector.dtype)
         except NonFiniteError:
             if self.hook.on_non_finite == "raise":
                 raise
@@ -383,7 +383,10 @@ class CompressionState:
         """Fit levels to this step's gradient in the model's order, whatever order DDP has."""
         plans = [(jobs, self._plan(tuple(name for job in jobs for name in job.names))) for jobs in several]
         found = {
-            part.name: (vector, part) for jobs, plan in plans for vector in [plan.vector(jobs)] for part in plan.parts
+            segment.name: (vector, segment)
+            for jobs, plan in plans
+            for vector in [plan.vector(jobs)]
+            for segment in plan.layout.segments
         }
         self._levels.begin([found[name] for name in self._vectors if name in found], self.step)
 

@@ -16,7 +16,8 @@ from torch import Tensor, nn
 
 from nuq.exchange.agreement import check_settings
 from nuq.exchange.compressor_map import CompressorMap, sorted_settings
-from nuq.exchange.payload import Segment, told_plainly
+from nuq.exchange.flat_layout import FlatLayout, Segment
+from nuq.exchange.payload import told_plainly
 from nuq.exchange.transport import Transport
 from nuq.functional import fit_levels
 from nuq.kernels.spec import Key
@@ -103,7 +104,7 @@ class CompressedReduceScatter:
         key = Key(self._seed, self._step, transport.rank, self._name, piece_of=2)
         self._step += 1
         codec = self._compressors.codec
-        whole = [Segment(self._name, 0, size)]
+        whole = FlatLayout((Segment(self._name, 0, size),))
         fit_levels(
             self._compressors, flat, [Segment(str(owner), owner * size, size) for owner in range(transport.world)], key
         )

@@ -5,7 +5,7 @@ It serves DiLoCo-style outer loops and other training without DDP.
 
 from __future__ import annotations
 
-from itertools import chain
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -16,7 +16,8 @@ from nuq.exchange.agreement import check_settings
 from nuq.exchange.collective_factory import build
 from nuq.exchange.collectives.collective import ExchangeStats, WorkerPlacement
 from nuq.exchange.compressor_map import CompressorMap, sorted_settings
-from nuq.exchange.payload import Segment, cut, told_plainly
+from nuq.exchange.flat_layout import FlatLayout, Segment
+from nuq.exchange.payload import told_plainly
 from nuq.exchange.transport import Transport
 from nuq.kernels.spec import Key
 from nuq.kernels.statistics import Statistics
@@ -72,36 +73,33 @@ def all_reduce(
     placement = WorkerPlacement.of(1 if compressors.single_worker else transport.world, transport.world)
     flat = tensor.detach().reshape(-1).contiguous()
     shape = tuple(tensor.shape) if tensor.dim() > 1 else None  # what is flat here stands for matrices, not for a bias
-    parts, key = (
-        [Segment("tensor", 0, flat.numel(), shape=shape)],
-        Key(seed, step, transport.rank, piece_of=2 if shape is None else 0),
-    )
+    layout = FlatLayout((Segment("tensor", 0, flat.numel(), shape=shape),))
+    key = Key(seed, step, transport.rank, piece_of=2 if shape is None else 0)
     out = torch.empty(flat.numel(), dtype=torch.float32, device=tensor.device)
     name, collective = build(compressors, exchange, transport, placement, ExchangeStats(), per_machine=1)
-    sent = list(chain.from_iterable(cut(parts, transport.world))) if name == "two_stage" else parts
-    fit_levels(compressors, flat, sent, key)
+    sent = layout.shards(transport.world) if name == "two_stage" else [layout]
+    fit_levels(compressors, flat, [segment for shard in sent for segment in shard.segments], key)
     with told_plainly():
-        collective.mean({transport.rank: flat}, parts, key, out)
+        collective.mean({transport.rank: flat}, layout, key, out)
     collective.settle()
     return out.view(tensor.shape)
 
 
-def fit_levels(compressors: CompressorMap, vector: Tensor, parts: list[Segment], key: Key) -> None:
+def fit_levels(compressors: CompressorMap, vector: Tensor, segments: Sequence[Segment], key: Key) -> None:
     """Fit adaptive methods' levels to the vector that is about to be sent.
 
     A vector that is not finite is left to the encoder, which names it.
 
-    parts: as they are encoded, since the coordinates of shorter buckets have another distribution.
+    segments: as they are encoded, since the coordinates of shorter buckets have another distribution.
     """
     if not compressors.adaptive or not bool(torch.isfinite(vector).all()):
         return
-    # the vector is sampled once, not once a part
-    if min((part.size for part in parts), default=0) >= _MANY_BUCKETS * compressors.settings.bucket_size:
-        parts = [Segment("all", 0, vector.numel())]
+    # the vector is sampled once, not once a segment
+    if min((segment.size for segment in segments), default=0) >= _MANY_BUCKETS * compressors.settings.bucket_size:
+        segments = [Segment("all", 0, vector.numel())]
     statistics = Statistics.empty(compressors.settings.num_components)
-    for part in parts:
-        compressors.adaptive[0].observe(
-            vector[part.start : part.start + part.size], key.of("statistics").of(part.key_name), statistics
-        )
+    for segment in segments:
+        own = key.of("statistics").of(segment.key_name)
+        compressors.adaptive[0].observe(vector[segment.place], own, statistics)
     for compressor in compressors.adaptive:
         compressor.update(statistics)

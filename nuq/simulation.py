@@ -118,7 +118,6 @@ class Workers:
         self.parameters = parameters
         self.compressors.assign(parameters)
         self.layout = self.compressors.arrange(parameters)
-        self.parts = self.layout.parts
         self.seed = seed
         self.device = device
         self.group = group
@@ -132,7 +131,7 @@ class Workers:
         self.stats = ExchangeStats()
         if memory is not None:
             self.compressors.remember(
-                memory.feedback, self.parts, self.num_workers, momentum=memory.momentum, nesterov=memory.nesterov
+                memory.feedback, self.layout, self.num_workers, momentum=memory.momentum, nesterov=memory.nesterov
             )
         self.collective_name, self.collective = build(
             self.compressors, exchange, self.transport, self.placement, self.stats
@@ -152,7 +151,7 @@ class Workers:
 
     def encode(self, gradient: Gradient, key: Key) -> Tensor:
         """The payload of one worker: uint8[bytes]."""
-        return self.compressors.bare.encode(self._vector(gradient), self.parts, key)
+        return self.compressors.bare.encode(self._vector(gradient), self.layout, key)
 
     def _vector(self, gradient: Gradient) -> Tensor:
         return joined(self.layout.arranged(gradient))
@@ -165,7 +164,7 @@ class Workers:
         """The mean of payloads: decoded, added in worker order and multiplied once by float32(1/M)."""
         total = torch.zeros(self.num_coordinates, dtype=torch.float32, device=self.device)
         for payload in payloads:
-            self.compressors.bare.add(payload, self.parts, total)
+            self.compressors.bare.add(payload, self.layout, total)
         scale(total, len(payloads))
         return self._restored(total)
 
@@ -175,7 +174,7 @@ class Workers:
         There is one named ``model`` (``Layer.vector_name``), or one per parameter.
         """
         flat = self._vector(gradient)
-        return {part.name: flat[part.start : part.start + part.size] for part in self.parts if part.encoder == encoder}
+        return {own.name: flat[own.place] for own in self.layout.segments if own.encoder == encoder}
 
     # --- one step ---
 
@@ -199,7 +198,7 @@ class Workers:
         before = self.stats.encoded.copy()
         mean = torch.empty(self.num_coordinates, dtype=torch.float32, device=self.device)
         try:
-            self.collective.mean(vectors, self.parts, Key(self.seed, step, 0), mean)
+            self.collective.mean(vectors, self.layout, Key(self.seed, step, 0), mean)
         except RemoteNonFinite as marked:  # finite coordinates whose norm overflows
             largest = {worker: torch.tensor(_largest_parameter(gradients[worker])) for worker in self.hosted}
             number = int(self.gather_tensors(largest)[marked.worker])
@@ -300,7 +299,7 @@ class Workers:
                 if gradient is None or math.isnan(statistics.totals[0]):
                     continue
                 try:
-                    level_updater.observe(self._vector(gradient), self.parts, Key(self.seed, step, worker))
+                    level_updater.observe(self._vector(gradient), self.layout.segments, Key(self.seed, step, worker))
                 except NonFiniteError:
                     bad = non_finite_parameter(gradient)
                     statistics.totals[:] = math.nan, _largest_parameter(gradient) if bad is None else bad, 0.0

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from nuq.compressors.frame import Frame, Pieces, told
 from nuq.compressors.message import Message, finite
 from nuq.errors import MessageError
 from nuq.kernels.spec import Key
@@ -81,6 +82,20 @@ class Compressor(ABC):
 
     def _add(self, message: Message, total: Tensor) -> None:
         total += self._decoded(message)
+
+    def encode_pieces(self, vector: Tensor, pieces: Pieces, key: Key, frame: Frame) -> None:
+        """Encode pieces of a vector into a frame; for methods whose messages have lengths known beforehand.
+
+        ``PieceError`` names the first one that is not finite.
+        """
+        for number, piece, own in pieces.each(vector, key, shaped=self.shaped):
+            with told(number):
+                frame.put(number, self.encode(piece, own))
+
+    def add_pieces(self, frame: Frame, pieces: Pieces, total: Tensor) -> None:
+        """Add the decoded messages of a frame to their places in a total float32[n]."""
+        for number, start, size in pieces.places():
+            self.add(frame.message(number), total[start : start + size])
 
     def indices(self, message: Message) -> Tensor | None:
         """The coordinates that a message holds: int64[k], or None for all."""

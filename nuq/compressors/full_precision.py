@@ -10,6 +10,7 @@ from torch import Tensor
 
 from nuq.compressors import floats
 from nuq.compressors.compressor import InPlace, Write
+from nuq.compressors.frame import Frame, Pieces, told
 from nuq.compressors.message import HEADER_BYTES, Message
 from nuq.errors import MessageError
 from nuq.kernels import selection
@@ -35,6 +36,14 @@ class FullPrecision(InPlace):
         sent.copy_(vector.reshape(-1))
         selection.check_finite(sent)
         return message
+
+    def encode_pieces(self, vector: Tensor, pieces: Pieces, key: Key, frame: Frame) -> None:
+        for number, piece, _ in pieces.each(vector, key, shaped=False):
+            sent = frame.body(number).view(torch.float32)
+            sent.copy_(piece)
+            with told(number):
+                selection.check_finite(sent)
+        frame.tag(pieces.numbers, TAG)
 
     def _opened(self, message: Message) -> Write:
         if message.tag != TAG or message.body.numel() != 4 * message.num_coordinates:

@@ -22,8 +22,11 @@ from torch import Tensor
 
 from nuq.compressors.body import CONTEXT_BITS, Layout
 from nuq.compressors.compressor import MOST, InPlace, Write, careful, largest
+from nuq.compressors.frame import Frame, PieceError, Pieces
 from nuq.compressors.message import HEADER_BYTES, Message
 from nuq.kernels import bit_packing, operators, reference, spec
+from nuq.kernels import pieces as kernels
+from nuq.kernels.pieces import Format
 from nuq.kernels.spec import Key
 from nuq.kernels.statistics import Statistics
 from nuq.levels import level_sets, update_rules
@@ -78,6 +81,7 @@ class Quantizer(InPlace):
         self.levels = levels
         self.multiplier = multiplier
         self._table = torch.tensor(levels.values, dtype=torch.float32)
+        self._format = self._format_of_pieces()
 
     def _layout(self, num_coordinates: int, words: spec.Words = (0, 0)) -> Layout:
         two_scales = spec.scales_per_bucket(self.norm) == 2
@@ -147,6 +151,45 @@ class Quantizer(InPlace):
         reach = layout.block**0.5 * (2 if layout.dither else 1)
         return write if reach * largest(scales) < MOST else careful(write)
 
+    def _together(self, *tensors: Tensor) -> bool:
+        """Whether pieces go in one call: without entropy coding, rotation, clipping and dither, on the CPU."""
+        plain = self.coder == "packed" and self.block == 1 and not self.clip_sigma and not self.dither
+        return plain and kernels.together(*tensors)
+
+    def _format_of_pieces(self) -> Format:
+        layout = self._layout(0)
+        head = layout.head()
+        levels = layout.levels(head) if self.uniform else self._table
+        how = (layout.packing, levels, not self.uniform, bytes(head.numpy()))
+        return Format(self.bucket_size, self.norm, *how, self.multiple)
+
+    def encode_pieces(self, vector: Tensor, pieces: Pieces, key: Key, frame: Frame) -> None:
+        if not self._together(vector, frame.data):
+            super().encode_pieces(vector, pieces, key, frame)
+            return
+        bodies, ends = frame.starts[pieces.numbers], frame.ends[pieces.numbers]
+        places = (pieces.starts, pieces.sizes, pieces.words(key), frame.data, bodies, ends)
+        bad = kernels.encode_(vector, *places, self._format)
+        if bad >= 0:
+            number = int(pieces.numbers[bad])
+            raise PieceError(number, f"the {self.norm} norm of a bucket is not finite or overflows float32")
+        frame.tag(pieces.numbers, TAG)
+
+    def add_pieces(self, frame: Frame, pieces: Pieces, total: Tensor) -> None:
+        if not self._together(frame.data, total) or not frame.tagged(pieces.numbers, TAG):
+            super().add_pieces(frame, pieces, total)
+            return
+        places = [frame.starts[pieces.numbers], frame.ends[pieces.numbers], pieces.starts, pieces.sizes]
+        done = 0
+        while done < len(pieces.numbers):
+            bodies, ends, starts, sizes = (each[done:] for each in places)
+            left_out = kernels.add_(frame.data, bodies, ends, total, starts, sizes, self._format)
+            if left_out < 0:
+                return
+            done += left_out + 1
+            start, size = int(starts[left_out]), int(sizes[left_out])
+            self.add(frame.message(int(pieces.numbers[done - 1])), total[start : start + size])
+
     def message_bytes(self, num_coordinates: int) -> int:
         """The length of a message; with entropy coding, its largest length."""
         return HEADER_BYTES + self._layout(num_coordinates).body_bytes()
@@ -213,6 +256,9 @@ class AdaptiveQuantizer(Quantizer):
             levels, multiplier = self._start(size)
             self._short[size] = Quantizer(levels, self.settings, self.norm, multiplier=multiplier)
         return self._short[size].encode(vector, key)
+
+    def _together(self, *tensors: Tensor) -> bool:
+        return self.fitted and super()._together(*tensors)  # until then shorter vectors have levels of their own
 
     def observe(self, vector: Tensor, key: Key, statistics: Statistics) -> None:
         """Add one vector, as it is cut into buckets, to the statistics behind the next update."""

@@ -5,22 +5,23 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from nuq.exchange.collectives.collective import Collective, ExchangeStats, WorkerPlacement
+from nuq.exchange.collectives.collective import Collective, ExchangeStats, Vectors, WorkerPlacement
 from nuq.exchange.collectives.gather import Gather
 from nuq.exchange.collectives.hierarchical import Hierarchical, Machines
 from nuq.exchange.collectives.powersgd import Encoder, Power
 from nuq.exchange.collectives.server import Server
 from nuq.exchange.collectives.two_stage import TwoStage
 from nuq.exchange.compressor_map import _LONG, CompressorMap, MethodState
+from nuq.exchange.flat_layout import FlatLayout
 from nuq.exchange.mean_error import least_bits
 from nuq.exchange.payload import PayloadCodec
 from nuq.exchange.transport import Transport
+from nuq.kernels.spec import Key
 from nuq.registry import method
 from nuq.settings.exchange import Exchange
 
@@ -192,8 +193,8 @@ class Dense(Collective):
     dtype: torch.dtype = torch.bfloat16
     stats: ExchangeStats = dataclasses.field(default_factory=ExchangeStats)
 
-    def mean(self, vectors: Any, parts: Any, key: Any, out: Tensor) -> None:
-        del parts, key
+    def mean(self, vectors: Vectors, layout: FlatLayout, key: Key, out: Tensor) -> None:
+        del layout, key
         with self.stats.time("encode"):
             sent = vectors[self.transport.rank].to(self.dtype, copy=True).div_(self.transport.world)
         with self.stats.time("wire"):

@@ -16,7 +16,7 @@ from nuq.compressors.feedback import ErrorFeedback, MomentumCorrection
 from nuq.compressors.quantized import AdaptiveQuantizer
 from nuq.exchange.flat_layout import FlatLayout, arranged
 from nuq.exchange.mean_error import second_settings
-from nuq.exchange.payload import PayloadCodec, Segment
+from nuq.exchange.payload import PayloadCodec
 from nuq.registry import method
 from nuq.settings import check, typed, unknown
 from nuq.settings.feedback import Feedback
@@ -228,17 +228,17 @@ class CompressorMap:
     def remember(
         self,
         feedback: Feedback,
-        parts: Sequence[Segment],
+        layout: FlatLayout,
         num_workers: int,
         momentum: float = 0.0,
         nesterov: bool = False,
     ) -> None:
         """Put the memory of the settings around the encoders; ``bare`` stays the methods themselves.
 
-        parts: all vectors that have a memory.
+        layout: of all vectors that have a memory.
         """
         for number, method_state in enumerate(self.every):
-            sizes = {part.name: part.size for part in parts if part.encoder == number and not part.exact}
+            sizes = {own.name: own.size for own in layout.segments if own.encoder == number and not own.exact}
             method_state.remember(feedback, sizes, num_workers, momentum, nesterov)
         self._join()
 

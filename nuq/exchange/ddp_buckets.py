@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 
 from nuq.exchange.flat_layout import FlatLayout
-from nuq.exchange.payload import Segment
 from nuq.parameters import dense
 
 
@@ -33,7 +32,7 @@ class Plan:
     formats a buffer has.
     """
 
-    parts: list[Segment]
+    layout: FlatLayout
     order: tuple[str, ...] | None
     parameters: Mapping[str, nn.Parameter]
 
@@ -88,4 +87,4 @@ def made(
     listed = [name for name in parameters if name in names] if waits else list(names)
     layout = arrange({name: tuple(parameters[name].shape) for name in listed})
     copied = waits or (shaped and not all(parameters[name].is_contiguous() for name in names))
-    return Plan(layout.parts, tuple(layout.arranged(listed)) if copied else None, parameters)
+    return Plan(layout, tuple(layout.arranged(listed)) if copied else None, parameters)

@@ -1,31 +1,101 @@
-"""The place of every parameter in the flat vector that is exchanged, and its part of the vector.
+"""The layout of a flat vector: which coordinates belong to which parameter, and how they are cut into segments.
 
-A method with scope=tensor gets one part per parameter, with scope=model one part of all its parameters.  Where those
-are no neighbours in the model (``nuq.settings.layers``: they are those of one line), the vector lists the parameters in
-another order than the model.
+Inside an exchange a gradient is one flat vector with one ``FlatLayout``; what is encoded, cut among owners or checked
+is a segment of it.  A method with scope=tensor gets one segment per parameter, with scope=model one of all its
+parameters.  Where those are no neighbors in the model (``nuq.settings.layers``: they are those of one line), the vector
+lists the parameters in another order than the model.  Segments marked ``exact`` travel in full precision (small
+tensors, whose headers and norms would cost more than they save).
+
+A collective that cuts the vector into shards cuts the segments with it; a piece of a segment has random numbers of its
+own.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from nuq.exchange.payload import Segment
+_ALIGNMENT = 64  # coordinates: shards begin where packed codes and vector registers like it
 
 
 @dataclass(frozen=True)
-class FlatLayout:
-    """The order of the parameters in a flat vector, and the vector's parts.
+class Segment:
+    """A segment of a flat vector: ``size`` coordinates from ``start`` on.
 
-    order: of the vector's parameters, as their numbers in the model; None where it is the model's own.
+    first: the number of the first one within ``name``, -1 for the whole.
+
+    encoder: the number of the one that encodes it (``PayloadCodec``).  shape: of the parameter, row after row; None for
+    vectors of several.
     """
 
-    parts: list[Segment]
+    name: str
+    start: int
+    size: int
+    exact: bool = False
+    first: int = -1
+    encoder: int = 0
+    shape: tuple[int, ...] | None = None
+
+    @property
+    def key_name(self) -> str:
+        """The name that keys the random numbers: the parameter's name, and the place within it where it was cut."""
+        return self.name if self.first < 0 else f"{self.name}[{self.first}]"
+
+    @property
+    def place(self) -> slice:
+        """The coordinates of the flat vector."""
+        return slice(self.start, self.start + self.size)
+
+
+@dataclass(frozen=True, eq=False)
+class FlatLayout:
+    """The segments of a flat vector, one after another, and the order of the parameters in it.
+
+    order: of the vector's parameters, as their numbers in the model; None where it is the model's own.  Layouts are
+    compared by identity: what is known of one (its shards, a codec's offsets) is kept with it.
+    """
+
+    segments: tuple[Segment, ...]
     order: tuple[int, ...] | None = None
+    _shards: dict[int, tuple[FlatLayout, ...]] = field(default_factory=dict, repr=False)
+
+    @property
+    def start(self) -> int:
+        """The first coordinate; 0 where there is none."""
+        return self.segments[0].start if self.segments else 0
+
+    @property
+    def num_coordinates(self) -> int:
+        return sum(segment.size for segment in self.segments)
+
+    @property
+    def place(self) -> slice:
+        """The coordinates of the whole flat vector that these segments cover."""
+        return slice(self.start, self.start + self.num_coordinates)
+
+    def shards(self, count: int) -> tuple[FlatLayout, ...]:
+        """The layouts of ``count`` shards of nearly equal length; the last ones may be empty."""
+        if count not in self._shards:
+            self._shards[count] = tuple(FlatLayout(tuple(shard)) for shard in _cut(self.segments, count))
+        return self._shards[count]
+
+    def chosen(self, choose: Callable[[Segment], bool]) -> FlatLayout:
+        """The layout of some of the segments, where they lie."""
+        return FlatLayout(tuple(filter(choose, self.segments)))
+
+    @cached_property
+    def packed(self) -> FlatLayout:
+        """The same segments one after another from coordinate 0 on."""
+        starts = itertools.accumulate((segment.size for segment in self.segments), initial=0)
+        return FlatLayout(
+            tuple(replace(segment, start=start) for segment, start in zip(self.segments, starts, strict=False))
+        )
 
     def arranged(self, of_parameters: Sequence[Any]) -> Sequence[Any]:
         """Items, one for every parameter, from the model's order into the vector's order."""
@@ -42,6 +112,22 @@ class FlatLayout:
         return torch.cat([pieces[number] for number in range(len(sizes))])
 
 
+def _cut(segments: Sequence[Segment], num_shards: int) -> list[list[Segment]]:
+    total = sum(segment.size for segment in segments)
+    bounds = [min(-(-total * i // num_shards // _ALIGNMENT) * _ALIGNMENT, total) for i in range(num_shards)] + [total]
+    shards: list[list[Segment]] = []
+    for low, high in itertools.pairwise(bounds):
+        inside = []
+        for segment in segments:
+            start, end = max(segment.start, low), min(segment.start + segment.size, high)
+            if start < end:
+                whole = end - start == segment.size
+                first = segment.first if whole else start - segment.start
+                inside.append(replace(segment, start=start, size=end - start, first=first))
+        shards.append(inside)
+    return shards
+
+
 def arranged(
     shapes: Mapping[str, Sequence[int]],
     encoders: Mapping[str, int],
@@ -52,33 +138,30 @@ def arranged(
 
     shapes: of the parameters, in the model's order.  encoders: the number of every parameter's encoder. vector_names:
     by encoder, the name of the one vector of scope=model, None for scope=tensor.  exact: whether a parameter travels in
-    full precision, whatever its encoder; such neighbours are one part.
+    full precision, whatever its encoder; such neighbors are one segment.
     """
     numbers = {name: number for number, name in enumerate(shapes)}
-    groups: dict[str, list[str]] = {}  # parameters by the part they are in
+    groups: dict[str, list[str]] = {}  # parameters by the segment they are in
     for name in shapes:
         whole = None if exact(name) else vector_names[encoders[name]]
         groups.setdefault(f"scope=model of {encoders[name]}" if whole is not None else f"parameter {name}", []).append(
             name
         )
-    parts: list[Segment] = []
+    segments: list[Segment] = []
     start = 0
     for names in groups.values():
         first = names[0]
-        encoder, size = encoders[first], sum(_num_coordinates(shapes[name]) for name in names)
+        encoder, size = encoders[first], sum(torch.Size(shapes[name]).numel() for name in names)
         if exact(first):
-            if parts and parts[-1].exact:
-                parts[-1] = replace(parts[-1], name=f"{parts[-1].name}, {first}", size=parts[-1].size + size)
+            if segments and segments[-1].exact:
+                last = segments[-1]
+                segments[-1] = replace(last, name=f"{last.name}, {first}", size=last.size + size)
             else:
-                parts.append(Segment(first, start, size, exact=True))
+                segments.append(Segment(first, start, size, exact=True))
         elif vector_names[encoder] is not None:
-            parts.append(Segment(vector_names[encoder] or "", start, size, encoder=encoder))
+            segments.append(Segment(vector_names[encoder] or "", start, size, encoder=encoder))
         else:
-            parts.append(Segment(first, start, size, encoder=encoder, shape=tuple(shapes[first])))
+            segments.append(Segment(first, start, size, encoder=encoder, shape=tuple(shapes[first])))
         start += size
     order = tuple(numbers[name] for names in groups.values() for name in names)
-    return FlatLayout(parts, None if order == tuple(range(len(order))) else order)
-
-
-def _num_coordinates(shape: Sequence[int]) -> int:
-    return torch.Size(shape).numel()
+    return FlatLayout(tuple(segments), None if order == tuple(range(len(order))) else order)

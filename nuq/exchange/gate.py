@@ -8,7 +8,7 @@ import time
 import torch
 
 from nuq.exchange.collectives.collective import PROBE, Collective
-from nuq.exchange.payload import Segment
+from nuq.exchange.flat_layout import FlatLayout, Segment
 from nuq.exchange.transport import Transport
 from nuq.kernels.spec import Key
 
@@ -29,13 +29,13 @@ def seconds(
     n = max(min(num_coordinates, MOST), 1)
     generator = torch.Generator().manual_seed(transport.rank)
     vector = torch.randn(n, generator=generator).to(device)
-    out = torch.empty_like(vector)
+    layout, out = FlatLayout((Segment("probe", 0, n),)), torch.empty_like(vector)
     taken: list[list[float]] = [[] for _ in collectives]
     for number in range(1 + _ROUNDS):  # the first one warms up
         for collective, times in zip(collectives, taken, strict=True):
             transport.numbers([number], "control")  # start together
             started = time.perf_counter()
-            collective.mean({transport.rank: vector}, [Segment("probe", 0, n)], Key(0, number, 0, PROBE), out)
+            collective.mean({transport.rank: vector}, layout, Key(0, number, 0, PROBE), out)
             if device.type == "cuda":
                 torch.cuda.synchronize(device)
             times.append(time.perf_counter() - started)

@@ -14,7 +14,7 @@ from nuq.compressors.quantized import AdaptiveQuantizer
 from nuq.errors import NonFiniteError
 from nuq.exchange.collectives.collective import ExchangeStats
 from nuq.exchange.compressor_map import CompressorMap, MethodState
-from nuq.exchange.payload import Segment
+from nuq.exchange.flat_layout import Segment
 from nuq.exchange.transport import Transport
 from nuq.kernels.spec import Key
 from nuq.kernels.statistics import Statistics
@@ -39,9 +39,9 @@ class LevelUpdater:
         """Empty the statistics, as after every update."""
         self.statistics = {worker: self.empty() for worker in self.workers}
 
-    def has(self, part: Segment) -> bool:
-        """Whether a part is cut into buckets by this method."""
-        return part.encoder == self.encoder and not part.exact
+    def has(self, segment: Segment) -> bool:
+        """Whether a segment is cut into buckets by this method."""
+        return segment.encoder == self.encoder and not segment.exact
 
     @property
     def compressor(self) -> Any:
@@ -69,18 +69,17 @@ class LevelUpdater:
         due = step if self.begins else self.next_update(step)
         return due is not None and self.settings.statistics == "running" and step > due - self.settings.num_samples
 
-    def observe(self, vector: Tensor, parts: Iterable[Segment], key: Key) -> None:
-        """Add one worker's gradient float[n], in parts, to its statistics.
+    def observe(self, vector: Tensor, segments: Iterable[Segment], key: Key) -> None:
+        """Add one worker's gradient float[n], in segments, to its statistics.
 
         key: of seed, step and worker.
 
         NonFiniteError for one that is not finite.
         """
         key = replace(key, parameter="statistics")
-        for part in parts:
-            if self.has(part):
-                piece = vector[part.start : part.start + part.size]
-                self.compressor.observe(piece, key.of(part.name), self.statistics[key.worker])
+        for segment in segments:
+            if self.has(segment):
+                self.compressor.observe(vector[segment.place], key.of(segment.name), self.statistics[key.worker])
 
     def rows(self, device: torch.device) -> dict[int, Tensor]:
         """The statistics of every hosted worker as numbers: float64[length]."""
@@ -144,12 +143,12 @@ class RankLevels:
                 level_updater.forget()
             self._update(level_updater)
 
-    def observe(self, vector: Tensor, parts: Sequence[Segment], step: int) -> None:
+    def observe(self, vector: Tensor, segments: Sequence[Segment], step: int) -> None:
         """Add this rank's gradient to the statistics behind the updates before the next steps."""
         for level_updater in self.level_updaters:
             if level_updater.collects(step + 1) and not level_updater.begins:
                 with suppress(NonFiniteError):  # encoding it says so, to all ranks
-                    self._observe(level_updater, vector, parts, step)
+                    self._observe(level_updater, vector, segments, step)
 
     def update(self, step: int) -> None:
         """Make the updates that are due before this step.  A collective call: every rank makes it."""
@@ -157,9 +156,9 @@ class RankLevels:
             if level_updater.next_update(step) == step:
                 self._update(level_updater)
 
-    def _observe(self, level_updater: LevelUpdater, vector: Tensor, parts: Sequence[Segment], step: int) -> None:
+    def _observe(self, level_updater: LevelUpdater, vector: Tensor, segments: Sequence[Segment], step: int) -> None:
         with self.stats.time("levels"):
-            level_updater.observe(vector, parts, Key(self.seed, step, self.transport.rank))
+            level_updater.observe(vector, segments, Key(self.seed, step, self.transport.rank))
 
     def _update(self, level_updater: LevelUpdater) -> None:
         """Update the levels from every rank's statistics, merged in rank order: the same levels on all ranks.

@@ -1,79 +1,30 @@
-"""The payload: one worker's gradient as bytes, the messages of its parts one after another.
-
-A flat vector is tiled by parts: the whole of it under the name ``model``, or one part per parameter.  Parts marked
-``exact`` travel in full precision (small tensors, whose headers and norms would cost more than they save).  A
-collective that cuts the vector into shards cuts the parts with it; a piece of a part has random numbers of its own.
+"""The payload: one worker's gradient as bytes, the messages of its segments in one frame.
 
 A worker whose gradient is not finite still has to say something, or the others would wait for it: its payload then is a
-marker that names the worker and the part, and whoever decodes it raises NonFiniteError.
+marker that names the worker and the segment, and whoever decodes it raises NonFiniteError.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from nuq.compressors.compressor import Compressor
+from nuq.compressors.frame import Frame, PieceError, Pieces, Table, told
 from nuq.compressors.full_precision import FullPrecision
-from nuq.compressors.message import HEADER_BYTES, Message, split_payload
+from nuq.compressors.message import HEADER_BYTES, Message
 from nuq.errors import MessageError, NonFiniteError
+from nuq.exchange.flat_layout import FlatLayout, Segment
 from nuq.kernels.spec import Key
 
 MARKER = b"!NAN"
-_ALIGNMENT = 64  # coordinates: shards begin where packed codes and vector registers like it
-
-
-@dataclass(frozen=True)
-class Segment:
-    """A segment of a flat vector: ``size`` coordinates from ``start`` on.
-
-    first: the number of the first one within ``name``, -1 for the whole.
-
-    encoder: the number of the one that encodes it (``PayloadCodec``).  shape: of the parameter, row after row; None for
-    vectors of several.
-    """
-
-    name: str
-    start: int
-    size: int
-    exact: bool = False
-    first: int = -1
-    encoder: int = 0
-    shape: tuple[int, ...] | None = None
-
-    @property
-    def key_name(self) -> str:
-        """The name that keys the random numbers: the parameter's name, and the place within it where it was cut."""
-        return self.name if self.first < 0 else f"{self.name}[{self.first}]"
-
-
-def num_coordinates(parts: Sequence[Segment]) -> int:
-    """The number of coordinates of all parts together."""
-    return sum(part.size for part in parts)
-
-
-def cut(parts: Sequence[Segment], num_shards: int) -> list[list[Segment]]:
-    """Cut the parts into shards of nearly equal length; the last ones may be empty where there is little to cut."""
-    total = num_coordinates(parts)
-    bounds = [min(-(-total * i // num_shards // _ALIGNMENT) * _ALIGNMENT, total) for i in range(num_shards)] + [total]
-    shards: list[list[Segment]] = []
-    for low, high in itertools.pairwise(bounds):
-        inside = []
-        for part in parts:
-            start, end = max(part.start, low), min(part.start + part.size, high)
-            if start < end:
-                whole = end - start == part.size
-                inside.append(
-                    replace(part, start=start, size=end - start, first=part.first if whole else start - part.start)
-                )
-        shards.append(inside)
-    return shards
 
 
 def joined(pieces: Sequence[Tensor], device: torch.device) -> Tensor:
@@ -83,15 +34,25 @@ def joined(pieces: Sequence[Tensor], device: torch.device) -> Tensor:
     return torch.cat(list(pieces)) if pieces else torch.empty(0, dtype=torch.uint8, device=device)
 
 
+@dataclass(frozen=True)
+class _Plan:
+    """What is known of every payload of a layout: who encodes which segments, and the table if lengths are known."""
+
+    groups: list[tuple[Compressor, Pieces]]
+    table: Table | None
+    counts: np.ndarray
+
+
 class PayloadCodec:
     """A method as a codec of payloads: encode, decode, and the length where it is known beforehand.
 
-    others: of the parts with encoder 1, 2, ..., where layers have methods of their own.
+    others: of the segments with encoder 1, 2, ..., where layers have methods of their own.
     """
 
     def __init__(self, compressor: Compressor, others: Sequence[PayloadCodec] = ()) -> None:
         self.compressor, self.others = compressor, tuple(others)
         self._exact = FullPrecision()
+        self._plans: WeakKeyDictionary[FlatLayout, _Plan] = WeakKeyDictionary()
 
     @property
     def every(self) -> tuple[PayloadCodec, ...]:
@@ -103,70 +64,113 @@ class PayloadCodec:
         """Whether the length of every payload is known beforehand."""
         return all(codec.compressor.exact_bytes for codec in self.every)
 
-    def _by(self, part: Segment) -> PayloadCodec:
-        return self.others[part.encoder - 1] if part.encoder else self
+    def _of(self, segment: Segment) -> Compressor:
+        if segment.exact:
+            return self._exact
+        return (self.others[segment.encoder - 1] if segment.encoder else self).compressor
 
-    def _of(self, part: Segment) -> Compressor:
-        return self._exact if part.exact else self._by(part).compressor
+    def _plan(self, layout: FlatLayout) -> _Plan:
+        if layout not in self._plans:
+            self._plans[layout] = self._planned(layout)
+        return self._plans[layout]
 
-    def size(self, parts: Sequence[Segment]) -> int | None:
+    def _planned(self, layout: FlatLayout) -> _Plan:
+        members: dict[Compressor, list[int]] = {}
+        for number, segment in enumerate(layout.segments):
+            members.setdefault(self._of(segment), []).append(number)
+        groups = [(compressor, _pieces(layout, numbers)) for compressor, numbers in members.items()]
+        counts = [segment.size for segment in layout.segments]
+        table = None
+        if all(compressor.exact_bytes for compressor in members):
+            sizes = [self._of(segment).message_bytes(segment.size) - HEADER_BYTES for segment in layout.segments]
+            table = Table.of(counts, sizes)
+        return _Plan(groups, table, np.array(counts, dtype=np.int64))
+
+    def size(self, layout: FlatLayout) -> int | None:
         """The number of bytes of a payload; None where they depend on the values."""
-        if not all(part.exact or self._by(part).compressor.exact_bytes for part in parts):
-            return None
-        return sum(self._of(part).message_bytes(part.size) for part in parts)
+        table = self._plan(layout).table
+        return None if table is None else table.num_bytes if layout.segments else 0
 
-    def encode(self, vector: Tensor, parts: Sequence[Segment], key: Key) -> Tensor:
+    def encode(self, vector: Tensor, layout: FlatLayout, key: Key) -> Tensor:
         """Encode a gradient: uint8[bytes].  NonFiniteError where it is not finite."""
-        return joined([self._encoded(vector, part, key) for part in parts], vector.device)
+        plan = self._plan(layout)
+        if not layout.segments:
+            return torch.empty(0, dtype=torch.uint8, device=vector.device)
+        if plan.table is not None:
+            frame = Frame.room_for(plan.table, vector.device)
+            for compressor, pieces in plan.groups:
+                compressor.encode_pieces(vector, pieces, key, frame)
+            return frame.sealed()
+        messages: list[Message | None] = [None] * len(layout.segments)
+        for compressor, pieces in plan.groups:
+            for number, piece, own in pieces.each(vector, key, shaped=compressor.shaped):
+                with told(number):
+                    messages[number] = compressor.encode(piece, own)
+        return Frame.of([message for message in messages if message is not None], vector.device).sealed()
 
-    def _encoded(self, vector: Tensor, part: Segment, key: Key) -> Tensor:
-        piece = vector[part.start : part.start + part.size]
-        if part.shape is not None and not part.exact and self._by(part).compressor.shaped:
-            if part.first < 0:
-                piece = piece.view(part.shape)
-            else:
-                key = replace(key, piece_of=len(part.shape))
-        return self._of(part).encode(piece, key.of(part.key_name)).to_bytes()
+    def encode_or_mark(self, vector: Tensor, layout: FlatLayout, key: Key) -> Tensor:
+        """The payload, or the marker that says which segment is not finite."""
+        try:
+            return self.encode(vector, layout, key)
+        except PieceError as error:
+            return self.marker(key.worker, _first_not_finite(vector, layout, error.number), layout, vector.device)
 
-    def encode_or_mark(self, vector: Tensor, parts: Sequence[Segment], key: Key) -> Tensor:
-        """The payload, or the marker that says which part is not finite."""
-        messages = []
-        for number, part in enumerate(parts):
-            try:
-                messages.append(self._encoded(vector, part, key))
-            except NonFiniteError:
-                return self.marker(key.worker, number, parts, vector.device)
-        return joined(messages, vector.device)
-
-    def marker(self, worker: int, number: int, parts: Sequence[Segment], device: torch.device) -> Tensor:
-        """The bytes that replace a payload of ``parts`` whose part ``number`` is not finite on ``worker``."""
-        marker = Message(MARKER, worker << 32 | number, torch.empty(0, dtype=torch.uint8)).to_bytes()
-        padded = torch.zeros(self.size(parts) or HEADER_BYTES, dtype=torch.uint8, device=device)
-        padded[:HEADER_BYTES] = marker
+    def marker(self, worker: int, number: int, layout: FlatLayout, device: torch.device) -> Tensor:
+        """The bytes that replace a payload of ``layout`` whose segment ``number`` is not finite on ``worker``."""
+        body = torch.tensor([worker], dtype=torch.int64).view(torch.uint8).to(device)
+        marker = Frame.of([Message(MARKER, number, body)], device).sealed()
+        padded = torch.zeros(max(self.size(layout) or 0, marker.numel()), dtype=torch.uint8, device=device)
+        padded[: marker.numel()] = marker
         return padded
 
-    def add(self, payload: Tensor, parts: Sequence[Segment], total: Tensor, *, base: int = 0) -> None:
-        """Decode a payload and add it to the total.
+    def add(self, payload: Tensor, layout: FlatLayout, total: Tensor) -> None:
+        """Decode a payload and add it to the total float32[n], in which the segments lie as the layout says.
 
-        total: float32, its first coordinate is number ``base`` of the vector.
-
-        MessageError for a payload that is damaged or of other parts; RemoteNonFinite where it is a marker.
+        MessageError for a payload that is damaged or of another layout; RemoteNonFinite where it is a marker.
         """
-        messages = split_payload(payload.to(total.device))
-        for part in parts:
-            message = next(messages, None)
-            if message is not None and message.tag == MARKER:
-                raise RemoteNonFinite(message.num_coordinates >> 32, message.num_coordinates & 0xFFFFFFFF, parts)
-            if message is None or message.num_coordinates != part.size:
-                found = "nothing" if message is None else f"a message of {message.num_coordinates} coordinates"
-                raise MessageError(f"{found} where {part.size} coordinates of {part.name!r} are expected")
-            place = total[part.start - base : part.start - base + part.size]
-            self._of(part).add(message, place)
-        if next(messages, None) is not None:
-            raise MessageError(f"more messages than the {len(parts)} parts of the vector")
+        if not layout.segments and not payload.numel():
+            return
+        frame, plan = Frame.read(payload.to(total.device)), self._plan(layout)
+        if frame.num_messages and (first := frame.message(0)).tag == MARKER:
+            worker = int(first.body.cpu().clone().view(torch.int64)) if first.body.numel() == 8 else 0
+            raise RemoteNonFinite(worker, first.num_coordinates, layout.segments)
+        if not np.array_equal(frame.counts, plan.counts):
+            raise MessageError(_other_layout(frame.counts.tolist(), layout.segments))
+        for compressor, pieces in plan.groups:
+            compressor.add_pieces(frame, pieces, total)
 
 
-def check_mean(mean: Tensor, parts: Sequence[Segment], dtype: torch.dtype = torch.float32) -> None:
+def _pieces(layout: FlatLayout, numbers: Sequence[int]) -> Pieces:
+    """The pieces of some segments of a layout."""
+    chosen = [layout.segments[number] for number in numbers]
+    return Pieces(
+        np.array(numbers, dtype=np.int64),
+        np.array([segment.start for segment in chosen], dtype=np.int64),
+        np.array([segment.size for segment in chosen], dtype=np.int64),
+        tuple(segment.key_name for segment in chosen),
+        tuple(segment.shape for segment in chosen),
+        tuple(segment.first >= 0 for segment in chosen),
+    )
+
+
+def _first_not_finite(vector: Tensor, layout: FlatLayout, number: int) -> int:
+    """The first segment that is not finite, or ``number`` where one overflows in what is made of it."""
+    for at, segment in enumerate(layout.segments[:number]):
+        if not bool(torch.isfinite(vector[segment.place]).all()):
+            return at
+    return number
+
+
+def _other_layout(found: Sequence[int], segments: Sequence[Segment]) -> str:
+    """The sentence on a payload of another layout."""
+    for number, segment in enumerate(segments):
+        if number >= len(found) or found[number] != segment.size:
+            what = f"a message of {found[number]} coordinates" if number < len(found) else "nothing"
+            return f"{what} where {segment.size} coordinates of {segment.name!r} are expected"
+    return f"more messages than the {len(segments)} segments of the vector"
+
+
+def check_mean(mean: Tensor, layout: FlatLayout, dtype: torch.dtype = torch.float32) -> None:
     """Check that a mean is finite in ``dtype``; NonFiniteError, alike on all ranks that hold the same mean, if not.
 
     Finite gradients may add up to a mean beyond ``dtype``.
@@ -174,11 +178,10 @@ def check_mean(mean: Tensor, parts: Sequence[Segment], dtype: torch.dtype = torc
     mean = mean.to(dtype)
     if math.isfinite(float(mean.sum(dtype=torch.float32))):  # a finite sum has finite terms: one pass
         return
-    for part in parts:
-        if not bool(torch.isfinite(mean[part.start : part.start + part.size]).all()):
-            raise NonFiniteError(
-                f"the mean gradient of {part.name!r} is not finite or overflows {str(dtype).removeprefix('torch.')}"
-            )
+    for segment in layout.segments:
+        if not bool(torch.isfinite(mean[segment.place]).all()):
+            kind = str(dtype).removeprefix("torch.")
+            raise NonFiniteError(f"the mean gradient of {segment.name!r} is not finite or overflows {kind}")
 
 
 @contextmanager
@@ -191,9 +194,9 @@ def told_plainly() -> Iterator[None]:
 
 
 class RemoteNonFinite(NonFiniteError):
-    """The error for a marker in place of a payload: that worker's gradient of that part is not finite."""
+    """The error for a marker in place of a payload: that worker's gradient of that segment is not finite."""
 
-    def __init__(self, worker: int, number: int, parts: Sequence[Segment]) -> None:
+    def __init__(self, worker: int, number: int, segments: Sequence[Segment]) -> None:
         self.worker, self.number = worker, number
-        self.name = parts[number].name if number < len(parts) else "?"
+        self.name = segments[number].name if number < len(segments) else "?"
         super().__init__(f"the gradient of {self.name!r} on worker {worker} is not finite or overflows float32")

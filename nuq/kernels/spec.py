@@ -51,9 +51,13 @@ from __future__ import annotations
 
 import math
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from nuq.errors import NonFiniteError
@@ -87,19 +91,40 @@ class Key:
 
     def words(self) -> tuple[int, int]:
         """Two 32-bit words mixed from all parts: (k0, k1) of the specification."""
-        words = []
-        for salt in (0x9E3779B9, 0x85EBCA6B):
-            x = salt
-            for part in (self.seed, self.seed >> 32, self.step, self.worker, zlib.crc32(self.parameter.encode())):
-                x ^= part & _MASK
-                x = ((x ^ (x >> 16)) * 0x7FEB352D) & _MASK
-                x = ((x ^ (x >> 15)) * 0x846CA68B) & _MASK
-                x ^= x >> 16
-            words.append(x)
-        return words[0], words[1]
+        checksum = zlib.crc32(self.parameter.encode())
+        first, second = (_mixed(salt, checksum) for salt in self._salts())
+        return first, second
+
+    def _salts(self) -> list[int]:
+        """What goes before the parameter into each of the two words."""
+        salts = [0x9E3779B9, 0x85EBCA6B]
+        for part in (self.seed, self.seed >> 32, self.step, self.worker):
+            salts = [_mixed(salt, part & _MASK) for salt in salts]
+        return salts
 
 
 Words = tuple[int, int]
+
+
+def _mixed(x: Any, part: Any) -> Any:
+    """A 32-bit word with another mixed into it; one of them may be an array of uint64."""
+    x = x ^ part
+    x = ((x ^ (x >> 16)) * 0x7FEB352D) & _MASK
+    x = ((x ^ (x >> 15)) * 0x846CA68B) & _MASK
+    return x ^ (x >> 16)
+
+
+def words_of_names(key: Key, names: Sequence[str], known: dict[str, NDArray[np.uint64]]) -> NDArray[np.uint32]:
+    """The words of ``key.of(name)`` for every name: uint32[count, 2].
+
+    known: the names' checksums by what stands before them, kept from call to call.
+    """
+    if key.parameter not in known:
+        known[key.parameter] = np.array(
+            [zlib.crc32(key.of(name).parameter.encode()) for name in names], dtype=np.uint64
+        )
+    checksums = known[key.parameter]
+    return np.stack([_mixed(salt, checksums) for salt in key._salts()], axis=1).astype(np.uint32)
 
 
 def words_of(key: Key | Words) -> Words:

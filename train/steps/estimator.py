@@ -147,7 +147,8 @@ def measure(workers: Workers, samples: Iterable[list[list[Tensor]]], seed: int, 
     est, sgd, super_, normalized = Moments(), Moments(), Moments(), Moments()
     est_rows, super_rows = Rows(), Rows()
     statistics = Statistics.empty(getattr(workers.settings, "num_components", 350))
-    has_vectors = any(part.encoder == 0 for part in workers.parts)  # none where every layer has a method of its own
+    # none where every layer has a method of its own
+    has_vectors = any(segment.encoder == 0 for segment in workers.layout.segments)
     quantizer = workers.compressor if has_vectors and isinstance(workers.compressor, Quantizer) else None
     payloads: list[Tensor] = []
     for number, gradients in enumerate(samples):

@@ -11,10 +11,8 @@ from dataclasses import dataclass, field, replace
 
 from torch import Tensor
 
-from nuq.exchange.payload import (
-    Segment,
-    joined,
-)
+from nuq.exchange.flat_layout import FlatLayout
+from nuq.exchange.payload import joined
 from nuq.exchange.transport import Transport
 from nuq.kernels.spec import Key
 
@@ -72,7 +70,7 @@ class Collective(ABC):
     """A way from the workers' vectors to their mean, the same bits on all ranks."""
 
     @abstractmethod
-    def mean(self, vectors: Vectors, parts: Sequence[Segment], key: Key, out: Tensor) -> None:
+    def mean(self, vectors: Vectors, layout: FlatLayout, key: Key, out: Tensor) -> None:
         """Write the workers' mean into ``out`` float32[n], which may be the memory of a vector.
 
         key: seed and step; the worker is filled in.  The errors of decoding (MessageError, RemoteNonFinite), of

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from torch import Tensor
@@ -16,11 +15,8 @@ from nuq.exchange.collectives.collective import (
     to_everyone,
 )
 from nuq.exchange.collectives.means import scale
-from nuq.exchange.payload import (
-    PayloadCodec,
-    Segment,
-    check_mean,
-)
+from nuq.exchange.flat_layout import FlatLayout
+from nuq.exchange.payload import PayloadCodec, check_mean
 from nuq.exchange.transport import Transport
 from nuq.kernels.spec import Key
 
@@ -34,19 +30,19 @@ class Gather(Collective):
     codec: PayloadCodec
     stats: ExchangeStats = field(default_factory=ExchangeStats)
 
-    def mean(self, vectors: Vectors, parts: Sequence[Segment], key: Key, out: Tensor) -> None:
+    def mean(self, vectors: Vectors, layout: FlatLayout, key: Key, out: Tensor) -> None:
         with self.stats.time("encode"):
             payloads = [
-                self.codec.encode_or_mark(vectors[w], parts, of_worker(key, w))
+                self.codec.encode_or_mark(vectors[w], layout, of_worker(key, w))
                 for w in self.placement.shares[self.transport.rank]
             ]
         self.stats.count("messages", payloads[:1])
         with self.stats.time("wire"):
-            sizes = [self.codec.size(parts)] * self.placement.num_workers
+            sizes = [self.codec.size(layout)] * self.placement.num_workers
             received = to_everyone(self.transport, self.placement, payloads, sizes, "messages")
         with self.stats.time("decode"):
             out.zero_()
             for payload in received:
-                self.codec.add(payload, parts, out)
+                self.codec.add(payload, layout, out)
             scale(out, self.placement.num_workers)
-            check_mean(out, parts)
+            check_mean(out, layout)

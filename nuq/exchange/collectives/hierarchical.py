@@ -17,7 +17,8 @@ from torch import Tensor
 
 from nuq.errors import MessageError, NonFiniteError, RankLost
 from nuq.exchange.collectives.collective import Collective, ExchangeStats, Vectors, WorkerPlacement
-from nuq.exchange.payload import RemoteNonFinite, Segment
+from nuq.exchange.flat_layout import FlatLayout
+from nuq.exchange.payload import RemoteNonFinite
 from nuq.exchange.transport import Transport
 from nuq.kernels.spec import Key
 
@@ -100,7 +101,7 @@ class Hierarchical(Collective):
     def inner_transports(self) -> Sequence[Transport]:
         return self.machines.every
 
-    def mean(self, vectors: Vectors, parts: Sequence[Segment], key: Key, out: Tensor) -> None:
+    def mean(self, vectors: Vectors, layout: FlatLayout, key: Key, out: Tensor) -> None:
         hosted = [vectors[worker].to(torch.float32) for worker in self.placement.shares[self.transport.rank]]
         total = torch.stack(hosted).sum(dim=0) if len(hosted) > 1 else hosted[0].clone()
         with self.stats.time("local"):
@@ -109,7 +110,7 @@ class Hierarchical(Collective):
         if self._outer is not None:
             total *= self.machines.count / self.placement.num_workers  # so that the machines' mean is the workers'
             try:
-                self._outer.mean({self.machines.number: total}, parts, key, total)
+                self._outer.mean({self.machines.number: total}, layout, key, total)
             except RemoteNonFinite as marked:  # whose worker is a machine
                 first = marked.worker * self.machines.local.world
                 ranks = f"ranks {first} to {first + self.machines.local.world - 1}"

@@ -16,15 +16,13 @@ from nuq.errors import NonFiniteError
 from nuq.exchange.collectives.collective import (
     PROBE,
 )
-from nuq.exchange.payload import (
-    PayloadCodec,
-    Segment,
-)
+from nuq.exchange.flat_layout import FlatLayout, Segment
+from nuq.exchange.payload import PayloadCodec
 from nuq.kernels.spec import Key
 from nuq.kernels.statistics import Statistics
 
 
-def encoded_mean(mean_compressor: PayloadCodec, mean: Tensor, parts: Sequence[Segment], key: Key) -> Tensor:
+def encoded_mean(mean_compressor: PayloadCodec, mean: Tensor, layout: FlatLayout, key: Key) -> Tensor:
     """Encode a mean as the payload that goes to everyone.
 
     Until their first update the levels of an adaptive encoder are those of a normal distribution.  Single gradients
@@ -33,11 +31,11 @@ def encoded_mean(mean_compressor: PayloadCodec, mean: Tensor, parts: Sequence[Se
     """
     if key.parameter != PROBE and any(_unfitted(codec) for codec in mean_compressor.every):
         every = [
-            PayloadCodec(_fitted(codec, mean, [part for part in parts if part.encoder == number], key))
+            PayloadCodec(_fitted(codec, mean, [own for own in layout.segments if own.encoder == number], key))
             for number, codec in enumerate(mean_compressor.every)
         ]
         mean_compressor = PayloadCodec(every[0].compressor, every[1:])
-    return mean_compressor.encode_or_mark(mean, parts, key.of("mean"))
+    return mean_compressor.encode_or_mark(mean, layout, key.of("mean"))
 
 
 def _unfitted(codec: PayloadCodec) -> bool:
@@ -45,7 +43,7 @@ def _unfitted(codec: PayloadCodec) -> bool:
     return isinstance(compressor, AdaptiveQuantizer) and not compressor.fitted
 
 
-def _fitted(codec: PayloadCodec, mean: Tensor, parts: Sequence[Segment], key: Key) -> Compressor:
+def _fitted(codec: PayloadCodec, mean: Tensor, segments: Sequence[Segment], key: Key) -> Compressor:
     """The encoder, or a copy of it whose levels are fitted to this mean."""
     around = codec.compressor
     if not _unfitted(codec):
@@ -54,10 +52,10 @@ def _fitted(codec: PayloadCodec, mean: Tensor, parts: Sequence[Segment], key: Ke
     assert isinstance(compressor, AdaptiveQuantizer)
     statistics = Statistics.empty(compressor.settings.num_components)
     with suppress(NonFiniteError):  # encoding it says so, to all ranks
-        for part in parts:
-            if not part.exact:
-                piece = mean[part.start : part.start + part.size]
-                compressor.observe(piece, key.of("mean/statistics").of(part.key_name), statistics)
+        for segment in segments:
+            if not segment.exact:
+                own = key.of("mean/statistics").of(segment.key_name)
+                compressor.observe(mean[segment.place], own, statistics)
         compressor.update(statistics)
     if not isinstance(around, ErrorFeedback):
         return compressor

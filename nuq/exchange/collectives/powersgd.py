@@ -20,7 +20,6 @@ before.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -35,7 +34,8 @@ from nuq.errors import NonFiniteError
 from nuq.exchange.collectives.collective import PROBE, Collective, ExchangeStats, Vectors, WorkerPlacement, of_worker
 from nuq.exchange.collectives.gather import Gather
 from nuq.exchange.collectives.two_stage import TwoStage
-from nuq.exchange.payload import PayloadCodec, RemoteNonFinite, Segment, check_mean, num_coordinates
+from nuq.exchange.flat_layout import FlatLayout, Segment
+from nuq.exchange.payload import PayloadCodec, RemoteNonFinite, check_mean
 from nuq.exchange.transport import Transport
 from nuq.kernels.low_rank import left_product, num_rows, orthonormal, outer_product, right_product, start, started_again
 from nuq.kernels.spec import Key
@@ -68,7 +68,7 @@ class _Matrix:
 
     @property
     def place(self) -> slice:
-        return slice(self.part.start, self.part.start + self.part.size)
+        return self.part.place
 
     @property
     def iterations(self) -> int:
@@ -128,48 +128,47 @@ class Power(Collective):
             TwoStage(self.transport, self.placement, codec, codec, self.stats) if self.two_stage else gather
         )
 
-    def mean(self, vectors: Vectors, parts: Sequence[Segment], key: Key, out: Tensor) -> None:
-        others = [part for part in parts if not part.exact and part.encoder not in self.encoders]
+    def mean(self, vectors: Vectors, layout: FlatLayout, key: Key, out: Tensor) -> None:
+        others = layout.chosen(lambda segment: not segment.exact and segment.encoder not in self.encoders)
         means = self._mean_of_others(vectors, others, key, out.device)
         with self.stats.time("encode"):
             ours = [
-                self._begun(number, part, key, out.device) for number, part in enumerate(parts) if part not in others
+                self._begun(number, part, key, out.device)
+                for number, part in enumerate(layout.segments)
+                if part.exact or part.encoder in self.encoders
             ]
             debts = {worker: self._owed(ours, vector, of_worker(key, worker)) for worker, vector in vectors.items()}
         for number in range(max((matrix.iterations for matrix in ours), default=0) or 1):
             still = [matrix for matrix in ours if number < matrix.iterations]
             for matrix in still if number else ():
                 matrix.right = orthonormal(matrix.right)
-            self._round(still if number else ours, debts, parts, key, "left")
-            self._round(still, debts, parts, key, "right")
+            self._round(still if number else ours, debts, layout, key, "left")
+            self._round(still, debts, layout, key, "right")
         with self.stats.time("decode"):
             for part, mean in means:
-                out[part.start : part.start + part.size] = mean
+                out[part.place] = mean
             for matrix in ours:
                 if matrix.columns:
                     outer_product(matrix.left, matrix.right, out[matrix.place])
                 else:
                     out[matrix.place] = matrix.left
-            check_mean(out, parts)  # before anything is remembered of it
+            check_mean(out, layout)  # before anything is remembered of it
             for matrix in ours:
                 self._remember(matrix, debts, key, out[matrix.place])
 
     def _mean_of_others(
-        self, vectors: Vectors, others: list[Segment], key: Key, device: torch.device
+        self, vectors: Vectors, others: FlatLayout, key: Key, device: torch.device
     ) -> list[tuple[Segment, Tensor]]:
         """The mean of the other methods' parts, by the other collective, one part after another."""
-        if not others:
+        if not others.segments:
             return []
         assert self.rest is not None
         packed = {
-            worker: torch.cat([vector[p.start : p.start + p.size] for p in others])
-            for worker, vector in vectors.items()
+            worker: torch.cat([vector[part.place] for part in others.segments]) for worker, vector in vectors.items()
         }
-        starts = itertools.accumulate((part.size for part in others), initial=0)
-        tiled = [replace(part, start=start) for part, start in zip(others, starts, strict=False)]
-        mean = torch.empty(num_coordinates(others), dtype=torch.float32, device=device)
-        self.rest.mean(packed, tiled, key, mean)
-        return list(zip(others, mean.split([part.size for part in others]), strict=True))
+        mean = torch.empty(others.num_coordinates, dtype=torch.float32, device=device)
+        self.rest.mean(packed, others.packed, key, mean)
+        return list(zip(others.segments, mean.split([part.size for part in others.segments]), strict=True))
 
     def _begun(self, number: int, part: Segment, key: Key, device: torch.device) -> _Matrix:
         """The matrices, which begin with the last step's right factor or a random one: the same on all ranks."""
@@ -198,7 +197,7 @@ class Power(Collective):
             )
         return found
 
-    def _round(self, matrices: Sequence[_Matrix], debts: Debts, parts: Sequence[Segment], key: Key, side: str) -> None:
+    def _round(self, matrices: Sequence[_Matrix], debts: Debts, layout: FlatLayout, key: Key, side: str) -> None:
         """The workers' mean of one factor of every matrix.
 
         RemoteNonFinite, on all ranks alike, where a worker's is not finite.
@@ -219,7 +218,7 @@ class Power(Collective):
             }
             mean = torch.empty(exact + halves, device=next(iter(made.values())).device)
         try:
-            self._inner.mean(made, sent, key, mean)
+            self._inner.mean(made, FlatLayout(tuple(sent)), key, mean)
         except RemoteNonFinite as marked:  # alike on all ranks; whose part it is only the worker's own rank knows
             numbers = [-1]
             if marked.worker in made:
@@ -228,7 +227,7 @@ class Power(Collective):
                     matrix.number for matrix, piece in pieces if not bool(torch.isfinite(piece).all())
                 ] or numbers
             told = [row[0] for row in self.transport.numbers([min(numbers)], "control")]
-            raise RemoteNonFinite(marked.worker, max(0, *told, -1), parts) from marked
+            raise RemoteNonFinite(marked.worker, max(0, *told, -1), layout.segments) from marked
         except (
             NonFiniteError
         ) as error:  # finite factors that add up to more than float32 holds: the same bits on all ranks

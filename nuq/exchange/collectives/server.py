@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from torch import Tensor
@@ -17,11 +16,8 @@ from nuq.exchange.collectives.collective import (
 )
 from nuq.exchange.collectives.means import encoded_mean, scale
 from nuq.exchange.collectives.parameter_server import MOST_BEHIND, ParameterServer
-from nuq.exchange.payload import (
-    PayloadCodec,
-    RemoteNonFinite,
-    Segment,
-)
+from nuq.exchange.flat_layout import FlatLayout
+from nuq.exchange.payload import PayloadCodec, RemoteNonFinite
 from nuq.exchange.transport import Transport
 from nuq.kernels.spec import Key
 
@@ -48,13 +44,13 @@ class Server(Collective):
         behind = MOST_BEHIND if self.num_aggregate < self.placement.num_workers else 0
         self._server = ParameterServer(self.transport, most_behind=behind) if self.transport.world > 1 else None
 
-    def mean(self, vectors: Vectors, parts: Sequence[Segment], key: Key, out: Tensor) -> None:
+    def mean(self, vectors: Vectors, layout: FlatLayout, key: Key, out: Tensor) -> None:
         with self.stats.time("encode"):
             mine = self.placement.shares[self.transport.rank]
-            payloads = {w: self.codec.encode_or_mark(vectors[w], parts, of_worker(key, w)) for w in mine}
+            payloads = {w: self.codec.encode_or_mark(vectors[w], layout, of_worker(key, w)) for w in mine}
         self.stats.count("messages", list(payloads.values())[:1])
         if self.transport.rank == 0:
-            reply = self._serve(payloads, parts, key, out)
+            reply = self._serve(payloads, layout, key, out)
         else:
             assert self._server is not None
             with self.stats.time("wire"):
@@ -62,13 +58,13 @@ class Server(Collective):
         self.stats.count("means", [reply])
         with self.stats.time("decode"):
             out.zero_()
-            self.mean_compressor.add(reply, parts, out)
+            self.mean_compressor.add(reply, layout, out)
 
     def settle(self) -> None:
         if self._server is not None:
             self._server.settle()
 
-    def _serve(self, payloads: dict[int, Tensor], parts: Sequence[Segment], key: Key, out: Tensor) -> Tensor:
+    def _serve(self, payloads: dict[int, Tensor], layout: FlatLayout, key: Key, out: Tensor) -> Tensor:
         with self.stats.time("wire"):
             if self._server is not None:
                 ranks = {worker: rank for rank, share in enumerate(self.placement.shares) if rank for worker in share}
@@ -80,11 +76,11 @@ class Server(Collective):
             out.zero_()
             try:
                 for worker in taken:
-                    self.codec.add(payloads[worker], parts, out)
+                    self.codec.add(payloads[worker], layout, out)
                 scale(out, len(taken))
-                reply = encoded_mean(self.mean_compressor, out, parts, replace(key, worker=0))
+                reply = encoded_mean(self.mean_compressor, out, layout, replace(key, worker=0))
             except RemoteNonFinite as marked:
-                reply = self.mean_compressor.marker(marked.worker, marked.number, parts, out.device)
+                reply = self.mean_compressor.marker(marked.worker, marked.number, layout, out.device)
         if self._server is not None:
             self._server.answer(reply)
         return reply

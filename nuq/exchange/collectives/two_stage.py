@@ -18,14 +18,8 @@ from nuq.exchange.collectives.collective import (
     sizes_by_rank,
 )
 from nuq.exchange.collectives.means import encoded_mean, scale
-from nuq.exchange.payload import (
-    PayloadCodec,
-    RemoteNonFinite,
-    Segment,
-    cut,
-    joined,
-    num_coordinates,
-)
+from nuq.exchange.flat_layout import FlatLayout
+from nuq.exchange.payload import PayloadCodec, RemoteNonFinite, joined
 from nuq.exchange.transport import Swap, Transport
 from nuq.kernels.spec import Key
 
@@ -45,10 +39,10 @@ class TwoStage(Collective):
     mean_compressor: PayloadCodec
     stats: ExchangeStats = field(default_factory=ExchangeStats)
 
-    def mean(self, vectors: Vectors, parts: Sequence[Segment], key: Key, out: Tensor) -> None:
+    def mean(self, vectors: Vectors, layout: FlatLayout, key: Key, out: Tensor) -> None:
         workers = self.placement.num_workers
-        num_rounds = max(num_coordinates(parts) // (workers * SHARD), 1)
-        shards = cut(parts, num_rounds * workers)
+        num_rounds = max(layout.num_coordinates // (workers * SHARD), 1)
+        shards = layout.shards(num_rounds * workers)
         rounds = [_Round(self, shards[start : start + workers], key) for start in range(0, len(shards), workers)]
         try:
             for number in range(num_rounds + 2):
@@ -67,7 +61,7 @@ class TwoStage(Collective):
 class _Round:
     """One shard of every worker, on its way through both stages."""
 
-    def __init__(self, how: TwoStage, shards: list[list[Segment]], key: Key) -> None:
+    def __init__(self, how: TwoStage, shards: Sequence[FlatLayout], key: Key) -> None:
         self.how, self.shards, self.key = how, shards, key
         self.mine = how.placement.shares[how.transport.rank]
         self.others = [rank for rank in range(how.transport.world) if rank != how.transport.rank]
@@ -133,25 +127,22 @@ class _Round:
                     dict.fromkeys(self.others, data), {r: sum(self.sizes[r]) for r in self.others}, "means"
                 )
 
-    def _mean(self, owner: int, shard: list[Segment], device: torch.device) -> Tensor:
+    def _mean(self, owner: int, shard: FlatLayout, device: torch.device) -> Tensor:
         """The mean of one shard, encoded.
 
         It is the marker where a worker sent one: the other ranks have yet to hear of it.
         """
-        if not shard:
-            return joined([], device)
-        how, base = self.how, shard[0].start
+        how, shard = self.how, shard.packed
         with how.stats.time("decode"):
-            mean = torch.zeros(num_coordinates(shard), dtype=torch.float32, device=device)
+            mean = torch.zeros(shard.num_coordinates, dtype=torch.float32, device=device)
             try:
                 for worker in range(how.placement.num_workers):
-                    how.codec.add(self.payloads.pop((worker, owner)), shard, mean, base=base)
+                    how.codec.add(self.payloads.pop((worker, owner)), shard, mean)
             except RemoteNonFinite as marked:
                 return how.mean_compressor.marker(marked.worker, marked.number, shard, device)
             scale(mean, how.placement.num_workers)
         with how.stats.time("encode"):
-            at_zero = [replace(part, start=part.start - base) for part in shard]
-            return encoded_mean(how.mean_compressor, mean, at_zero, replace(self.key, worker=owner))
+            return encoded_mean(how.mean_compressor, mean, shard, replace(self.key, worker=owner))
 
     def receive(self, out: Tensor) -> None:
         """Receive everyone's means, and write each into its place in the vector."""
@@ -163,8 +154,7 @@ class _Round:
             payloads = [payload for rank, sizes in self.sizes.items() for payload in received[rank].split(sizes)]
         with how.stats.time("decode"):
             for shard, payload in zip(self.shards, payloads, strict=True):
-                if shard:
-                    out[shard[0].start : shard[0].start + num_coordinates(shard)].zero_()
+                out[shard.place].zero_()
                 how.mean_compressor.add(payload, shard, out)
 
     def drain(self) -> None:

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <cstring>
+#include <limits>
 #include <memory>
 #include <numeric>
 #include <vector>
@@ -103,6 +105,41 @@ int64_t run(const Encode& job, int threads) {
         in_portions(job.size, threads, [&](int64_t first, int64_t last) { NUQ_CALL(encode, job, first, last); });
     return bad;
 }
+
+// False where a code is beyond the levels: then the total is as it was.
+bool decoded(const Decode& job, int threads) {
+    const bool all_legal = job.packing > 0 && job.packing < 16 && job.num_levels >= 1 << job.packing;
+    std::atomic<bool> damaged{false};
+    if (!all_legal)
+        in_portions(job.size, threads, [&](int64_t first, int64_t last) {
+            if (NUQ_CALL(beyond, job, first, last)) damaged = true;
+        });
+    if (damaged) return false;
+    in_portions(job.size, threads, [&](int64_t first, int64_t last) { NUQ_CALL(decode, job, first, last); });
+    return true;
+}
+
+// Where the numbers of a body lie: head, levels (num_levels 0: none travel), scales, codes.
+struct Bodies {
+    int64_t bucket;
+    bool two_scales;
+    int num_levels;
+    int64_t head_bytes;
+    int64_t scales_at() const { return head_bytes + 4 * num_levels; }
+    int64_t num_scales(int64_t size) const { return ceil_div(size, bucket) * (two_scales ? 2 : 1); }
+    int64_t codes_at(int64_t size) const { return scales_at() + 4 * num_scales(size); }
+};
+
+int64_t packed_bytes(int64_t count, int packing) {
+    return packing == TERNARY ? ceil_div(count, 5) : ceil_div(count * packing, 8);
+}
+
+// nuq.kernels.spec.lanes
+int lanes_of(int64_t bucket, int64_t size) {
+    int lanes = 1;
+    while (lanes < LANES && lanes * 64 <= std::min(bucket, size)) lanes *= 2;
+    return lanes;
+}
 }  // namespace
 
 // The place of the first scale that is not finite, or -1.  levels null: equally spaced.  packed null: scales alone.
@@ -132,27 +169,93 @@ NUQ_EXPORT int64_t nuq_encode(const void* vector, int dtype, int64_t size, int64
 NUQ_EXPORT int nuq_decode(const uint8_t* packed, int packing, const float* scales, int tops, const float* levels,
                           int num_levels, float* total, int64_t size, int64_t bucket, int accumulate, int dither,
                           uint32_t k0, uint32_t k1, int threads) {
-    const Decode job{packed,
-                     packing,
-                     scales,
-                     tops != 0,
-                     levels,
-                     num_levels,
-                     total,
-                     size,
-                     std::max<int64_t>(1, std::min(bucket, size)),
-                     accumulate != 0,
-                     dither != 0,
-                     k0,
-                     k1};
-    threads = threads_for(size, threads);
-    const bool all_legal = packing > 0 && packing < 16 && num_levels >= 1 << packing;
-    std::atomic<bool> damaged{false};
-    if (!all_legal)
-        in_portions(size, threads, [&](int64_t first, int64_t last) {
-            if (NUQ_CALL(beyond, job, first, last)) damaged = true;
-        });
-    if (damaged) return 1;
-    in_portions(size, threads, [&](int64_t first, int64_t last) { NUQ_CALL(decode, job, first, last); });
-    return 0;
+    return decoded({packed,
+                    packing,
+                    scales,
+                    tops != 0,
+                    levels,
+                    num_levels,
+                    total,
+                    size,
+                    std::max<int64_t>(1, std::min(bucket, size)),
+                    accumulate != 0,
+                    dither != 0,
+                    k0,
+                    k1},
+                   threads_for(size, threads))
+               ? 0
+               : 1;
+}
+
+// Pieces of a vector into the bodies of a frame, which all begin with the same head (nuq/compressors/body.py): the first
+// piece with a scale that is not finite, or -1.  Every body begins at a multiple of 4 bytes.
+NUQ_EXPORT int64_t nuq_encode_pieces(const uint8_t* vector, int dtype, int64_t count, const int64_t* starts,
+                                     const int64_t* sizes, const int64_t* bodies, const uint32_t* words,
+                                     int64_t bucket, int norm, float multiple, int packing, const float* levels,
+                                     int num_levels, const uint8_t* head, int64_t head_bytes, uint8_t* frame,
+                                     int threads) {
+    const auto tables = levels ? std::make_unique<LevelTables>(levels, num_levels) : nullptr;
+    const Bodies layout{bucket, norm == QUANTILE, levels ? num_levels : 0, head_bytes};
+    for (int64_t i = 0; i < count; ++i) {
+        uint8_t* const body = frame + bodies[i];
+        std::memcpy(body, head, size_t(head_bytes));
+        if (levels) std::memcpy(body + head_bytes, levels, sizeof(float) * size_t(num_levels));
+        const int64_t size = sizes[i];
+        const int64_t bad = run({vector + starts[i] * (dtype == FLOAT32 ? 4 : 2),
+                                 dtype,
+                                 size,
+                                 std::max<int64_t>(1, std::min(bucket, size)),
+                                 norm,
+                                 lanes_of(bucket, size),
+                                 multiple,
+                                 reinterpret_cast<float*>(body + layout.scales_at()),
+                                 body + layout.codes_at(size),
+                                 packing,
+                                 tables.get(),
+                                 num_levels,
+                                 true,
+                                 words[2 * i],
+                                 words[2 * i + 1]},
+                                threads_for(size, threads));
+        if (bad >= 0) return i;
+    }
+    return -1;
+}
+
+// Adds pieces of a vector, from bodies that begin with this head, to the total: the first one that is left out, or -1.
+// It is one of another head or length, or with numbers that want a closer look: not finite, beyond their range, or so
+// large that a sum might overflow.
+NUQ_EXPORT int64_t nuq_add_pieces(const uint8_t* frame, int64_t count, const int64_t* starts, const int64_t* sizes,
+                                  const int64_t* bodies, const int64_t* ends, int64_t bucket, int tops, int packing,
+                                  const float* levels, int num_levels, int levels_travel, const uint8_t* head,
+                                  int64_t head_bytes, float* total, int threads) {
+    const Bodies layout{bucket, tops != 0, levels_travel ? num_levels : 0, head_bytes};
+    for (int64_t i = 0; i < count; ++i) {
+        const uint8_t* const body = frame + bodies[i];
+        const int64_t size = sizes[i], codes_at = layout.codes_at(size);
+        if (ends[i] - bodies[i] != codes_at + packed_bytes(size, packing)) return i;
+        if (std::memcmp(body, head, size_t(head_bytes)) != 0) return i;
+        const float* const own = levels_travel ? reinterpret_cast<const float*>(body + head_bytes) : levels;
+        for (int j = 0; levels_travel && j < num_levels; ++j)
+            if (!(std::fabs(own[j]) <= 1.0f)) return i;
+        const float* const scales = reinterpret_cast<const float*>(body + layout.scales_at());
+        for (int64_t j = 0; j < layout.num_scales(size); ++j)
+            if (!(std::fabs(scales[j]) < std::numeric_limits<float>::max())) return i;
+        const bool good = decoded({body + codes_at,
+                                   packing,
+                                   scales,
+                                   tops != 0,
+                                   own,
+                                   num_levels,
+                                   total + starts[i],
+                                   size,
+                                   std::max<int64_t>(1, std::min(bucket, size)),
+                                   true,
+                                   false,
+                                   0,
+                                   0},
+                                  threads_for(size, threads));
+        if (!good) return i;
+    }
+    return -1;
 }

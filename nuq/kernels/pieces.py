@@ -1,0 +1,153 @@
+"""Many pieces of a vector in one call into C++: encoded into the bodies of a frame, or added out of them.
+
+The bytes of a body are those of ``nuq.compressors.body`` without entropy coding, rotation and dither, the bits those of
+the operators: a call per piece costs more than a small piece's work.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from nuq.kernels import bit_packing
+from nuq.kernels.cpu import in_cpp
+from nuq.kernels.spec import DTYPES, MAX_COORDINATES, NORMS, check_input, check_tensor, scales_per_bucket
+from nuq.native import functions
+
+_CPU = torch.device("cpu")
+_POINTER, _LONG, _INT, _FLOAT = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int, ctypes.c_float
+_SIGNATURES: dict[str, tuple[list[Any], Any]] = {
+    "nuq_encode_pieces": (
+        [
+            _POINTER,
+            _INT,
+            _LONG,
+            *[_POINTER] * 4,
+            *(_LONG, _INT, _FLOAT, _INT),
+            *(_POINTER, _INT),
+            *(_POINTER, _LONG),
+            *(_POINTER, _INT),
+        ],
+        _LONG,
+    ),
+    "nuq_add_pieces": (
+        [_POINTER, _LONG, *[_POINTER] * 4, _LONG, _INT, _INT, _POINTER, _INT, _INT, _POINTER, _LONG, _POINTER, _INT],
+        _LONG,
+    ),
+}
+_function = functions(_SIGNATURES)
+Places = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Format:
+    """What the bodies of all pieces have in common.
+
+    head: their first bytes.  levels: float32[L]; travel: whether they stand in every body, behind the head.
+    """
+
+    bucket_size: int
+    norm: str
+    packing: int
+    levels: Tensor
+    travel: bool
+    head: bytes
+    multiple: float = 0.0
+
+    def body_bytes(self, sizes: Places) -> Places:
+        """The lengths of the bodies of pieces of these sizes."""
+        scales = -(-sizes // self.bucket_size) * scales_per_bucket(self.norm)
+        codes = -(-sizes // 5) if self.packing == bit_packing.TERNARY else -(-sizes * self.packing // 8)
+        return len(self.head) + 4 * self.levels.numel() * self.travel + 4 * scales + codes
+
+
+def together(*tensors: Tensor) -> bool:
+    """Whether pieces of these tensors can go in one call."""
+    return all(in_cpp(tensor, contiguous=True) for tensor in tensors)
+
+
+def encode_(
+    vector: Tensor,
+    starts: Places,
+    sizes: Places,
+    words: NDArray[np.uint32],
+    frame: Tensor,
+    bodies: Places,
+    ends: Places,
+    how: Format,
+) -> int:
+    """Encode the pieces: -1, or the first whose gradient is not finite.
+
+    vector: float[n]; starts, sizes: of the pieces; words: uint32[count, 2] behind their random numbers; frame:
+    uint8[bytes]; bodies, ends: where the body of each begins, at multiples of 4, and ends.
+    """
+    check_input(vector[:0], how.bucket_size, how.norm)
+    assert not len(sizes) or sizes.max() <= MAX_COORDINATES
+    _check(vector.numel(), starts, sizes, frame, bodies, ends)
+    assert (ends - bodies == how.body_bytes(sizes)).all()
+    assert words.shape == (len(starts), 2) and words.dtype == np.uint32 and words.flags.c_contiguous
+    return _function("nuq_encode_pieces")(
+        vector.data_ptr(),
+        DTYPES.index(vector.dtype),
+        len(starts),
+        starts.ctypes.data,
+        sizes.ctypes.data,
+        bodies.ctypes.data,
+        words.ctypes.data,
+        how.bucket_size,
+        NORMS.index(how.norm),
+        how.multiple,
+        how.packing,
+        how.levels.data_ptr() if how.travel else None,
+        how.levels.numel(),
+        how.head,
+        len(how.head),
+        frame.data_ptr(),
+        torch.get_num_threads(),
+    )
+
+
+def add_(frame: Tensor, bodies: Places, ends: Places, total: Tensor, starts: Places, sizes: Places, how: Format) -> int:
+    """Add the decoded pieces to the total: -1, or the first that is left out, for a closer look.
+
+    It is damaged, or of another format, or its numbers are so large that a sum might overflow.  Those before it are
+    added.  total: float32[n]; the rest as in ``encode_``.
+    """
+    check_tensor(total, "a total", _CPU, torch.float32)
+    _check(total.numel(), starts, sizes, frame, bodies, ends)
+    return _function("nuq_add_pieces")(
+        frame.data_ptr(),
+        len(starts),
+        starts.ctypes.data,
+        sizes.ctypes.data,
+        bodies.ctypes.data,
+        ends.ctypes.data,
+        how.bucket_size,
+        how.norm == "quantile",
+        how.packing,
+        how.levels.data_ptr(),
+        how.levels.numel(),
+        how.travel,
+        how.head,
+        len(how.head),
+        total.data_ptr(),
+        torch.get_num_threads(),
+    )
+
+
+def _check(num_coordinates: int, starts: Places, sizes: Places, frame: Tensor, bodies: Places, ends: Places) -> None:
+    """What C++ takes for granted: a wrong size or place would read or write beside the tensors."""
+    check_tensor(frame, "a frame", _CPU, torch.uint8)
+    for places in (starts, sizes, bodies, ends):
+        assert places.dtype == np.int64 and places.flags.c_contiguous and places.shape == starts.shape
+    if not len(starts):
+        return
+    inside = starts.min() >= 0 and sizes.min() >= 0 and (starts + sizes).max() <= num_coordinates
+    assert inside and bodies.min() >= 0 and (bodies <= ends).all() and ends.max() <= frame.numel()
+    assert frame.data_ptr() % 4 == 0 and not (bodies % 4).any()
