@@ -37,7 +37,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -47,7 +47,8 @@ from nuq.exchange.collectives.collective import Collective, WorkerPlacement, of_
 from nuq.exchange.collectives.gather import Gather
 from nuq.exchange.collectives.two_stage import TwoStage
 from nuq.exchange.compressor_map import CompressorMap
-from nuq.exchange.payload import PayloadCodec, Segment, cut
+from nuq.exchange.flat_layout import FlatLayout, Segment
+from nuq.exchange.payload import PayloadCodec
 from nuq.exchange.transport import Transport
 from nuq.kernels.spec import Key
 from nuq.kernels.statistics import Statistics
@@ -176,14 +177,11 @@ def two_stage_error(w1: float, w2: float, ratio: float, workers: int) -> float:
 # --- measurements ---
 
 
-def decoded(codec: PayloadCodec, vector: Tensor, shards: Sequence[Sequence[Segment]], keys: Sequence[Key]) -> Tensor:
+def decoded(codec: PayloadCodec, vector: Tensor, shards: Sequence[FlatLayout], keys: Sequence[Key]) -> Tensor:
     """The decoded vector of an encoder that is given a vector shard by shard, each with a key; float32[n]."""
     out = torch.zeros(vector.numel())
     for shard, key in zip(shards, keys, strict=True):
-        if shard:
-            piece = vector[shard[0].start : shard[-1].start + shard[-1].size]
-            at_zero = [replace(part, start=part.start - shard[0].start) for part in shard]
-            codec.add(codec.encode(piece, at_zero, key), shard, out)
+        codec.add(codec.encode(vector, shard, key), shard, out)
     return out
 
 
@@ -203,7 +201,7 @@ class Draw:
     length: float
 
 
-def encoders_alone(compressors: CompressorMap, vectors: Tensor, shards: Sequence[Sequence[Segment]], draw: int) -> Draw:
+def encoders_alone(compressors: CompressorMap, vectors: Tensor, shards: Sequence[FlatLayout], draw: int) -> Draw:
     """The errors of both encoders on what they are given, with the keys that the collective uses."""
     key, owners = Key(SEED, draw, 0), range(len(shards))
     outputs = [
@@ -216,10 +214,10 @@ def encoders_alone(compressors: CompressorMap, vectors: Tensor, shards: Sequence
     return Draw(first, squared(again - mean), squared(mean))
 
 
-def collective_error(collective: Collective, vectors: Tensor, parts: Sequence[Segment], draw: int) -> float:
+def collective_error(collective: Collective, vectors: Tensor, layout: FlatLayout, draw: int) -> float:
     """The relative error |out - m|^2 / |m|^2 of a collective's mean."""
     true_mean, out = vectors.double().mean(dim=0), torch.empty(vectors.shape[1])
-    collective.mean(dict(enumerate(vectors)), parts, Key(SEED, draw, 0), out)
+    collective.mean(dict(enumerate(vectors)), layout, Key(SEED, draw, 0), out)
     return float((out.double() - true_mean).square().sum() / true_mean.square().sum())
 
 
@@ -261,9 +259,13 @@ def measure(title: str, vectors: Tensor, case: Case, most_draws: int) -> dict[st
     name, settings, second_bits = case
     compressors = coders_for(name, settings, second_bits, vectors)
     (workers, size), ratio, length = vectors.shape, norm_ratio(vectors), squared(vectors)
-    parts, transport, placement = [Segment("model", 0, size)], Transport(None), WorkerPlacement.of(workers, 1)
+    layout, transport, placement = (
+        FlatLayout((Segment("model", 0, size),)),
+        Transport(None),
+        WorkerPlacement.of(workers, 1),
+    )
     shards, collectives = (
-        cut(parts, workers),
+        layout.shards(workers),
         (
             Gather(transport, placement, compressors.codec),
             TwoStage(transport, placement, compressors.codec, compressors.mean_compressor),
@@ -273,10 +275,10 @@ def measure(title: str, vectors: Tensor, case: Case, most_draws: int) -> dict[st
     cut_up: list[Draw] = []
     found: tuple[list[float], list[float]] = ([], [])
     for draw in range(most_draws):
-        whole.append(encoders_alone(compressors, vectors, [parts], draw).first / length)
+        whole.append(encoders_alone(compressors, vectors, [layout], draw).first / length)
         cut_up.append(encoders_alone(compressors, vectors, shards, draw))
         for errors, collective in zip(found, collectives, strict=True):
-            errors.append(collective_error(collective, vectors, parts, draw))
+            errors.append(collective_error(collective, vectors, layout, draw))
         if draw + 1 < LEAST_DRAWS:
             continue
         w1 = statistics.fmean(one.first for one in cut_up) / length
@@ -308,9 +310,7 @@ def measure(title: str, vectors: Tensor, case: Case, most_draws: int) -> dict[st
     }
 
 
-def variance_on_mean(
-    compressors: CompressorMap, vectors: Tensor, shards: Sequence[Sequence[Segment]], draws: int
-) -> float:
+def variance_on_mean(compressors: CompressorMap, vectors: Tensor, shards: Sequence[FlatLayout], draws: int) -> float:
     """The second encoder's relative variance on the true mean."""
     mean = vectors.double().mean(dim=0).float()
     outputs = (

@@ -70,7 +70,7 @@ class Table:
     @cached_property
     def gaps(self) -> Places:
         """The bytes between the bodies."""
-        gaps = zip(self.ends.tolist(), [*self.starts.tolist()[1:], self.num_bytes], strict=True)
+        gaps = zip(self.ends.tolist(), [*self.starts.tolist()[1:], self.num_bytes], strict=False)
         return np.array([byte for end, start in gaps for byte in range(end, start)], dtype=np.int64)
 
 
@@ -127,6 +127,7 @@ class Frame:
 
     def __init__(self, table: Table, data: Tensor) -> None:
         self.data, self.starts, self.ends, self._entries = data, table.starts, table.ends, table.entries
+        self.num_bytes = table.num_bytes
 
     @classmethod
     def room_for(cls, table: Table, device: torch.device) -> Frame:
@@ -187,7 +188,7 @@ class Frame:
 
     @classmethod
     def read(cls, data: Tensor) -> Frame:
-        """The frame that ``data`` uint8[bytes] holds; MessageError where it is none, or damaged."""
+        """The frame that ``data`` uint8[bytes] begins with; MessageError where it is none, or damaged."""
         size = data.numel()
         if size < _HEAD.size:
             raise MessageError(f"a frame cut short: {size} bytes, its head takes {_HEAD.size}")
@@ -208,7 +209,7 @@ class Frame:
             raise MessageError(f"bodies beyond a frame of {size} bytes: damaged")
         if _checksum(data[: table.num_bytes]) != checksum:
             raise MessageError("a frame damaged on the way: its checksum does not fit")
-        return cls(table, data)
+        return cls(table, data.clone() if data.data_ptr() % _ALIGNMENT else data)
 
 
 class PieceError(NonFiniteError):

@@ -4,15 +4,14 @@ A message is a 28-byte header and a body whose layout belongs to the method::
 
     "NQ", version uint8, 0, tag 4 bytes, CRC-32 uint32, coordinates uint64, body bytes uint64     (little-endian)
 
-The CRC covers tag, both counts and body, so a message cut short or changed on the way raises MessageError.  Messages
-are self-delimiting: several in a row (one per parameter) are one payload.
+The CRC covers tag, both counts and body, so a message cut short or changed on the way raises MessageError.  Several
+messages of one worker travel in a frame (``nuq.compressors.frame``), without these headers.
 """
 
 from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -176,35 +175,21 @@ class Reader:
             raise MessageError(f"{self.body.numel()} bytes where {self.at} are expected: damaged")
 
 
-def split_payload(payload: Tensor) -> Iterator[Message]:
-    """The messages of a payload, in order; MessageError at the first byte that does not fit."""
-    offset = 0
-    while offset < payload.numel():
-        if payload.numel() - offset < HEADER_BYTES:
-            raise MessageError(
-                f"message cut short: {payload.numel() - offset} bytes left, a header takes {HEADER_BYTES}"
-            )
-        header = bytes(payload[offset : offset + HEADER_BYTES].cpu().numpy())
-        magic, version, zero, tag, checksum, num_coordinates, body_bytes = _HEADER.unpack(header)
-        if magic != b"NQ" or zero != 0:
-            raise MessageError(f"not a message: it starts with {header[:4]!r} where b'NQ' and the version are expected")
-        if version != VERSION:
-            raise MessageError(
-                f"message of version {version}: this library reads version {VERSION}; use one version on all ranks"
-            )
-        offset += HEADER_BYTES
-        if payload.numel() - offset < body_bytes:
-            raise MessageError(f"message cut short: {payload.numel() - offset} bytes of a body of {body_bytes}")
-        message = Message(tag, num_coordinates, payload[offset : offset + body_bytes])
-        if message._checksum() != checksum:
-            raise MessageError("message damaged on the way: its checksum does not fit")
-        offset += body_bytes
-        yield message
-
-
 def parse(data: Tensor) -> Message:
-    """The single message that ``data`` holds."""
-    messages = list(split_payload(data))
-    if len(messages) != 1:
-        raise MessageError(f"{len(messages)} messages where one is expected")
-    return messages[0]
+    """The message that ``data`` uint8[bytes] holds; MessageError where it is none, or damaged."""
+    if data.numel() < HEADER_BYTES:
+        raise MessageError(f"message cut short: {data.numel()} bytes, a header takes {HEADER_BYTES}")
+    header = bytes(data[:HEADER_BYTES].cpu().numpy())
+    magic, version, zero, tag, checksum, num_coordinates, body_bytes = _HEADER.unpack(header)
+    if magic != b"NQ" or zero != 0:
+        raise MessageError(f"not a message: it starts with {header[:4]!r} where b'NQ' and the version are expected")
+    if version != VERSION:
+        raise MessageError(
+            f"message of version {version}: this library reads version {VERSION}; use one version on all ranks"
+        )
+    message = Message(tag, num_coordinates, data[HEADER_BYTES:])
+    if message.body.numel() != body_bytes:
+        raise MessageError(f"a body of {message.body.numel()} bytes where the header says {body_bytes}")
+    if message._checksum() != checksum:
+        raise MessageError("message damaged on the way: its checksum does not fit")
+    return message

@@ -134,6 +134,8 @@ class PayloadCodec:
         if frame.num_messages and (first := frame.message(0)).tag == MARKER:
             worker = int(first.body.cpu().clone().view(torch.int64)) if first.body.numel() == 8 else 0
             raise RemoteNonFinite(worker, first.num_coordinates, layout.segments)
+        if frame.num_bytes != payload.numel():
+            raise MessageError(f"{payload.numel()} bytes where a frame of {frame.num_bytes} is expected")
         if not np.array_equal(frame.counts, plan.counts):
             raise MessageError(_other_layout(frame.counts.tolist(), layout.segments))
         for compressor, pieces in plan.groups:

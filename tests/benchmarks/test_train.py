@@ -94,13 +94,13 @@ def test_options(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyP
 
 def test_full_precision_adds_from_aligned_and_other_memory() -> None:
     compressor, vector = FullPrecision(), torch.randn(9, generator=torch.Generator().manual_seed(0))
-    from nuq.compressors.message import split_payload
+    from nuq.compressors.message import parse
     from nuq.kernels.spec import Key
 
     whole = compressor.encode(vector, Key(1, 0, 0)).to_bytes()
     moved = torch.cat([torch.zeros(1, dtype=torch.uint8), whole])[1:]
     for payload in (whole, moved):
-        (message,) = split_payload(payload)
+        message = parse(payload)
         total = torch.ones(9)
         compressor.add(message, total)
         assert torch.equal(total, vector + 1) and torch.equal(compressor.decode(message), vector)

@@ -1,14 +1,19 @@
-"""Parts of a vector for tests."""
+"""Layouts of vectors for tests, and the lengths of frames."""
 
 from __future__ import annotations
 
-from nuq.exchange.payload import Segment
+from nuq.exchange.flat_layout import FlatLayout, Segment
 
 
-def tiled(sizes: dict[str, int]) -> list[Segment]:
-    """One vector per name, one after another."""
-    parts, start = [], 0
+def tiled(sizes: dict[str, int], *more: Segment) -> FlatLayout:
+    """One segment per name, one after another, and some more."""
+    segments, start = [], 0
     for name, size in sizes.items():
-        parts.append(Segment(name, start, size, shape=(size,)))
+        segments.append(Segment(name, start, size, shape=(size,)))
         start += size
-    return parts
+    return FlatLayout((*segments, *more))
+
+
+def frame_bytes(*body_bytes: int) -> int:
+    """The length of a frame by hand: a head, an entry for each message, and bodies in steps of 4 bytes."""
+    return 12 + sum(16 + (size + 3) // 4 * 4 for size in body_bytes)

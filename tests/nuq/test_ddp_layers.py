@@ -162,7 +162,7 @@ def test_both_scopes_train_with_every_method(ranks: Any) -> None:
     for name, scope, settings in with_every_scope():
         how: dict[str, Any] = {"exchange": Exchange(collective="auto"), "memory": Memory(Feedback(), 0.9)}
         of = Workers(name, METHODS[name].settings(**settings), 2, shapes, 5, torch.device("cpu"), **how)
-        assert [part.name for part in of.parts] == (["model"] if scope == "model" else list(shapes)), name
+        assert [own.name for own in of.layout.segments] == (["model"] if scope == "model" else list(shapes)), name
         model, loss = net(), []
         for step in range(2):
             of_workers = {}

@@ -14,12 +14,14 @@ import torch.distributed as dist
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nuq.compressors.message import HEADER_BYTES, split_payload
+from nuq.compressors.frame import Frame
+from nuq.compressors.message import HEADER_BYTES
 from nuq.kernels.spec import Key
 from nuq.registry import METHODS
 from nuq.settings.feedback import Feedback
 from nuq.simulation import Memory, Workers
 from settings import resolving
+from tests.nuq.parts import frame_bytes
 from tests.nuq.small_training import backward, descend, hooked, net
 
 PAPER = [
@@ -30,7 +32,7 @@ PAPER = [
 ]  # 75, 93.75, 98.4375 and 99.6 % of the coordinates stay, an epoch each; then 99.9 %
 EXACT: dict[str, Any] = {"selection": "exact", "indices": "int32"}  # lengths that follow from k alone
 SHAPES = {"conv": (37, 53), "bias": (41,), "linear": (10, 37)}
-SCALED_BYTES = HEADER_BYTES + 4  # what the memory puts around a message
+FACTOR_BYTES = 4  # what the memory puts before a message
 
 
 def make(**given: Any) -> Any:
@@ -86,10 +88,10 @@ def test_workers_send_as_many_as_the_schedule_says(step: int) -> None:
     gradients = {worker: [torch.randn(shape, generator=generator) for shape in shapes.values()] for worker in range(2)}
     ratio = STAGES[min(step // 10, 4)]
     lengths = {name: message_bytes(shape, ratio) for name, shape in SHAPES.items()}
-    assert (
-        workers.exchange(gradients, {0: 0.0, 1: 0.0}, step).bytes_per_worker == sum(lengths.values()) + 3 * SCALED_BYTES
-    )
-    messages = split_payload(workers.encode(gradients[0], Key(1, step, 0)))  # without the memory
+    sent = workers.exchange(gradients, {0: 0.0, 1: 0.0}, step).bytes_per_worker
+    assert sent == frame_bytes(*(FACTOR_BYTES + length for length in lengths.values()))
+    frame = Frame.read(workers.encode(gradients[0], Key(1, step, 0)))  # without the memory
+    messages = [frame.message(number) for number in range(3)]
     assert {name: message.num_bytes for name, message in zip(SHAPES, messages, strict=True)} == lengths
 
 
@@ -116,7 +118,8 @@ def through_the_stages(group: dist.ProcessGroup) -> list[int]:
 def test_the_hook_sends_as_many_as_the_schedule_says(ranks: Any) -> None:
     shapes = [tuple(parameter.shape) for parameter in net().parameters()]
     wanted = [
-        sum(message_bytes(shape, STAGES[min(step // 2, 4)]) + SCALED_BYTES for shape in shapes) for step in range(12)
+        frame_bytes(*(FACTOR_BYTES + message_bytes(shape, STAGES[min(step // 2, 4)]) for shape in shapes))
+        for step in range(12)
     ]
     for outcome in ranks.run(through_the_stages, world=2):
         assert outcome == wanted

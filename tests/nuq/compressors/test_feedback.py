@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from nuq.compressors.feedback import TAG, ErrorFeedback, MomentumCorrection
 from nuq.compressors.message import Message, parse
 from nuq.errors import MessageError, NonFiniteError
-from nuq.exchange.payload import PayloadCodec, cut
+from nuq.exchange.payload import PayloadCodec
 from nuq.kernels.spec import Key
 from nuq.registry import METHODS
 from tests.nuq.parts import tiled
@@ -153,11 +153,10 @@ def test_pieces_share_the_memory_of_their_parameter():
     """However a collective cuts: a piece's residual is its place in the parameter's."""
     of = feedback("trn")
     codec, x = PayloadCodec(of), torch.randn(SIZE, generator=torch.Generator().manual_seed(2))
-    pieces = [part for shard in cut(tiled({"p": SIZE}), 3) for part in shard]
-    assert len(pieces) == 3
+    shards = tiled({"p": SIZE}).shards(3)
     decoded = torch.zeros(SIZE)
-    for piece in pieces:
-        codec.add(codec.encode(x, [piece], Key(1, 0, 0)), [piece], decoded)
+    for shard in shards:
+        codec.add(codec.encode(x, shard, Key(1, 0, 0)), shard, decoded)
     assert of.memories[0]["residuals"].keys() == {"p"}
     torch.testing.assert_close(decoded + residual(of), x)
 

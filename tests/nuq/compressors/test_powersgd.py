@@ -11,13 +11,13 @@ import torch.distributed as dist
 
 from nuq.compressors.message import parse
 from nuq.errors import NonFiniteError
-from nuq.exchange.payload import Segment, cut
 from nuq.kernels.low_rank import start
 from nuq.kernels.spec import Key
 from nuq.registry import METHODS
 from nuq.settings.exchange import Exchange
 from nuq.settings.feedback import Feedback
 from nuq.simulation import Memory, Workers
+from tests.nuq.parts import tiled
 from tests.nuq.small_training import assert_same_bits, backward, descend, gradients, hooked, net, residuals
 
 SEED = 5
@@ -34,7 +34,7 @@ def messages(num_workers: int) -> int:
     """
     left = 2 * (12 + 20) + 12 + 4 + 1
     return sum(
-        len([shard for shard in cut([Segment("factors", 0, size)], num_workers) if shard])
+        len([shard for shard in tiled({"factors": size}).shards(num_workers) if shard.segments])
         for size in (left, NUMBERS - left)
     )
 
@@ -206,7 +206,7 @@ def test_what_arrives_and_what_is_left_add_up(how):
         wanted += torch.stack(momentum).mean(dim=0)
     left = torch.stack(
         [
-            torch.cat([kept["residuals"][p.name] for p in of.parts])
+            torch.cat([kept["residuals"][p.name] for p in of.layout.segments])
             for kept in of.compressors.memories[0].memories.values()
         ]
     )
@@ -326,8 +326,8 @@ def in_processes(group):
         given = vectors[rank].clone()
         given[at] = torch.inf if rank == 1 else given[at]
         with pytest.raises(NonFiniteError, match=f"the gradient of '{name}' on worker 1 is not finite"):
-            of.collective.mean({rank: given}, of.parts, Key(SEED, 0, rank), out)
-    of.collective.mean(vectors, of.parts, Key(SEED, 0, rank), out)
+            of.collective.mean({rank: given}, of.layout, Key(SEED, 0, rank), out)
+    of.collective.mean(vectors, of.layout, Key(SEED, 0, rank), out)
     assert torch.equal(out, exchanged(workers(world), 0))
     sent = workers(world, group)
     exchanged(sent, 0)

@@ -10,17 +10,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from nuq.compressors.message import HEADER_BYTES
 from nuq.errors import NonFiniteError
 from nuq.exchange.compressor_map import CompressorMap
-from nuq.exchange.flat_layout import arranged
-from nuq.exchange.payload import Segment, cut
+from nuq.exchange.flat_layout import FlatLayout, Segment, arranged
 from nuq.kernels.spec import Key
 from nuq.registry import METHODS
 from nuq.settings import layers
 from nuq.settings.exchange import Exchange
 from nuq.settings.feedback import Feedback
 from nuq.simulation import Memory, Workers
+from tests.nuq.parts import frame_bytes
 
 NAMES = [
     "conv1.weight",
@@ -124,7 +123,7 @@ def test_lists_that_cannot_be() -> None:
 def test_a_vector_of_several_gathers_them_and_tensors_keep_their_shape() -> None:
     encoders = {"a.weight": 0, "a.bias": 1, "b.weight": 2, "b.bias": 1, "c.weight": 0}
     made = arranged(SHAPES, encoders, ["model", "biases", None])
-    assert made.parts == [
+    assert list(made.segments) == [
         Segment("model", 0, 590),
         Segment("biases", 590, 46, encoder=1),
         Segment("b.weight", 636, 120, encoder=2, shape=(6, 5, 2, 2)),
@@ -138,9 +137,11 @@ def test_a_vector_of_several_gathers_them_and_tensors_keep_their_shape() -> None
         SHAPES, encoders, [None, None, "conv"], exact=lambda name: name.endswith("bias") or name == "b.weight"
     )
     assert exact.order is None
-    assert exact.parts[1] == Segment("a.bias, b.weight, b.bias", 320, 166, exact=True)
-    pieces = [part for shard in cut([replace(made.parts[2], start=0)], 2) for part in shard]
-    assert pieces == [replace(made.parts[2], start=64 * i, size=size, first=64 * i) for i, size in enumerate((64, 56))]
+    assert exact.segments[1] == Segment("a.bias, b.weight, b.bias", 320, 166, exact=True)
+    shards = FlatLayout((replace(made.segments[2], start=0),)).shards(2)
+    pieces = [own for shard in shards for own in shard.segments]
+    last = made.segments[2]
+    assert pieces == [replace(last, start=64 * i, size=size, first=64 * i) for i, size in enumerate((64, 56))]
 
 
 # --- workers ---
@@ -222,9 +223,9 @@ def test_bits_are_of_the_bytes() -> None:
         "qsgd", ["*.bias = supersgd", "*.weight = topk ratio=0.1 indices=int32 scope=model"], feedback=Feedback("none")
     )
     result = mixed.exchange(drawn(0), dict.fromkeys(range(3), 0.0), 0)
-    assert len(mixed.parts) == 2
+    assert len(mixed.layout.segments) == 2
     assert result.bytes_per_worker == mixed.encode(drawn(0)[0], Key(5, 0, 0)).numel()
-    assert mixed.compressors.bare.size(mixed.parts) == result.bytes_per_worker == 2 * HEADER_BYTES + 4 * 46 + 6 + 8 * 71
+    assert mixed.compressors.bare.size(mixed.layout) == result.bytes_per_worker == frame_bytes(4 * 46, 6 + 8 * 71)
 
 
 def test_parameters_of_one_line_are_one_vector_with_scope_model() -> None:
@@ -295,11 +296,11 @@ def test_pieces_of_a_bias_are_dense_too_whatever_its_name(method: str) -> None:
     shapes = {"w": (30, 40), "b[0]": (1000,), "v[3]": (20, 60)}
     compressors = CompressorMap(method, METHODS[method].settings(), 4)
     compressors.assign(shapes)
-    parts = compressors.arrange(shapes).parts
-    for shards in (cut(parts, 5), [parts]):
+    layout = compressors.arrange(shapes)
+    for shards in (layout.shards(5), [layout]):
         total, x = torch.zeros(3400), torch.randn(3400, generator=torch.Generator().manual_seed(1))
         for shard in shards:
             payload = compressors.codec.encode(x, shard, Key(1, 0, 0))
-            assert payload.numel() < 1.1 * 4 * sum(part.size for part in shard if part.name == "b[0]") + 1500
+            assert payload.numel() < 1.1 * 4 * sum(part.size for part in shard.segments if part.name == "b[0]") + 1500
             compressors.codec.add(payload, shard, total)
         assert torch.equal(total[1200:2200], x[1200:2200]) and not torch.equal(total[:1200], x[:1200])

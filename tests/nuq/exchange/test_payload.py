@@ -11,16 +11,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nuq.compressors.feedback import ErrorFeedback
-from nuq.compressors.message import Message, split_payload
+from nuq.compressors.frame import Frame
+from nuq.compressors.message import Message
 from nuq.errors import MessageError, NonFiniteError
-from nuq.exchange.payload import PayloadCodec, RemoteNonFinite, Segment, cut, num_coordinates
+from nuq.exchange.flat_layout import FlatLayout, Segment
+from nuq.exchange.payload import PayloadCodec, RemoteNonFinite
 from nuq.kernels.spec import Key
 from nuq.registry import METHODS
 from tests.nuq.parts import tiled
 
 KEY = Key(5, 3, 1)
-PARTS = [*tiled({"a": 1, "b": 63, "c": 64, "d": 65}), Segment("e, f", 193, 7, exact=True)]
-TOTAL = num_coordinates(PARTS)
+LAYOUT = tiled({"a": 1, "b": 63, "c": 64, "d": 65}, Segment("e, f", 193, 7, exact=True))
+SEGMENTS, TOTAL = LAYOUT.segments, LAYOUT.num_coordinates
 
 
 def codec(name: str, *, feedback: bool = False, **given) -> PayloadCodec:
@@ -28,19 +30,17 @@ def codec(name: str, *, feedback: bool = False, **given) -> PayloadCodec:
     legal = {item.name for item in dataclasses.fields(schema)}
     values = {"bucket_size": 128 if name in ("eden", "drive") else 16} | given
     chosen = schema(**{key: value for key, value in values.items() if key in legal})
-    made = PayloadCodec(METHODS[name].load()(chosen))
-    if feedback:
-        made.compressor = ErrorFeedback(made.compressor, {part.name: part.size for part in PARTS})
-    return made
+    made = METHODS[name].load()(chosen)
+    return PayloadCodec(ErrorFeedback(made, {own.name: own.size for own in SEGMENTS}) if feedback else made)
 
 
 def vector(seed: int = 0, size: int = TOTAL) -> torch.Tensor:
     return torch.randn(size, generator=torch.Generator().manual_seed(seed))
 
 
-def decoded(of: PayloadCodec, payload: torch.Tensor, parts=PARTS, size: int = TOTAL) -> torch.Tensor:
+def decoded(of: PayloadCodec, payload: torch.Tensor, layout=LAYOUT, size: int = TOTAL) -> torch.Tensor:
     total = torch.zeros(size)
-    of.add(payload, parts, total)
+    of.add(payload, layout, total)
     return total
 
 
@@ -59,15 +59,15 @@ CODECS = {
 @pytest.mark.parametrize("name", CODECS)
 def test_a_payload_has_the_size_it_says_and_adds_its_parts(name):
     of, x = CODECS[name], vector()
-    payload = of.encode(x, PARTS, KEY)
-    if of.size(PARTS) is not None:
-        assert payload.numel() == of.size(PARTS)
+    payload = of.encode(x, LAYOUT, KEY)
+    if of.size(LAYOUT) is not None:
+        assert payload.numel() == of.size(LAYOUT)
     total = torch.ones(TOTAL)
-    of.add(payload, PARTS, total)
+    of.add(payload, LAYOUT, total)
     torch.testing.assert_close(total, decoded(of, payload) + 1)
     assert torch.equal(decoded(of, payload)[-7:], x[-7:])  # the exact part
-    assert torch.equal(of.encode_or_mark(x, PARTS, KEY), payload) or "feedback" in name
-    assert of.encode(x, [], KEY).numel() == 0
+    assert torch.equal(of.encode_or_mark(x, LAYOUT, KEY), payload) or "feedback" in name
+    assert of.encode(x, FlatLayout(()), KEY).numel() == 0
 
 
 @pytest.mark.parametrize("name", CODECS)
@@ -75,7 +75,7 @@ def test_a_payload_has_the_size_it_says_and_adds_its_parts(name):
 @given(data=st.data())
 def test_damaged_payloads_raise(name, data):
     of = CODECS[name]
-    payload = of.encode(vector(), PARTS, KEY)
+    payload = of.encode(vector(), LAYOUT, KEY)
     size = payload.numel()
     kind = data.draw(st.sampled_from(["flip", "cut", "longer", "swap"]))
     if kind == "flip":
@@ -104,8 +104,8 @@ def test_damaged_payloads_raise(name, data):
 def test_bodies_that_nobody_encoded_raise_or_decode(name, data):
     """Their checksums fit: nothing but MessageError, and nothing written beside the vector."""
     of, size = CODECS[name], 65
-    part = [Segment("d", 0, size)]
-    first = next(split_payload(of.encode(vector(1, size), part, KEY)))
+    layout = tiled({"d": size})
+    first = Frame.read(of.encode(vector(1, size), layout, KEY)).message(0)
     body = first.body.clone()
     for _ in range(data.draw(st.integers(1, 4))):
         body[data.draw(st.integers(0, body.numel() - 1))] = data.draw(st.integers(0, 255))
@@ -113,7 +113,7 @@ def test_bodies_that_nobody_encoded_raise_or_decode(name, data):
     room = torch.full((size + 200,), 7.0)
     total = room[100 : 100 + size]
     with suppress(MessageError):
-        of.add(Message(first.tag, size, body).to_bytes(), part, total)
+        of.add(Frame.of([Message(first.tag, size, body)], body.device).sealed(), layout, total)
     assert (room[:100] == 7).all() and (room[100 + size :] == 7).all()
 
 
@@ -127,10 +127,19 @@ def test_garbage_raises(data):
 
 def test_payloads_of_other_parts_raise():
     of = CODECS["qsgd"]
-    payload = of.encode(vector(), PARTS, KEY)
-    for parts in (PARTS[:-1], [*PARTS, Segment("g", 0, 3)], [dataclasses.replace(PARTS[0], size=2), *PARTS[1:]], []):
+    payload = of.encode(vector(), LAYOUT, KEY)
+    others = (SEGMENTS[:-1], (*SEGMENTS, Segment("g", 0, 3)), (dataclasses.replace(SEGMENTS[0], size=2), *SEGMENTS[1:]))
+    for segments in (*others, ()):
         with pytest.raises(MessageError):
-            decoded(of, payload, parts)
+            decoded(of, payload, FlatLayout(segments))
+
+
+def test_messages_without_a_frame_are_told():
+    """What versions before frames sent."""
+    of, x = codec("qsgd"), vector()
+    old = METHODS["qsgd"].load()(METHODS["qsgd"].settings()).encode(x, KEY).to_bytes()
+    with pytest.raises(MessageError, match="without a frame, as older versions sent them: use one version on all"):
+        decoded(of, old)
 
 
 @pytest.mark.parametrize("name", ["supersgd", "qsgd", "alq", "ecdq", "eden", "alq feedback"])
@@ -139,10 +148,10 @@ def test_a_marker_names_the_worker_and_the_part(name, bad):
     of, x = CODECS[name], vector()
     x[70] = bad
     with pytest.raises(NonFiniteError):
-        of.encode(x, PARTS, KEY)
-    payload = of.encode_or_mark(x, PARTS, KEY)
-    if of.size(PARTS) is not None:
-        assert payload.numel() == of.size(PARTS)  # the others wait for as many bytes
+        of.encode(x, LAYOUT, KEY)
+    payload = of.encode_or_mark(x, LAYOUT, KEY)
+    if of.size(LAYOUT) is not None:
+        assert payload.numel() == of.size(LAYOUT)  # the others wait for as many bytes
     with pytest.raises(RemoteNonFinite, match="the gradient of 'c' on worker 1 is not finite") as caught:
         decoded(of, payload)
     assert (caught.value.worker, caught.value.number) == (1, 2)
@@ -153,23 +162,25 @@ def test_a_marker_names_the_worker_and_the_part(name, bad):
 
 @given(st.lists(st.integers(0, 300), max_size=6), st.integers(1, 6))
 def test_shards_tile_the_parts(sizes, num_shards):
-    parts = tiled({str(number): size for number, size in enumerate(sizes)})
-    shards = cut(parts, num_shards)
+    layout = tiled({str(number): size for number, size in enumerate(sizes)})
+    shards = layout.shards(num_shards)
     assert len(shards) == num_shards
-    covered = [place for shard in shards for part in shard for place in range(part.start, part.start + part.size)]
-    assert covered == list(range(sum(sizes)))
-    for part in (part for shard in shards for part in shard):
-        whole = parts[int(part.name)]
-        assert part.first == (-1 if part.size == whole.size else part.start - whole.start)
-    lengths = [num_coordinates(shard) for shard in shards]
-    assert max(lengths) <= -(-sum(sizes) // num_shards) + 64
-    names = [part.key_name for shard in shards for part in shard]
+    pieces = [own for shard in shards for own in shard.segments]
+    assert [place for own in pieces for place in range(own.start, own.start + own.size)] == list(range(sum(sizes)))
+    for own in pieces:
+        whole = layout.segments[int(own.name)]
+        assert own.first == (-1 if own.size == whole.size else own.start - whole.start)
+    assert max(shard.num_coordinates for shard in shards) <= -(-sum(sizes) // num_shards) + 64
+    for shard in shards:
+        assert [own.key_name for own in shard.packed.segments] == [own.key_name for own in shard.segments]
+        assert shard.packed.start == 0 and shard.packed.num_coordinates == shard.num_coordinates
+    names = [own.key_name for own in pieces]
     assert len(set(names)) == len(names)  # random numbers of their own
 
 
 def test_pieces_and_wholes_have_other_random_numbers():
     of = codec("qsgd", bucket_size=64)
     x = torch.ones(128)
-    pieces = [dataclasses.replace(shard[0]) for shard in cut([Segment("a", 0, 128)], 2)]
-    first, second = (next(split_payload(of.encode(x, [piece], KEY))).body for piece in pieces)
+    shards = tiled({"a": 128}).shards(2)
+    first, second = (Frame.read(of.encode(x, shard, KEY)).message(0).body for shard in shards)
     assert not torch.equal(first, second)

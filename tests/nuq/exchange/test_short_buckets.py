@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 import pytest
@@ -12,10 +11,10 @@ from torch import Tensor
 
 import nuq
 from nuq.exchange.compressor_map import CompressorMap
-from nuq.exchange.payload import Segment, cut
 from nuq.functional import fit_levels
 from nuq.kernels.spec import Key
 from nuq.registry import METHODS
+from tests.nuq.parts import tiled
 
 
 def error(decoded: Tensor, exact: Tensor) -> float:
@@ -45,9 +44,9 @@ def test_levels_of_one_tensor_are_those_of_the_pieces_that_travel(norm: str) -> 
     """Of ``all_reduce`` by two stages, and of FSDP's shards, which are shorter than the tensor's buckets."""
     x, key = torch.randn(8192, generator=torch.Generator().manual_seed(6)), Key(1, 0, 0)
     fitted = []
-    for parts in ([Segment("all", 0, 8192)], list(itertools.chain.from_iterable(cut([Segment("all", 0, 8192)], 32)))):
+    for shards in ([tiled({"all": 8192})], tiled({"all": 8192}).shards(32)):
         compressors = CompressorMap("alq", METHODS["alq"].settings(norm=norm), 4)
-        fit_levels(compressors, x, parts, key)
+        fit_levels(compressors, x, [own for shard in shards for own in shard.segments], key)
         fitted.append(compressors.adaptive[0])
     pieces = x.split(256)
     errors = [error(torch.cat([one.decode(one.encode(piece, key)) for piece in pieces]), x) for one in fitted]
