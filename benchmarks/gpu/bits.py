@@ -119,13 +119,13 @@ def statistics_checks(size: int) -> dict[str, Check]:
 def smaq_checks(size: int) -> Iterator[tuple[str, Callable[[str], str]]]:
     """The checks of SmaQ by name; each returns the differences from the reference, or nothing."""
     from nuq.kernels import smaq_reference
-    from nuq.kernels.cuda import smaq_kernels
+    from nuq.kernels.cuda import smaq_operators
     from tests.nuq.kernels import test_cuda_smaq
     from tests.nuq.kernels.test_cuda_smaq import Case
 
     def check(case: Case, device: str) -> str:
         expected = test_cuda_smaq.coded(case, smaq_reference, "cpu")
-        return test_cuda_smaq.difference(expected, test_cuda_smaq.coded(case, smaq_kernels, device))
+        return test_cuda_smaq.difference(expected, test_cuda_smaq.coded(case, smaq_operators, device))
 
     for case in (
         Case(kind, size + 77, dtype, measured=True) for kind in ("normal", "relu", "nearly constant") for dtype in TYPES
@@ -167,9 +167,9 @@ class Comparison:
 
     def operators(self, name: str, check: Check) -> None:
         """Compare encoding and decoding, or a rotation."""
-        from nuq.kernels.cuda import kernels
+        from nuq.kernels.cuda import operators
 
-        mine, everyone = check(kernels, self.device), dict(self._rivals)
+        mine, everyone = check(operators, self.device), dict(self._rivals)
         if self._on_cpu:
             self._on_cpu -= 1
             everyone["reference on the CPU"] = (self._reference, "cpu")
