@@ -173,7 +173,7 @@ def multiplier(distribution: CompiledDistribution, bits: int, lowest: float) -> 
 
 
 def grid_levels(points: Array, sums: Array, intervals: int, *, centred: bool) -> Array | None:
-    """The indices of ``solver_optimal.best_places``: int64[intervals + 1].
+    """The indices of ``solver_optimal.best_indices``: int64[intervals + 1].
 
     They are among points float64[M] with sums float64[3, M].
     """
