@@ -33,7 +33,6 @@ class Rule:
 # The part of nuq without torch: tables, distributions and solvers in float64, integers and bytes.
 SETTINGS = ("nuq.registry", "nuq.settings")
 NUMPY = ("numpy", "scipy", "nuq.native")
-CODING_TABLES = ("nuq.coding.entropy_tables",)  # NumPy alone; the C++ coders take them
 LEVELS = (*SETTINGS, *NUMPY, "nuq.levels")
 DISPATCH = ("nuq.kernels.operators",)  # it imports the implementations of the operators
 KERNELS = (*LEVELS, "torch", "jaxtyping", "triton", "nuq.errors", "nuq.kernels")
@@ -66,8 +65,7 @@ RULES = (
     Rule(("files",), ("files", "yaml")),
     Rule(SETTINGS, SETTINGS),
     Rule(("nuq.errors",), ()),
-    Rule(CODING_TABLES, (*NUMPY[:1], *CODING_TABLES)),
-    Rule(("nuq.native",), (*NUMPY, *CODING_TABLES)),
+    Rule(("nuq.native",), ("numpy", "nuq.native")),
     Rule(("nuq.levels",), LEVELS),
     Rule(
         ("nuq.kernels.spec", "nuq.kernels.bit_packing"),
