@@ -42,7 +42,7 @@ HEAVY = {
 @pytest.mark.parametrize("compiled", [True, False])
 def test_the_known_optima(sigma, bits, psi, symmetric, compiled, monkeypatch):
     if not compiled:
-        monkeypatch.setattr(kernels, "_loaded", lambda: None)
+        monkeypatch.setattr(kernels, "_is_there", lambda: False)
     distribution = TruncNorm(0.0, sigma)
     for made in (
         update_rules.optimal(distribution, 2**bits, symmetric=symmetric),
