@@ -258,7 +258,7 @@ HEAVY = {"torch", "torchvision", "numpy", "scipy", "pandas", "matplotlib", "skle
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )
 def test_a_start_is_instant(script: tuple[str, ...], never: set[str]) -> None:
-    """What makes a start slow is what it imports: independent of this machine's speed."""
+    """A start is slow by what it imports: independent of this machine's speed."""
     modules, done = _imports_of(*script)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip()

@@ -1,4 +1,4 @@
-"""What runs are called that keep tensors in formats, and which of them count as one."""
+"""The labels of runs that keep tensors in formats, and which of these runs count as one."""
 
 from collections.abc import Mapping
 from typing import Any

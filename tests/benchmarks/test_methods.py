@@ -98,7 +98,9 @@ def test_scope_is_the_methods() -> None:
 
 @pytest.mark.parametrize("name", METHODS)
 def test_every_method_has_a_baseline_that_runs(name: str) -> None:
-    """On what the method itself is given; where both are packed, the baseline's tensors take about as many bytes."""
+    """A baseline runs on what the method itself is given; where both are packed, the baseline's tensors take about as
+    many bytes.
+    """
     of = methods.Contender(name, gradients())
     assert of.eager is not None
     torch.manual_seed(2)  # of baselines that draw

@@ -177,7 +177,7 @@ def test_every_model_has_eleven_million_parameters_and_its_own_batches(alone):
 
 @dataclass(frozen=True)
 class Gradients:
-    """Of a layer without and with a baseline's hook, for the same inputs, and the baseline's state."""
+    """The gradients of a layer without and with a baseline's hook, for the same inputs, and the baseline's state."""
 
     plain: nn.Linear
     received: nn.Linear

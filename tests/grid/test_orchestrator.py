@@ -116,7 +116,7 @@ def test_out_of_memory_in_a_script_of_several_runs(here: Bench) -> None:
 
 
 def test_one_run_of_several_is_killed(here: Bench) -> None:
-    """As the kernel does it: the script lives, and notes 137; the others go on."""
+    """The run is killed as the kernel does it: the script lives, and notes 137; the others go on."""
     here.sweep((1, 2, 3))
     here.behave({1: "eats 1000", 2: "eats 200", 3: 0})
     here.good("plan --per_script 3 --parallel 3")

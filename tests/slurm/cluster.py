@@ -228,7 +228,7 @@ def down(folder: Path) -> None:
 
 
 def unavailable(accounting: bool = True) -> str:
-    """Why no cluster can be started here, in one sentence; empty where one can."""
+    """The reason why no cluster can be started here, in one sentence; empty where one can."""
     missing = [
         name
         for name in (*PROGRAMS, *(ACCOUNTING_PROGRAMS if accounting else ()))

@@ -33,7 +33,7 @@ def item(num_chunks: int = NUM_CHUNKS, plan_id: str = "20260101-000000-abcd") ->
 
 
 class Killed(BaseException):
-    """As a SIGKILL: nothing that catches Exception sees it."""
+    """A kill as by SIGKILL: nothing that catches Exception sees it."""
 
 
 class Queue:

@@ -33,7 +33,7 @@ def ended(here: Bench) -> None:
 
 
 def waits(here: Bench, command: str = "submit") -> str:
-    """What a command says that cannot hand over everything: exit code 75."""
+    """The words of a command that cannot hand over everything: exit code 75."""
     said = here(command)
     assert (said.code, said.err) == (75, ""), said
     return said.out

@@ -41,8 +41,8 @@ def indices(draw: st.DrawFn) -> tuple[torch.Tensor, int]:
 @settings(max_examples=60)
 @given(indices())
 def test_auto_is_the_shortest_of_all_forms(of: tuple[torch.Tensor, int]) -> None:
-    """Against every form written out; rANS is chosen by an estimate, so it may be missed by a little, and is not tried
-    for a few gaps.
+    """The length is compared with every form written out; rANS is chosen by an estimate, so it may be missed by a
+    little, and is not tried for a few gaps.
     """
     where, n = of
     gaps = index_coding._gaps(where.numpy())
@@ -136,8 +136,8 @@ def test_any_message_gives_back_its_places_and_values(of: tuple[str, dict[str, A
 @settings(max_examples=60)
 @given(messages(), st.integers(0, 10**6))
 def test_any_changed_byte_is_noticed(of: tuple[str, dict[str, Any], torch.Tensor], seed: int) -> None:
-    """By the checksum; a body changed behind its back is an error or a vector of the right length, never an error of
-    another kind.
+    """The checksum notices it; a body changed behind its back is an error or a vector of the right length, never an
+    error of another kind.
     """
     name, given, x = of
     message = make(name, **given).encode(x, Key(1, 2, 3, "x"))

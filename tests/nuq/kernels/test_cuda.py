@@ -150,7 +150,7 @@ def encoded(operators: Any, case: Case, device: str, x: Tensor | None = None) ->
 def decoded(
     operators: Any, case: Case, scales: Tensor, packed: Tensor, device: str, total: Tensor | None = None
 ) -> Tensor:
-    """In ``total``, else in numbers of its own."""
+    """The decoded vector: in ``total``, else in numbers of its own."""
     total = torch.randn(case.n, generator=torch.Generator().manual_seed(7)).to(device) if total is None else total
     packing = bit_packing.packing(case.num_levels) if case.packing is None else case.packing
     scales, packed, levels = scales.to(device), packed.to(device), levels_of(case).to(device)
@@ -163,7 +163,7 @@ def bits_of(tensor: Tensor) -> Tensor:
 
 
 def difference(case: Case, operators: Any, device: str) -> str:
-    """What the operators do differently from the reference, or nothing."""
+    """The differences of the operators from the reference, or an empty text."""
     scales, packed = encoded(reference, case, "cpu")
     mine = encoded(operators, case, device)
     total, my_total = decoded(reference, case, scales, packed, "cpu"), decoded(operators, case, scales, packed, device)
@@ -239,7 +239,7 @@ ERRORS: dict[str, Callable[[Any, str], str]] = {
 def differences(
     operators: Any, device: str, cases: list[Case], rotations: list[tuple[int, int, bool]]
 ) -> dict[str, str]:
-    """From the name of every case that went wrong to what it did."""
+    """A table from the name of every case that went wrong to what it did."""
     found = {str(case): difference(case, operators, device) for case in cases}
     found |= {f"rotation {rotation}": rotation_difference(*rotation, operators, device) for rotation in rotations}
     found |= {name: check(operators, device) for name, check in ERRORS.items()}
@@ -308,7 +308,7 @@ def test_compiled_kernels_round_as_specified_and_do_not_spill(
 
 
 def test_a_block_of_the_norms_tree_stays_inside_one_warp(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Of 128 sums in 32 threads, five halvings exchange four float64, two words each: 40 shuffles, and a few for what
+    """Five halvings of 128 sums in 32 threads exchange four float64, two words each: 40 shuffles, and a few for what
     comes after.
     """
     recorders = recorded(monkeypatch, tmp_path)

@@ -88,7 +88,7 @@ BAD: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
 
 @pytest.fixture(autouse=True)
 def no_launch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever passes the checks fails at the first kernel, with an AttributeError."""
+    """Let whatever passes the checks fail at the first kernel, with an AttributeError."""
     monkeypatch.setattr(operators, "device_code", object)
 
 

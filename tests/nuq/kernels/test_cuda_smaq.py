@@ -107,7 +107,7 @@ BIG = [
 
 @contextmanager
 def through(module: Any) -> Iterator[None]:
-    """Instead of what a tensor's device would choose."""
+    """Let the functions run through this module, instead of what a tensor's device would choose."""
     before = smaq.in_cpp, smaq._portable
     smaq.in_cpp, smaq._portable = lambda _: False, lambda _: module
     try:
@@ -161,7 +161,7 @@ def difference(expected: dict[str, Any], found: dict[str, Any]) -> str:
 
 
 def damaged(bodies: list[Tensor], tag: bytes, n: int, module: Any, device: str) -> list[Any]:
-    """What becomes of each: the total, or that it was refused, which changes no number."""
+    """The outcome of each: the total, or that it was refused, which changes no number."""
     found = []
     with through(module):
         for body in bodies:
@@ -177,8 +177,8 @@ def damaged(bodies: list[Tensor], tag: bytes, n: int, module: Any, device: str) 
 
 
 def damages(kind: str, module: Any, device: str) -> str:
-    """Of bits turned at random, of bytes cut off, added, or exchanged with their neighbours (bitmaps hold as many bits
-    then).
+    """The outcomes of bits turned at random, and of bytes cut off, added, or exchanged with their neighbours (bitmaps
+    hold as many bits then).
     """
     n = 4096 + 300
     with through(smaq_reference):
@@ -229,7 +229,7 @@ def not_finite(bad: float, module: Any, device: str) -> str:
 
 
 def differences(cases: list[Case], device: str) -> dict[str, str]:
-    """From the name of every case that went wrong to what it did."""
+    """A table from the name of every case that went wrong to what it did."""
     found = {
         str(case): difference(coded(case, smaq_reference, "cpu"), coded(case, smaq_operators, device)) for case in cases
     }
