@@ -244,7 +244,7 @@ def compared(predicted: float, of_draws: Sequence[float], measured: Sequence[flo
     )
 
 
-def coders_for(name: str, settings: dict[str, Any], second_bits: int, vectors: Tensor) -> CompressorMap:
+def encoders_for(name: str, settings: dict[str, Any], second_bits: int, vectors: Tensor) -> CompressorMap:
     """Both encoders; adaptive ones with levels fitted to the workers' vectors, as the training fits them."""
     compressors = CompressorMap(name, METHODS[name].settings(**settings), second_bits)
     if compressors.adaptive:
@@ -259,7 +259,7 @@ def coders_for(name: str, settings: dict[str, Any], second_bits: int, vectors: T
 def measure(title: str, vectors: Tensor, case: Case, most_draws: int) -> dict[str, Any]:
     """One row: both collectives against their formulas, from at most ``most_draws`` draws for a noise below NOISE."""
     name, settings, second_bits = case
-    compressors = coders_for(name, settings, second_bits, vectors)
+    compressors = encoders_for(name, settings, second_bits, vectors)
     (workers, size), ratio, length = vectors.shape, norm_ratio(vectors), squared(vectors)
     parts, transport, placement = [Segment("model", 0, size)], Transport(None), WorkerPlacement.of(workers, 1)
     shards, collectives = (

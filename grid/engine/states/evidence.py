@@ -148,5 +148,5 @@ def _accounts(elements: Sequence[str], since: float, marks: scheduler.Marks, roo
 
 
 def settle(submissions: Iterable[Submission], root: Path) -> list[Submission]:
-    """The submissions with every sbatch call accounted for (see ``submission.settle``)."""
+    """The submissions with every sbatch call accounted for (see ``chunk_submission.settle``)."""
     return [item if item.is_complete else chunk_submission.settle(item, root, scheduler.find) for item in submissions]
