@@ -52,7 +52,7 @@ def test_from_plan_to_results(here: Bench) -> None:
     shown = here.good("status")
     assert "2 done" in shown
     assert "1 failed" in shown
-    assert "incomplete: 1 cell of the seed axis of 1" in shown
+    assert "incomplete: 1 seed group of 1" in shown
     assert "seeds 2 missing, 2 done" in shown
     assert "3/7" in shown
     # logs: the failed one's without a name
