@@ -1,4 +1,9 @@
-"""The compression methods, one file per method (or family).  May import ``nuq.coding`` and the rooms below it.
+"""The compression methods, one file per method or family.
+
+Families: ``quantized`` (QSGD, NUQSGD, TernGrad, ALQ, AMQ), ``sparse`` (top-k, random-k, thresholds, DGC), ``signs``,
+``casts``, ``blockwise``.  The table ``nuq.registry.METHODS`` has the file of each method.
+
+May import ``nuq.coding`` and the rooms below it.
 
 A method provides:
 

@@ -1,7 +1,7 @@
 """A throw-away SLURM on this machine: munge, slurmctld, two slurmd and, on request, accounting (MariaDB and slurmdbd).
 
 Everything lives in one folder with ports, sockets and keys of its own; ``/etc/slurm`` and servers that already run are
-not touched.  Root is needed, and Debian's packages (``install.sh`` beside this file).  What it offers: nodes n1 and n2
+not touched.  Root is needed, and Debian's packages (``install.sh`` beside this file).  It offers nodes n1 and n2
 with 8 CPUs, 64 GB and 2 GPUs each (pretended: nothing is bound), and the partitions of ``configuration.PARTITIONS``.
 """
 
