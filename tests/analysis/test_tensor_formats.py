@@ -122,7 +122,7 @@ def labels(*rows: Mapping[str, Any]) -> list[str]:
     return [seed_group.label for seed_group in seed_groups(table(*rows))]
 
 
-def test_the_sweep_s_cells() -> None:
+def test_the_sweeps_seed_groups() -> None:
     found = seed_groups(
         table(
             settings("supersgd"),

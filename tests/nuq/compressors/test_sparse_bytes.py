@@ -28,11 +28,11 @@ def make(name: str, **given: Any) -> Any:
 
 @st.composite
 def indices(draw: st.DrawFn) -> tuple[torch.Tensor, int]:
-    """0 < k < n indices in stretches whose density differs: from nearly none to nearly all."""
+    """0 < k < n indices in runs whose density differs: from nearly none to nearly all."""
     n = draw(st.integers(2, 60_000))
     rng = np.random.default_rng(draw(st.integers(0, 10**6)))
-    stretches = draw(st.lists(st.floats(-4, 0), min_size=1, max_size=5))
-    density = np.repeat(10.0 ** np.array(stretches), -(-n // len(stretches)))[:n]
+    runs = draw(st.lists(st.floats(-4, 0), min_size=1, max_size=5))
+    density = np.repeat(10.0 ** np.array(runs), -(-n // len(runs)))[:n]
     chosen = np.flatnonzero(rng.random(n) < density)
     chosen = chosen[: n - 1] if chosen.size else np.array([int(rng.integers(n))])
     return torch.from_numpy(chosen.astype(np.int32)), n
@@ -103,7 +103,7 @@ def messages(draw: st.DrawFn) -> tuple[str, dict[str, Any], torch.Tensor]:
 
 @settings(max_examples=120)
 @given(messages())
-def test_any_message_gives_back_its_places_and_values(of: tuple[str, dict[str, Any], torch.Tensor]) -> None:
+def test_any_message_gives_back_its_indices_and_values(of: tuple[str, dict[str, Any], torch.Tensor]) -> None:
     name, given, x = of
     method, key = make(name, **given), Key(1, 2, 3, "x")
     data = method.encode(x, key).to_bytes()
