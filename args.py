@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from nuq.registry import METHODS
 from nuq.settings import setting
 from nuq.settings.feedback import Feedback
-from nuq.settings.quantized_training import Tensors
+from nuq.settings.quantized_training import QuantizedTraining
 from settings.data import DATA
 from settings.models import MODELS
 from settings.optim import OPTIMIZERS, SCHEDULES
@@ -64,7 +64,7 @@ class Config:
     exchange: Exchange = field(default_factory=Exchange)
     feedback: Feedback = field(default_factory=Feedback)
     untrain: Untrain = field(default_factory=Untrain)
-    tensors: Tensors = field(default_factory=Tensors)
+    tensors: QuantizedTraining = field(default_factory=QuantizedTraining)
     eval_every: int = setting(
         200,
         "evaluate every so many steps, and at the end (the paper: 2000); 0: never, for mode=evaluate beside it",
@@ -97,5 +97,5 @@ SECTIONS: dict[str, type] = {
     "feedback": Feedback,
     "measure": Measure,
     "untrain": Untrain,
-    "tensors": Tensors,
+    "tensors": QuantizedTraining,
 }

@@ -1,4 +1,4 @@
-"""Benchmarks of the claims: ``python -m benchmarks.NAME`` runs rivals too and ends with a line of one JSON object.
+"""Benchmarks of the claims: ``python -m benchmarks.NAME`` runs the baselines too, and ends with one JSON object.
 
 They may import everything; nothing but the tests imports them.
 """

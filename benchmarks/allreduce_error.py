@@ -242,7 +242,7 @@ def compared(predicted: float, of_draws: Sequence[float], measured: Sequence[flo
     )
 
 
-def coders_for(name: str, settings: dict[str, Any], second_bits: int, vectors: Tensor) -> CompressorMap:
+def encoders_for(name: str, settings: dict[str, Any], second_bits: int, vectors: Tensor) -> CompressorMap:
     """Both encoders; adaptive ones with levels fitted to the workers' vectors, as the training fits them."""
     compressors = CompressorMap(name, METHODS[name].settings(**settings), second_bits)
     if compressors.adaptive:
@@ -257,13 +257,10 @@ def coders_for(name: str, settings: dict[str, Any], second_bits: int, vectors: T
 def measure(title: str, vectors: Tensor, case: Case, most_draws: int) -> dict[str, Any]:
     """One row: both collectives against their formulas, from at most ``most_draws`` draws for a noise below NOISE."""
     name, settings, second_bits = case
-    compressors = coders_for(name, settings, second_bits, vectors)
+    compressors = encoders_for(name, settings, second_bits, vectors)
     (workers, size), ratio, length = vectors.shape, norm_ratio(vectors), squared(vectors)
-    layout, transport, placement = (
-        FlatLayout((Segment("model", 0, size),)),
-        Transport(None),
-        WorkerPlacement.of(workers, 1),
-    )
+    layout = FlatLayout((Segment("model", 0, size),))
+    transport, placement = Transport(None), WorkerPlacement.of(workers, 1)
     shards, collectives = (
         layout.shards(workers),
         (

@@ -1,4 +1,4 @@
-"""Every method's encoding as a user would write it in eager PyTorch: the rivals of ``benchmarks.methods``.
+"""Every method's encoding as a user would write it in eager PyTorch: the baselines of ``benchmarks.methods``.
 
 There is one function per family, each from a tensor to the tensors that would travel. They draw from PyTorch's own
 generator, keep no state, and stop at plain packed integers: no keys, no headers, no checks, no coded indices; the codes
@@ -345,6 +345,6 @@ EAGER: dict[str, Callable[[Any, Any], Eager]] = {
 
 
 def of(name: str, settings: Any, compressor: Any) -> Eager | None:
-    """The rival of one method; None for a method that has none here."""
+    """The baseline of one method; None for a method that has none here."""
     make = EAGER.get(name)
     return make(settings, compressor) if make else None

@@ -1,6 +1,6 @@
 """The waiting time that the orchestrator causes, and its calls of the scheduler: ``python -m benchmarks.grid``.
 
-10,000 experiments with all their settings are expanded to configurations and identities; a rival, Hydra's own
+10,000 experiments with all their settings are expanded to configurations and identities; a baseline, Hydra's own
 ``compose``, does a sample of the same rows in the same run, in turns (its time is scaled up).  2,000 runs in two
 resource shapes are planned, submitted and looked at, with stand-ins for SLURM's commands that answer at once and note
 that they were called: the time is that of our code.  100,000 runs are planned and 20,000 submitted, each once and in a
@@ -100,7 +100,7 @@ def expansion(family: Path, turns: int) -> dict[str, list[float]]:
     with initialize(version_base="1.3", config_path=None):
         measures = {
             "ours": lambda: seconds(lambda: [item.name for item in load(str(family), "ten_thousand").experiments()]),
-            "rival": lambda: (
+            "baseline": lambda: (
                 seconds(lambda: [compose("experiment", overrides=line) for line in words]) * 10000 / len(words)
             ),
         }
@@ -249,11 +249,11 @@ def main() -> None:
         expanded, started = expansion(family, turns), starts(turns)
         figures = {
             "expand_10000": summary(expanded["ours"]),
-            "hydra_compose_10000": summary(expanded["rival"]),
+            "hydra_compose_10000": summary(expanded["baseline"]),
             "help": summary(started["--help"]),
             "list": summary(started["list"]),
         }
-        ratios = [their / own for their, own in zip(expanded["rival"], expanded["ours"], strict=True)]
+        ratios = [their / own for their, own in zip(expanded["baseline"], expanded["ours"], strict=True)]
         figures["expand_speedup_over_hydra"] = summary(ratios)
         figures |= submitting(family, turns)
         figures |= large(family)

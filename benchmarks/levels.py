@@ -2,7 +2,7 @@
 
 An update goes from the statistics of 350 buckets (norm, mean, sigma) to a checked level set: the mixture of 350
 truncated normals, its table, four starts and the dynamic program's answers solved to convergence, the best of them. The
-optimum is the dynamic program on the distribution and the steps that follow it.  The rival is the same call with the
+optimum is the dynamic program on the distribution and the steps that follow it.  The baseline is the same call with the
 C++ kernels off (NumPy), in turns with them in one run: medians of 15 and quartiles.
 
 The statistics are those of heavy-tailed buckets (Student's t with 3 degrees of freedom, 8192 coordinates, norms a

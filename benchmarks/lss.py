@@ -218,12 +218,12 @@ def contenders(gradient: Recorded, scope: str) -> list[Contender]:
             if percentile < 100
             else "CASQ, no outliers"
         )
-        found.append(Contender("rivals", title, 0, build("casq", **DEFAULT, outlier_percentile=percentile)))
+        found.append(Contender("baselines", title, 0, build("casq", **DEFAULT, outlier_percentile=percentile)))
     wanted = _bits(build("casq", **DEFAULT), gradient, scope)
     for title, (name, options) in BASELINES.items():
         chosen = min(options, key=lambda option: abs(_bits(build(name, **option), gradient, scope) - wanted))
         shown = ", ".join(f"{key} {value:g}" for key, value in chosen.items() if not isinstance(value, str))
-        found.append(Contender("rivals", f"{title} ({shown})", 0, build(name, **chosen)))
+        found.append(Contender("baselines", f"{title} ({shown})", 0, build(name, **chosen)))
     return found
 
 
@@ -243,7 +243,7 @@ def print_tables(rows: Sequence[Row], kinds: Sequence[str]) -> None:
         "clusters": "CASQ, clusters of either sign (cells: 1 % of the coordinates)",
         "cells": "CASQ, cells over coordinates (8 clusters)",
     }
-    heads["rivals"] = "at CASQ's bytes, or near"
+    heads["baselines"] = "at CASQ's bytes, or near"
     for study, head in heads.items():
         print(f"\n{head}")
         headings = [word for kind in kinds for word in (f"{kind}: large", "small", "error", "bits")]

@@ -1,6 +1,6 @@
 """The figure of ``benchmarks.lss``.
 
-It shows signed errors, squared error and time against clusters and cells, and rivals at like bytes.
+It shows signed errors, squared error and time against clusters and cells, and baselines at like bytes.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def draw(rows: Sequence[Row], kinds: Sequence[str], title: str, folder: Path) ->
                         sorted({r.number for r in of_study}), [f"{r:g}" for r in sorted({r.number for r in of_study})]
                     )
                     axis.minorticks_off()
-        _rivals(axes[2], rows, kinds)
+        _baselines(axes[2], rows, kinds)
         handles = [Line2D([], [], color=COLOURS[kind], marker=MARKERS[kind], label=kind) for kind in kinds]
         handles += [Line2D([], [], color="#444444", linestyle=line, label=f"{size} values") for size, line in SIZES]
         figure.legend(handles=handles, loc="outside upper center", ncols=len(handles), title=title, title_fontsize=8.5)
@@ -91,9 +91,9 @@ def _times(axis: Any, rows: Sequence[Row]) -> None:
     axis.legend(loc="center right")
 
 
-def _rivals(axes: Any, rows: Sequence[Row], kinds: Sequence[str]) -> None:
+def _baselines(axes: Any, rows: Sequence[Row], kinds: Sequence[str]) -> None:
     """Draw bars of each method at like bytes."""
-    titles = list(dict.fromkeys(row.title for row in rows if row.study == "rivals"))
+    titles = list(dict.fromkeys(row.title for row in rows if row.study == "baselines"))
     for axis, (what, label) in zip(
         axes,
         {"large": "signed error, large", "small": "signed error, small", "error": "squared error"}.items(),
@@ -102,7 +102,7 @@ def _rivals(axes: Any, rows: Sequence[Row], kinds: Sequence[str]) -> None:
         for place, kind in enumerate(kinds):
             own = [
                 statistics.fmean(
-                    getattr(r, what) for r in rows if (r.study, r.title, r.kind) == ("rivals", title, kind)
+                    getattr(r, what) for r in rows if (r.study, r.title, r.kind) == ("baselines", title, kind)
                 )
                 for title in titles
             ]

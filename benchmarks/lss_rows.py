@@ -9,9 +9,9 @@ from dataclasses import dataclass
 class Row:
     """The results of one method on one gradient, for one kind of parameter."""
 
-    study: str  # clusters, cells or rivals
+    study: str  # clusters, cells or baselines
     title: str
-    number: float  # number of clusters, or cells over coordinates; 0 for rivals
+    number: float  # number of clusters, or cells over coordinates; 0 for baselines
     step: int
     kind: str
     large: float

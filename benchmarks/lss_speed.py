@@ -71,13 +71,13 @@ def measure(size: int) -> dict[str, dict[str, float]]:
         "sketchml": lambda: eager_sketchml(x, quantiles),
     }
     found = {}
-    for name, rival in eager.items():
+    for name, baseline in eager.items():
         method = METHODS[name].load()(METHODS[name].settings())
         message = method.encode(x, key)
         calls = {
             "encode_ms": lambda m=method: m.encode(x, key),
             "decode_ms": lambda m=method, s=message: m.decode(s),
-            "eager_ms": rival,
+            "eager_ms": baseline,
         }
         times: dict[str, list[float]] = {what: [] for what in calls}
         for turn in range(TURNS):

@@ -130,9 +130,9 @@ def measure(
         spent = time.perf_counter() - began
         if (len(encode) > FEWEST_PAIRS and spent > budget_s) or (len(encode) > 1 and spent > SLOW_BUDGET * budget_s):
             break
-        rival = of.eager
-        if rival is not None:
-            slow.append(own_seconds(lambda rival=rival: [rival(part) for part in parts.values()]))
+        baseline = of.eager
+        if baseline is not None:
+            slow.append(own_seconds(lambda baseline=baseline: [baseline(part) for part in parts.values()]))
         encode.append(own_seconds(lambda turn=turn: of.encode(parts, turn)))
         messages = of.encode(parts, turn)
         decode.append(own_seconds(lambda messages=messages: of.decode(messages)))
@@ -164,7 +164,7 @@ HEAD = (
 
 def line(row: Row) -> str:
     """One line of the table."""
-    rival = (
+    baseline = (
         "   none"
         if row.ratio is None
         else f"{row.eager_gb_per_s:9.3f}{row.ratio:9.1f}x ({row.ratio_low:.1f} .. {row.ratio_high:.1f})"
@@ -173,7 +173,7 @@ def line(row: Row) -> str:
     rates = f"{row.encode_gb_per_s:9.2f}{row.decode_gb_per_s:9.2f}"
     biased = "" if row.unbiased else " b"
     error = f"{row.error:12.4g}{f'{row.error_low:.4g} .. {row.error_high:.4g}':>24}"
-    return f"{row.title + biased:34}{error}{row.bits_per_coordinate:9.4f}{rates}{rival:32}{mark}"
+    return f"{row.title + biased:34}{error}{row.bits_per_coordinate:9.4f}{rates}{baseline:32}{mark}"
 
 
 def table(

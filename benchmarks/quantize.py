@@ -2,8 +2,8 @@
 
 The figures are GB/s of float32 input (4 bytes a coordinate, whatever the input's type), medians and quartiles.  The
 measure is ``Tensor.copy_`` into memory that was written before, of the same float32 coordinates, timed right before
-every call; the ratio is taken pair by pair.  The rival is the eager reference (``nuq.kernels.reference``), timed in the
-same run on fewer coordinates.
+every call; the ratio is taken pair by pair.  The baseline is the eager reference (``nuq.kernels.reference``), timed in
+the same run on fewer coordinates.
 
 The distance from the memory's limit, and its reasons (AVX-512 on Sapphire Rapids, 2 threads, copy_ 12.4 GB/s; it reads
 4 bytes and writes 4 a coordinate; medians of three runs, which differ by 5 %):

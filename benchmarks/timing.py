@@ -1,4 +1,4 @@
-"""The time that calls take, in turns with their rivals, and the figures of many such times."""
+"""The time that calls take, in turns with their baselines, and the figures of many such times."""
 
 from __future__ import annotations
 

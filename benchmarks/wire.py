@@ -230,7 +230,9 @@ def rows_of(case: Case, raw_mbit: float, found: Mapping[str, list[dict[str, Any]
                 "rounds": len(rounds),
                 "stages_s": stages,
                 **{
-                    f"speedup_vs_{rival}": ratios(found, rival, variant) for rival in ("fp32", "bf16") if rival in found
+                    f"speedup_vs_{baseline}": ratios(found, baseline, variant)
+                    for baseline in ("fp32", "bf16")
+                    if baseline in found
                 },
             }
         )

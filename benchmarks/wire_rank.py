@@ -122,7 +122,7 @@ def step(replica: Replica, inputs: Tensor, targets: Tensor) -> None:
 
 
 def stages_of(replica: Replica) -> dict[str, float]:
-    """The seconds so far of encoding, sending and other stages; rivals tell none."""
+    """The seconds so far of encoding, sending and other stages; baselines tell none."""
     return dict(getattr(replica.sent, "seconds", {}))
 
 

@@ -165,7 +165,7 @@ SEEDS = (1, 2)
 
 
 def _comparison(warmup_steps: int) -> list[Point]:
-    """What the paper's parts are worth: warm-up, factor masking (it takes the momentum of what is sent), momentum
+    """The worth of the paper's parts: warm-up, factor masking (it takes the momentum of what is sent), momentum
     correction, feedback.
     """
     warm = point("", {"method.warmup_every": warmup_steps})

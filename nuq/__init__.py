@@ -20,9 +20,9 @@ Every large tensor of training in a compressed format, on one's own model and op
 
     compressed = nuq.CompressedTraining(model, optimizer, weights="smaq", activations="smaq", moments="smaq")
 
-What can go wrong: ``nuq.MessageError`` (bytes that are no whole message), ``nuq.NonFiniteError`` (a gradient that is
-not finite), ``nuq.RankLost`` (a process that died or fell silent, by its rank), and ValueError for a setting, which
-names the legal ones.
+Errors: ``nuq.MessageError`` (bytes that are no whole message), ``nuq.NonFiniteError`` (a gradient that is not finite),
+``nuq.RankLost`` (a process that died or fell silent, by its rank), and ValueError for a setting, which names the legal
+ones.
 
 The names of ``__all__`` are the public ones.  They bring torch in when they are first used; ``import nuq`` and
 ``nuq.METHODS`` do not.

@@ -8,7 +8,7 @@ from nuq.kernels.spec import DTYPES
 
 
 def dense(tensor: Tensor) -> bool:
-    """Whether a tensor's numbers lie in one stretch of memory, in whatever order."""
+    """Whether a tensor's numbers lie in one block of memory, in whatever order."""
     expected = 1
     for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
         if size != 1 and stride != expected:

@@ -3,5 +3,5 @@
 Groups: data, models, optimizers, text, runs.  Machinery: resolving, identity, the command line.  The settings of
 methods are ``nuq.settings``.
 
-This room may import ``nuq.registry`` and ``nuq.settings``, omegaconf and hydra; it imports no torch.
+This room may import ``nuq.registry``, ``nuq.settings`` and hydra; it imports no torch.
 """

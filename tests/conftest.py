@@ -1,4 +1,4 @@
-"""What every test shares: one thread, no windows, quick properties, and the real CIFAR-10 where it is at hand."""
+"""Fixtures of every test: one thread, no windows, quick properties, and the real CIFAR-10 where it is at hand."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if not KERNELS:
 
 
 def pytest_report_header() -> str:
-    """Which kernels are under test."""
+    """The kernels under test, as a line of the report."""
     return f"C++ kernels: {', '.join(native.instruction_sets()) if KERNELS else 'not built, so not tested'}"
 
 

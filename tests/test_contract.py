@@ -1,4 +1,4 @@
-"""What every entry of METHODS promises, checked for every entry."""
+"""The promises of every entry of METHODS, checked for every entry."""
 
 import dataclasses
 import pickle
@@ -174,7 +174,9 @@ UNBIASED_INPUTS = {
 @pytest.mark.parametrize("name", [case for case in CASES if claims(case).unbiased])
 @pytest.mark.parametrize("x", UNBIASED_INPUTS.values(), ids=UNBIASED_INPUTS)
 def test_unbiased(name, x):
-    """For independent unbiased estimates T |mean_T - x|^2 and the mean squared error agree; a bias b adds T b^2."""
+    """The mean of T independent unbiased estimates satisfies: T |mean_T - x|^2 and the mean squared error agree; a bias
+    b adds T b^2.
+    """
     compressor, x, count = build(name), x.double(), 250
     draws = torch.stack(
         [compressor.decode(compressor.encode(x.float(), Key(1, step, 0, "x"))) for step in range(count)]

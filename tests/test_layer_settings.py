@@ -69,7 +69,7 @@ def test_momentum_acts_in_the_workers_where_a_layers_method_wants_it() -> None:
 
 
 def test_a_sweep_varies_them_and_its_overrides_read_back() -> None:
-    """As lists, and in Hydra's grammar, where a comma within brackets is the list's."""
+    """They are read back as lists, and in Hydra's grammar, where a comma within brackets is the list's."""
     points = product(point(method="alq"), axis("layers", [[], LINES]))
     text = 'layers=[],["*conv1* = topk ratio=0.01","*norm* = supersgd"]'
     assert [item.settings["layers"] for item in axis(text)] == [[], LINES]

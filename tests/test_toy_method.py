@@ -77,14 +77,14 @@ BEFORE = (
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the file is, and the runs."""
+    """The folder that holds the file and the runs."""
     made = tmp_path_factory.mktemp("toy")
     (made / "toy_method.py").write_text(FILE)
     return made
 
 
 def with_toy(folder: Path, then: str, *arguments: str) -> str:
-    """What a Python program prints in which METHODS has the toy's line."""
+    """The output of a Python program in which METHODS has the toy's line."""
     done = subprocess.run(
         [sys.executable, "-c", BEFORE + then, str(folder), *arguments],
         cwd=ROOT,

@@ -1,4 +1,4 @@
-"""What the methods' papers say about the error of a message: independent of the code that makes it."""
+"""The errors of messages according to the methods' papers: independent of the code that makes them."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def _of_atoms(wide: np.ndarray, compressor: Atomo) -> float | None:
 
 
 def _of_codes(vector: np.ndarray, bits: int) -> float:
-    """Of a unit vector in 2^bits equally spaced levels of its largest coordinate."""
+    """The error of a unit vector in 2^bits equally spaced levels of its largest coordinate."""
     largest = np.abs(vector).max()
     return _between(np.abs(vector + largest), 2 * largest / (2**bits - 1)) if bits else 0.0
 
@@ -189,8 +189,8 @@ def _of_cast(x: np.ndarray, compressor: HalfCast) -> float:
 
 
 def _of_smaq(x: np.ndarray, compressor: SmaQ) -> float | None:
-    """Within the threshold and beyond, steps of their own, in units of the standard deviation; the limit cuts off what
-    is further out.
+    """The error of SmaQ: within the threshold and beyond, steps of their own, in units of the standard deviation; the
+    limit cuts off what is further out.
     """
     if compressor.samples or not compressor.stochastic:
         return None

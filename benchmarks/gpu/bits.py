@@ -119,13 +119,13 @@ def statistics_checks(size: int) -> dict[str, Check]:
 def smaq_checks(size: int) -> Iterator[tuple[str, Callable[[str], str]]]:
     """The checks of SmaQ by name; each returns the differences from the reference, or nothing."""
     from nuq.kernels import smaq_reference
-    from nuq.kernels.cuda import smaq_kernels
+    from nuq.kernels.cuda import smaq_operators
     from tests.nuq.kernels import test_cuda_smaq
     from tests.nuq.kernels.test_cuda_smaq import Case
 
     def check(case: Case, device: str) -> str:
         expected = test_cuda_smaq.coded(case, smaq_reference, "cpu")
-        return test_cuda_smaq.difference(expected, test_cuda_smaq.coded(case, smaq_kernels, device))
+        return test_cuda_smaq.difference(expected, test_cuda_smaq.coded(case, smaq_operators, device))
 
     for case in (
         Case(kind, size + 77, dtype, measured=True) for kind in ("normal", "relu", "nearly constant") for dtype in TYPES
@@ -156,25 +156,25 @@ class Comparison:
 
         self.device, self.counts, self.different = device, Counter[str](), dict[str, str]()
         self._reference, self._on_cpu = reference, NUM_ON_CPU if device != "cpu" else 0
-        self._rivals: dict[str, tuple[Any, str]] = {"reference": (reference, device)}
+        self._baselines: dict[str, tuple[Any, str]] = {"reference": (reference, device)}
         if native.library() is not None:
-            self._rivals["c++"] = (torch.ops.nuq, "cpu")
+            self._baselines["c++"] = (torch.ops.nuq, "cpu")
 
-    def _note(self, name: str, mine: Tensors, rival: str, theirs: Tensors) -> None:
+    def _note(self, name: str, mine: Tensors, baseline: str, theirs: Tensors) -> None:
         if said := differing(mine, theirs):
-            self.different[f"{name} against {rival}"] = said
-        self.counts[rival] += sum(tensor.numel() for tensor in mine.values())
+            self.different[f"{name} against {baseline}"] = said
+        self.counts[baseline] += sum(tensor.numel() for tensor in mine.values())
 
     def operators(self, name: str, check: Check) -> None:
         """Compare encoding and decoding, or a rotation."""
-        from nuq.kernels.cuda import kernels
+        from nuq.kernels.cuda import operators
 
-        mine, everyone = check(kernels, self.device), dict(self._rivals)
+        mine, everyone = check(operators, self.device), dict(self._baselines)
         if self._on_cpu:
             self._on_cpu -= 1
             everyone["reference on the CPU"] = (self._reference, "cpu")
-        for rival, (by, where) in everyone.items():
-            self._note(name, mine, rival, check(by, where))
+        for baseline, (by, where) in everyone.items():
+            self._note(name, mine, baseline, check(by, where))
 
     def statistics(self, name: str, check: Check) -> None:
         self._note(name, check(None, self.device), "statistics on the CPU", check(None, "cpu"))
@@ -244,7 +244,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     found = compared(chosen.size, chosen.device, chosen.seconds)
     for name, said in found["different"].items():
         print(f"{name}: {said}")
-    numbers = ", ".join(f"{number:,} with {rival}" for rival, number in found["compared_numbers"].items())
+    numbers = ", ".join(f"{number:,} with {baseline}" for baseline, number in found["compared_numbers"].items())
     print(
         f"{found['cases']} cases, {found['not_reached']} not reached; compared: {numbers}; {len(found['different'])} "
         f"differ",

@@ -17,13 +17,13 @@ def cancel(argv: Sequence[str], root: Path) -> int:
     parser.add_argument("--pending", action="store_true", help="only what has not begun")
     parsed = parser.parse_args(argv)
     from grid.engine.slurm import scheduler
-    from grid.engine.states import evidence, ledger, settling
+    from grid.engine.states import chunk_submission, evidence, ledger
 
     whole = parsed.name is None and parsed.seeds is None and not parsed.overrides
     as_planned(parsed, root)
     runs = runs_named(parsed, root)
     folder = runs[0].experiment.folder
-    with settling.only_one(root, folder):
+    with chunk_submission.only_one(root, folder):
         evidence.settle(ledger.read_all(root, folder), root)
         view = evidence.look([run.run_dir for run in runs], [folder], root, max_age_s=0)
         words = ("pending",) if parsed.pending else ("pending", "running")

@@ -103,8 +103,8 @@ def write(argv: Sequence[str], root: Path, epilog: str = "") -> int:
     options = write_parser(epilog).parse_args(argv)
     _check_write(options)
     from grid.engine.slurm import sbatch_command, sbatch_script
+    from grid.engine.states.chunk_submission import only_one
     from grid.engine.states.runs import runs_of
-    from grid.engine.states.settling import only_one
 
     if options.submit:
         sbatch_command.check_sbatch()
@@ -250,7 +250,7 @@ def _submit(
 
     from grid.engine.scripts import snapshot
     from grid.engine.slurm import sbatch_command
-    from grid.engine.states import ledger, settling
+    from grid.engine.states import chunk_submission, ledger
 
     code, pinned = snapshot.snapshot(root)
     path = _write_sbatch(options, root, len(shares), resources, pinned)
@@ -267,7 +267,7 @@ def _submit(
         folder, ledger.new_id(time.time()), sweep.title, {**dataclasses.asdict(code), "path": pinned}, 1, [chunk]
     )
     item.save(root)
-    item = settling.hand_over(
+    item = chunk_submission.hand_over(
         item, root, lambda now, part: path, lambda file: sbatch_command.submit(file, item.job_name(chunk))
     )
     print(f"submitted job {item.chunks[0].job_id}")

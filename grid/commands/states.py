@@ -99,7 +99,7 @@ def _show(runs: Sequence[Run], view: View, root: Path, *, every: bool) -> None:
         *unsettled(view),
         *_eta(runs, view),
         *mixed(runs, view.states),
-        *_cells(runs, view),
+        *_seed_groups(runs, view),
         *_beside(view),
     ]:
         print(line)
@@ -210,16 +210,16 @@ def _eta(runs: Sequence[Run], view: View) -> Iterator[str]:
         )
 
 
-def _cells(runs: Sequence[Run], view: View) -> Iterator[str]:
+def _seed_groups(runs: Sequence[Run], view: View) -> Iterator[str]:
     """Settings for which some seeds are done and others are not."""
-    cells: dict[str, list[tuple[int, bool]]] = {}
+    groups: dict[str, list[tuple[int, bool]]] = {}
     for run in runs:
-        cells.setdefault(run.experiment.label, []).append(
+        groups.setdefault(run.experiment.label, []).append(
             (run.experiment.seed, view.states[run.run_dir].word == "done")
         )
-    partial = {label: seeds for label, seeds in cells.items() if len({done for _, done in seeds}) > 1}
+    partial = {label: seeds for label, seeds in groups.items() if len({done for _, done in seeds}) > 1}
     if partial:
-        yield f"incomplete: {count(len(partial), 'cell')} of the seed axis of {len(cells)}"
+        yield f"incomplete: {count(len(partial), 'seed group')} of {len(groups)}"
         for label, seeds in list(partial.items())[:5]:
             missing = ", ".join(str(seed) for seed, done in seeds if not done)
             yield f"  {label}: seeds {missing} missing, {sum(done for _, done in seeds)} done"

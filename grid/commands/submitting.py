@@ -185,14 +185,14 @@ def submit(argv: Sequence[str], root: Path) -> int:
     parsed = parser.parse_args(argv)
     from grid.commands.report import doubts
     from grid.engine.slurm import sbatch_command
-    from grid.engine.states import evidence, ledger, settling
+    from grid.engine.states import chunk_submission, evidence, ledger
     from grid.engine.states.runs import named
     from grid.engine.submission import planning, preflight
 
     sbatch_command.check_sbatch()
     _, experiments = named(parsed.grid, parsed.run_name)
     folder = experiments[0].folder
-    with settling.only_one(root, folder):
+    with chunk_submission.only_one(root, folder):
         before = planning.reviewed(root, folder)
         if before is None or not before.is_of(parsed.grid, parsed.run_name):
             raise ValueError(
@@ -329,7 +329,7 @@ def retry(argv: Sequence[str], root: Path) -> int:
     from grid.commands.report import doubts
     from grid.engine.local.machine import check_slots
     from grid.engine.slurm import sbatch_command
-    from grid.engine.states import evidence, ledger, settling
+    from grid.engine.states import chunk_submission, evidence, ledger
     from grid.engine.states.runs import named
     from grid.engine.submission import planning
     from grid.engine.submission.retry import choose
@@ -340,7 +340,7 @@ def retry(argv: Sequence[str], root: Path) -> int:
     if not parsed.here:
         sbatch_command.check_sbatch()
     folder = named(parsed.grid, parsed.run_name, parsed.seeds, parsed.overrides)[1][0].folder
-    with settling.only_one(root, folder):
+    with chunk_submission.only_one(root, folder):
         evidence.settle(ledger.read_all(root, folder), root)
         options = _inherited(options, planning.reviewed(root, folder))
         made = planning.make(options, root, max_age_s=0)

@@ -46,6 +46,8 @@ from nuq.coding.entropy_tables import (
     Damaged,
     Ints,
     huffman_lengths,
+    huffman_windows,
+    huffman_words,
     quantised,
     rans_bits,
     read_frequencies,
@@ -215,7 +217,7 @@ def _encode_huffman(kernels: ModuleType, codes: Codes, counts: Ints, limit: int,
     lengths = huffman_lengths(counts)
     if int(np.sum(counts * lengths)) // 8 >= limit:
         return None
-    sizes, pieces = kernels.huffman_encode(codes, lengths, PIECE, threads)
+    sizes, pieces = kernels.huffman_encode(codes, huffman_words(lengths), PIECE, threads)
     table = np.frombuffer(write_table(lengths, mantissas=False), dtype=np.uint8)
     return np.concatenate([_numbers(HUFFMAN, "u1"), table, _numbers(sizes[:-1], "<u2"), pieces])
 
@@ -227,7 +229,10 @@ def _decode_huffman(kernels: ModuleType, body: Bytes, num_codes: int, num_symbol
         raise Damaged(
             f"{pieces.size} bytes where {num_codes} codes take a bit each, or more: the encoding is cut short"
         )
-    return kernels.huffman_decode(pieces, sizes, num_codes, lengths, PIECE, threads)
+    codes = kernels.huffman_decode(pieces, sizes, num_codes, num_symbols, huffman_windows(lengths), PIECE, threads)
+    if codes is None:
+        raise Damaged("a piece does not end where the next one begins: the encoding is damaged")
+    return codes
 
 
 # --- rANS ---------------------------------------------------------------------------------------------------------
@@ -328,7 +333,10 @@ def _decode_rans(
     sizes, coded = _read_sizes(rest, chunks, "<u4")
     contexts = None if contexts is None else np.ascontiguousarray(contexts)
     chunk = _chunk_codes(num_codes, chunks)
-    return kernels.rans_decode(coded, sizes, num_codes, frequencies, table_bits, lanes, chunk, contexts, threads)
+    codes = kernels.rans_decode(coded, sizes, num_codes, frequencies, table_bits, lanes, chunk, contexts, threads)
+    if codes is None:
+        raise Damaged("a chunk does not end where it began: the encoding is damaged")
+    return codes
 
 
 # --- raw ----------------------------------------------------------------------------------------------------------
@@ -342,8 +350,9 @@ def _unpack(kernels: ModuleType, data: Bytes, num_codes: int, num_symbols: int, 
     size = packed_bytes(num_codes, num_symbols)
     if data.size != size:
         raise Damaged(f"{data.size} packed bytes: {num_codes} codes of {num_symbols} symbols take {size}")
-    return (
-        kernels.unpack(data, num_codes, num_symbols, threads)
-        if num_symbols > 1
-        else np.zeros(num_codes, dtype=np.uint8)
-    )
+    if num_symbols == 1:
+        return np.zeros(num_codes, dtype=np.uint8)
+    codes = kernels.unpack(data, num_codes, num_symbols, threads)
+    if codes is None:
+        raise Damaged(f"a code beyond {num_symbols} symbols: the encoding is damaged")
+    return codes

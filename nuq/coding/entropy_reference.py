@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from nuq.coding.entropy_tables import HUFFMAN_BITS, Bytes, Codes, Damaged, Ints, huffman_windows, huffman_words
+from nuq.coding.entropy_tables import HUFFMAN_BITS, Bytes, Codes, Ints
 
 _BLOCK = 5 << 18  # codes packed at a time: fills whole bytes in every width
 _POWERS_OF_3 = np.array([1, 3, 9, 27, 81], dtype=np.uint8)
@@ -89,8 +89,8 @@ def rans_decode(
     chunk: int,
     contexts: Bytes | None,
     threads: int,
-) -> Codes:
-    """The inverse of ``rans_encode``; Damaged where a chunk does not end where the encoder began."""
+) -> Codes | None:
+    """The inverse of ``rans_encode``; None where a chunk does not end where the encoder began."""
     num_contexts, num_symbols = frequencies.shape
     total = 1 << table_bits
     symbol_of = np.zeros((num_contexts, total), dtype=np.int64)
@@ -104,11 +104,11 @@ def rans_decode(
     chunks = len(sizes)
     begin = np.cumsum(sizes) - sizes
     if (sizes < 4 * lanes).any() or (sizes % 2).any():
-        raise Damaged("a chunk is shorter than its states: the encoding is damaged")
+        return None  # a chunk is shorter than its states
     heads = begin[:, None] + np.arange(4 * lanes)
     states = data[heads].view("<u4").astype(np.int64)
     if (states < RANS_LOW).any() or (states >> 31).any():
-        raise Damaged("a state outside [2^15, 2^31): the encoding is damaged")
+        return None  # a state outside [2^15, 2^31)
     tails = [data[first + 4 * lanes : first + size].view("<u2") for first, size in zip(begin, sizes, strict=True)]
     words = np.concatenate([*tails, np.zeros(1, dtype="<u2")]).astype(np.int64)
     ends = np.cumsum((sizes - 4 * lanes) // 2)
@@ -131,7 +131,7 @@ def rans_decode(
         states = np.where(low, x << 16 | word, x)
         at += rank[:, -1]
     if (at != ends).any() or (states != RANS_LOW).any():
-        raise Damaged("a chunk does not end where it began: the encoding is damaged")
+        return None
     return codes.reshape(-1)[:num_codes]
 
 
@@ -150,8 +150,8 @@ def pack(codes: Codes, num_symbols: int, threads: int) -> Bytes:
     return np.concatenate(parts)
 
 
-def unpack(data: Bytes, num_codes: int, num_symbols: int, threads: int) -> Codes:
-    """The inverse of ``pack``, from bytes of the right number; Damaged where a code is no symbol."""
+def unpack(data: Bytes, num_codes: int, num_symbols: int, threads: int) -> Codes | None:
+    """The inverse of ``pack``, from bytes of the right number; None where a code is no symbol."""
     bits = (num_symbols - 1).bit_length()
     codes = np.zeros(num_codes, dtype=np.uint8 if num_symbols <= 256 else np.uint16)
     for at in range(0, num_codes, _BLOCK):
@@ -159,16 +159,14 @@ def unpack(data: Bytes, num_codes: int, num_symbols: int, threads: int) -> Codes
         if num_symbols == 3:
             block = data[at // 5 : -(-(at + num) // 5)]
             if int(block.max()) > 242:
-                raise Damaged("a ternary byte above 242: the encoding is damaged")
+                return None  # five ternary codes are at most 242
             codes[at : at + num] = (block[:, None] // _POWERS_OF_3 % 3).reshape(-1)[:num]
         else:
             rows = np.unpackbits(data[at * bits // 8 : -(-(at + num) * bits // 8)], count=num * bits, bitorder="little")
             codes[at : at + num] = np.packbits(rows.reshape(num, bits), axis=1, bitorder="little").view(
                 "<u2" if bits > 8 else "u1"
             )[:, 0]
-    if num_codes and int(codes.max()) >= num_symbols:
-        raise Damaged(f"a code beyond {num_symbols} symbols: the encoding is damaged")
-    return codes
+    return None if num_codes and int(codes.max()) >= num_symbols else codes
 
 
 def pack_bits(values: Ints, widths: Ints) -> Bytes:
@@ -178,9 +176,11 @@ def pack_bits(values: Ints, widths: Ints) -> Bytes:
     return np.packbits((np.repeat(values, widths) >> within & 1).astype(np.uint8), bitorder="little")
 
 
-def huffman_encode(codes: Codes, lengths: Ints, piece: int, threads: int) -> tuple[Ints, Bytes]:
-    """The bytes of every piece of ``piece`` codes, and the pieces one after another, each padded to a byte."""
-    words = huffman_words(lengths)
+def huffman_encode(codes: Codes, words: Ints, piece: int, threads: int) -> tuple[Ints, Bytes]:
+    """The bytes of every piece of ``piece`` codes, and the pieces one after another, each padded to a byte.
+
+    words: ``entropy_tables.huffman_words``.
+    """
     parts = [
         pack_bits(word & 0xFFFF, word >> 16)
         for word in (words[codes[at : at + piece]] for at in range(0, codes.size, piece))
@@ -188,25 +188,36 @@ def huffman_encode(codes: Codes, lengths: Ints, piece: int, threads: int) -> tup
     return np.array([part.size for part in parts]), np.concatenate(parts)
 
 
-def huffman_decode(data: Bytes, sizes: Ints, num_codes: int, lengths: Ints, piece: int, threads: int) -> Codes:
-    """The inverse of ``huffman_encode``; Damaged where a piece does not end where the next one begins."""
-    windows = huffman_windows(lengths).astype(np.int64)
+def huffman_decode(
+    data: Bytes,
+    sizes: Ints,
+    num_codes: int,
+    num_symbols: int,
+    windows: NDArray[np.uint16],
+    piece: int,
+    threads: int,
+) -> Codes | None:
+    """The inverse of ``huffman_encode``; None where a piece does not end where the next one begins.
+
+    windows: ``entropy_tables.huffman_windows``.
+    """
+    entries = windows.astype(np.int64)
     pieces = len(sizes)
     ends = np.cumsum(sizes)
     longest = min(piece, num_codes)
     padded = np.concatenate([data, np.zeros(longest * HUFFMAN_BITS // 8 + 3, dtype=np.uint8)]).astype(np.int32)
     three = padded[:-2] | padded[1:-1] << 8 | padded[2:] << 16
-    codes = np.zeros((longest, pieces), dtype=np.uint8 if lengths.size <= 256 else np.uint16)
+    codes = np.zeros((longest, pieces), dtype=np.uint8 if num_symbols <= 256 else np.uint16)
     at = 8 * (ends - sizes)
     last = num_codes - (pieces - 1) * piece
     for position in range(longest):
         if position == last:  # the last piece is done
             pieces -= 1
         here = at[:pieces]
-        entry = windows[three[here >> 3] >> (here & 7) & ((1 << HUFFMAN_BITS) - 1)]
+        entry = entries[three[here >> 3] >> (here & 7) & ((1 << HUFFMAN_BITS) - 1)]
         codes[position, :pieces] = entry & ((1 << HUFFMAN_BITS) - 1)
         at[:pieces] += entry >> HUFFMAN_BITS
     padding = three[at >> 3] >> (at & 7) & ((1 << (-at % 8)) - 1)
     if (-(-at // 8) != ends).any() or padding.any():
-        raise Damaged("a piece does not end where the next one begins: the encoding is damaged")
+        return None
     return codes.T.reshape(-1)[:num_codes]

@@ -11,13 +11,14 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
+from nuq.native.entropy import HUFFMAN_BITS
+
 Ints = NDArray[np.int64]
 Bytes = NDArray[np.uint8]
 Codes = NDArray[np.unsignedinteger]  # uint8, or uint16 where there are more than 256 symbols
 
 LOG_ONE = 1 << 16  # fixed point of the logarithms below
 MAX_TABLE_BITS = 14
-HUFFMAN_BITS = 12  # the longest code: its decoding table (8 KiB) stays in the first-level cache
 
 
 class Damaged(ValueError):

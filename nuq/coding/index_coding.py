@@ -181,8 +181,8 @@ def _decode_others(body: Bytes, k: int, n: int) -> Ints:
     if not body.size:
         raise _cut_short(0, 1)
     others = _decode(np.ascontiguousarray(body), n - k, n)
-    stretches = np.diff(others - np.arange(n - k), prepend=0, append=k)  # of the indices between them
-    return np.arange(k) + np.repeat(np.arange(n - k + 1), stretches)
+    runs = np.diff(others - np.arange(n - k), prepend=0, append=k)  # lengths of those between them
+    return np.arange(k) + np.repeat(np.arange(n - k + 1), runs)
 
 
 def _others(indices: Ints, n: int) -> Ints:

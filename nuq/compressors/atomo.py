@@ -24,7 +24,7 @@ The sender alone finds atoms: eigenvectors differ in their last bits between num
 form the sum of products in a fixed order with one rounding each (``nuq.kernels.atoms.product_sum``), so that they agree
 to the bit.
 
-What limits the speed: the exact form multiplies m^2 n / 2 float64 numbers and finds m eigenvectors of length m; the
+Limit of the speed: the exact form multiplies m^2 n / 2 float64 numbers and finds m eigenvectors of length m; the
 randomized one passes over the matrix ten times; entries over the vector three times, beside coded indices (40 to 60 ns
 each).  On one core ``torch.linalg.svd`` of 512 x 4608 takes 9 times as long as the exact form and 65 times as long as
 the randomized one.

@@ -26,7 +26,7 @@ more cells than coordinates; zeros are a cluster of their own and stay zero; clu
 exact sums; the percentile is that of each sign; any number of coordinates decodes from the bytes alone, with the hash's
 seed in them (the original shares it beforehand).
 
-What limits the speed: every coordinate is read three times, goes to a cell at random and through the coder; of the time
+Limit of the speed: every coordinate is read three times, goes to a cell at random and through the coder; of the time
 for 10^7, two thirds are sums of cells and Huffman codes.  Decoding: the coder, and a read at random for every
 coordinate.
 """

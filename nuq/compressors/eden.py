@@ -34,9 +34,9 @@ of a coordinate a hundred times smaller than the largest is rounded away: biased
 ``sum x^4 / |x|^4`` above 1/16 and 6/d (fewer than 16 coordinates that count) is therefore rounded at random to equally
 spaced levels between plus and minus its largest rotated value: exactly unbiased, with more error (at one bit 7 to 11
 times ``|x|^2`` for such a bucket, in place of .57; ``scale=mse`` is biased anyway and does without); with
-``levels=uniform`` to multiples of the step, which is widened where that value lies beyond the last one.  What is left,
-at T = 2,500: 33 equal coordinates in a bucket of 128 and one a thousand times smaller, 2.0; in a bucket of 64, twelve
-of them and one, 5.0, so the settings allow no bucket below 128.
+``levels=uniform`` to multiples of the step, which is widened where that value lies beyond the last one.  The bias that
+is left at T = 2,500: 33 equal coordinates in a bucket of 128 and one a thousand times smaller, 2.0; in a bucket of 64,
+twelve of them and one, 5.0, so the settings allow no bucket below 128.
 
 Differences from the papers: that guard; buckets, where they rotate the whole vector; three rotations (``rotations=1``
 is theirs); no more than 511 uniform levels, which at 8 bits cut off what lies beyond 4.1 standard deviations (and D is

@@ -22,8 +22,8 @@ squared error of the mean at t = 1, 8, 16, 32, 64, relative to the true mean's s
 With ``mean``, residuals grow as the root of t, and the error falls as 1/t.  Both stages in 1 bit, which is not here,
 encode the mean of the messages as signs again, with a memory of its own; with ``rms`` that is DeepSpeed's.
 
-Of half a million coordinates of two gradients of a ResNet-18 .0433 and .0058 at t = 64.  So that no message makes a
-memory grow, ``nuq.compressors.feedback`` shortens those of ``rms`` that would.
+For half a million coordinates of two gradients of a ResNet-18 it is .0433 and .0058 at t = 64.  So that no message
+makes a memory grow, ``nuq.compressors.feedback`` shortens those of ``rms`` that would.
 
 A bit cannot hold a zero: zeros go with the positive coordinates and decode to their value, which error feedback takes
 back at the next step; an all-zero bucket decodes to zeros.  Both contract with zeros too, but for ``rms``:

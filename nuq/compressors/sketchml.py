@@ -27,7 +27,7 @@ cells are entropy coded.
 
 The paper has no error feedback; ``feedback.kind=error`` adds it, and helps: the sketch shrinks values.
 
-What limits the speed: writes at random to a sketch that no cache holds (10^7 coordinates: 4 MB for every thread), once
+Limit of the speed: writes at random to a sketch that no cache holds (10^7 coordinates: 4 MB for every thread), once
 for each row, which are half of the time; and the coder of groups and cells.  Decoding reads as much at random.
 """
 

@@ -11,7 +11,7 @@ Body of a message::
 So k coordinates at random among n take about ``33 + k (4 + (1.5 + log2(n / k)) / 8)`` bytes, header included.  A choice
 has no residual: error feedback and momentum correction are wrappers around any method.
 
-What limits the speed: the choice is one pass over the gradient (random-k, and DGC's threshold, too), coded indices take
+Limit of the speed: the choice is one pass over the gradient (random-k, and DGC's threshold, too), coded indices take
 25 to 40 ns each on one core, so that above some 3 % of the coordinates ``indices=auto`` takes longer than the choice;
 ``bitmap`` takes 4.  So a threshold that an eighth of the coordinates reach (thresholdv) encodes .8 GB/s a core, and one
 that nearly all reach (nonzero) .4, the time of finding those that are absent and of writing indices and values to fresh

@@ -48,9 +48,9 @@ def _on_cpu(name: str) -> Callable[..., None]:
 
 def _on_cuda(name: str) -> Callable[..., None]:
     def kernel(*arguments: Any) -> None:
-        from nuq.kernels.cuda import kernels
+        from nuq.kernels.cuda import operators
 
-        getattr(kernels, name)(*arguments)
+        getattr(operators, name)(*arguments)
 
     return kernel
 

@@ -41,7 +41,7 @@ from torch import Tensor
 from nuq.errors import NonFiniteError
 from nuq.kernels import reference, smaq_reference
 from nuq.kernels.cpu import in_cpp
-from nuq.kernels.cuda import smaq_kernels
+from nuq.kernels.cuda import smaq_operators
 from nuq.kernels.host import numpy_of
 from nuq.kernels.spec import DTYPES, Key, Words
 from nuq.native import smaq as compiled
@@ -97,7 +97,7 @@ def num_blocks(num_coordinates: int) -> int:
 
 def _portable(vector: Tensor) -> ModuleType:
     """The module that runs where C++ does not."""
-    return smaq_kernels if vector.is_cuda else smaq_reference
+    return smaq_operators if vector.is_cuda else smaq_reference
 
 
 def _measure(vector: Tensor, pivot: float) -> tuple[float, float, int, float, float]:

@@ -44,7 +44,7 @@ def optima(solve: Solve, objective: Objective, first: float, intervals: int, sta
 
 
 def _best_edges(objective: Objective, points: Array, intervals: int) -> Array:
-    return points[best_places(*prefix_sums(objective, points), intervals, centred=objective.symmetric)]
+    return points[best_indices(*prefix_sums(objective, points), intervals, centred=objective.symmetric)]
 
 
 def _around(edges: Array) -> Array:
@@ -98,14 +98,14 @@ def prefix_sums(objective: Objective, points: Array) -> tuple[Array, Array]:
     return points, sums
 
 
-def best_places(points: Array, sums: Array, intervals: int, *, centred: bool) -> Array:
+def best_indices(points: Array, sums: Array, intervals: int, *, centred: bool) -> Array:
     """The indices of the edges of least total cost: int64[intervals + 1], rising from 0 to M - 1.  M > intervals >= 1.
 
     centred: the first interval [0, x] stands for [-x, x].
     """
-    places = kernels.grid_levels(points, sums, intervals, centred=centred)
-    if places is not None:
-        return places
+    indices = kernels.grid_levels(points, sums, intervals, centred=centred)
+    if indices is not None:
+        return indices
     s0, s1, s2 = sums
     n, last = intervals, len(points) - 1
     above0, above1, above2 = sums - sums[:, :1]
@@ -125,11 +125,11 @@ def best_places(points: Array, sums: Array, intervals: int, *, centred: bool) ->
             cost[j], before[k, j] = value + rest[j], i
             ends = np.concatenate([np.stack([low, j - 1, least, i], axis=1), np.stack([j + 1, high, i, most], axis=1)])
             ends = ends[ends[:, 0] <= ends[:, 1]]
-    places = np.full(n + 1, last)
+    indices = np.full(n + 1, last)
     for k in range(n, 1, -1):
-        places[k - 1] = before[k, places[k]]
-    places[0] = 0
-    return places
+        indices[k - 1] = before[k, indices[k]]
+    indices[0] = 0
+    return indices
 
 
 def _smallest(

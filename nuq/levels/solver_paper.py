@@ -1,7 +1,7 @@
 r"""The original's solvers: iterations that stop before they converge, as in the code behind the paper's figures.
 
-Facts from learning-to-quantize (``nuq/quantize.py``); nothing of its code is used.  What makes its levels differ from
-the optimum of the same distribution:
+Facts from learning-to-quantize (``nuq/quantize.py``); nothing of its code is used.  The reasons why its levels differ
+from the optimum of the same distribution:
 
 - ALQ: each coordinate takes ten gradient steps of rate 1 with central differences of width interval/1000, left to
   right, for 30 sweeps.  The curvature (l_{i+1} - l_{i-1}) f(l_i) is far from 1 almost everywhere, so outer levels

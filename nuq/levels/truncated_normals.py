@@ -138,11 +138,11 @@ class CondTruncNorm(Distribution):
         cloud, rank = cloud[order][kept], rank[kept]
         inside = (cloud > 0) & (cloud < 1)
         ends = np.interp([0.0, 1.0], cloud, rank)
-        places = np.concatenate([[0.0], cloud[inside], [1.0]])
+        positions = np.concatenate([[0.0], cloud[inside], [1.0]])
         rank = np.concatenate([ends[:1], rank[inside], ends[1:]])
         span = rank[-1] - rank[0]
-        rank = (rank - rank[0]) / span * 0.95 + 0.05 * places if span > 0 else places  # a sigma of 1e300 is flat
-        half = np.interp(np.linspace(0.0, 1.0, num_knots // 2 + 1), rank, places)
+        rank = (rank - rank[0]) / span * 0.95 + 0.05 * positions if span > 0 else positions  # a sigma of 1e300 is flat
+        half = np.interp(np.linspace(0.0, 1.0, num_knots // 2 + 1), rank, positions)
         half = half[np.concatenate([[True], np.diff(half) > 1e-14])]
         half[0], half[-1] = 0.0, 1.0
         return np.concatenate([-half[:0:-1], half])

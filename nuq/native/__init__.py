@@ -4,7 +4,7 @@
 PyTorch.  ``NUQ_CPU=off`` asks for that without a warning, ``NUQ_CPU=baseline`` (or avx2, avx512) for one instruction
 set.
 
-May import NumPy, SciPy and ``nuq.coding.entropy_tables``; imports no torch.
+May import NumPy alone.
 """
 
 from __future__ import annotations
@@ -78,8 +78,8 @@ def functions(signatures: Mapping[str, tuple[list[Any], Any]]) -> Callable[[str]
     return function
 
 
-def call(name: str, signature: Signature, *arguments: NDArray[Any] | float) -> Any:
-    """Call a function and return its result; arrays go as pointers to their memory."""
+def call(name: str, signature: Signature, *arguments: NDArray[Any] | float | None) -> Any:
+    """Call a function and return its result; arrays go as pointers to their memory, None as a null pointer."""
     loaded = library()
     assert loaded is not None
     function = getattr(loaded, name)

@@ -3,23 +3,12 @@
 from __future__ import annotations
 
 import ctypes
-from functools import cache
-from typing import Any
 
-from nuq.native import library
+from nuq.native import functions
 
 FORMATS = ("bf16", "fp16", "natural", "fp8")
 _POINTER, _LONG, _INT, _WORD, _FLOAT = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int, ctypes.c_uint32, ctypes.c_float
-
-
-@cache
-def _function() -> Any:
-    loaded = library()
-    assert loaded is not None
-    function = loaded.nuq_cast
-    function.argtypes = [_POINTER, _LONG, _INT, _POINTER, _FLOAT, _WORD, _WORD, _WORD, _WORD, _INT]
-    function.restype = None
-    return function
+_function = functions({"nuq_cast": ([_POINTER, _LONG, _INT, _POINTER, _FLOAT, _WORD, _WORD, _WORD, _WORD, _INT], None)})
 
 
 def cast(
@@ -38,4 +27,4 @@ def cast(
 
     vector, codes: addresses of contiguous CPU memory of that size; scale, most, least: see ``src/casts.h``.
     """
-    _function()(vector, num_coordinates, FORMATS.index(format), codes, scale, most, least, *words, threads)
+    _function("nuq_cast")(vector, num_coordinates, FORMATS.index(format), codes, scale, most, least, *words, threads)

@@ -4,20 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import zlib
-from collections.abc import Callable
-from functools import cache
 
-from nuq.native import library
+from nuq.native import functions, library
 
-
-@cache
-def _compiled() -> Callable[[int, int, int], int] | None:
-    loaded = library()
-    if loaded is None:
-        return None
-    function = loaded.nuq_crc32
-    function.argtypes, function.restype = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_uint32], ctypes.c_uint32
-    return function
+_function = functions({"nuq_crc32": ([ctypes.c_void_p, ctypes.c_size_t, ctypes.c_uint32], ctypes.c_uint32)})
 
 
 def crc32(address: int, num_bytes: int, start: int = 0) -> int:
@@ -29,7 +19,6 @@ def crc32(address: int, num_bytes: int, start: int = 0) -> int:
         raise ValueError(f"num_bytes={num_bytes}: must not be negative")
     if num_bytes == 0:  # an empty tensor has no address
         return start
-    compiled = _compiled()
-    if compiled is None:
+    if library() is None:
         return zlib.crc32((ctypes.c_ubyte * num_bytes).from_address(address), start)
-    return compiled(address, num_bytes, start)
+    return _function("nuq_crc32")(address, num_bytes, start)

@@ -11,22 +11,33 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nuq.coding.entropy_tables import HUFFMAN_BITS, Bytes, Codes, Damaged, Ints, huffman_windows, huffman_words
-from nuq.native import library
+from nuq.native import Signature, call
+
+Ints = NDArray[np.int64]
+Bytes = NDArray[np.uint8]
+Codes = NDArray[np.unsignedinteger]  # uint8, or uint16 where there are more than 256 symbols
+
+HUFFMAN_BITS = 12  # the longest code: its decoding table (8 KiB) stays in the first-level cache
+_POINTER, _LONG, _INT = ctypes.c_void_p, ctypes.c_uint64, ctypes.c_int
+_CODES = [_POINTER, _INT, _LONG]  # codes, whether they take two bytes, their number
+_CONTEXTS = [_POINTER, _INT, _INT]  # contexts, their number, the number of symbols
+_SIGNATURES: dict[str, Signature] = {
+    "nuq_entropy_count": ([*_CODES, *_CONTEXTS, _POINTER, _INT], _INT),
+    "nuq_entropy_join": ([_POINTER, _LONG, _INT, _POINTER, _LONG, _POINTER, _INT], None),
+    "nuq_pack": ([*_CODES, _INT, _POINTER, _INT], None),
+    "nuq_unpack": ([_POINTER, _LONG, _LONG, _INT, _INT, _INT, _POINTER, _INT], _INT),
+    "nuq_rans_encode": ([*_CODES, *_CONTEXTS, _POINTER, _INT, _INT, _LONG, _POINTER, _LONG, _POINTER, _INT], None),
+    "nuq_rans_decode": (
+        [_POINTER, _POINTER, _LONG, _INT, *_CONTEXTS, _POINTER, _INT, _INT, _LONG, _POINTER, _INT],
+        _INT,
+    ),
+    "nuq_huffman_encode": ([*_CODES, _POINTER, _LONG, _POINTER, _LONG, _POINTER, _INT], None),
+    "nuq_huffman_decode": ([_POINTER, _LONG, _POINTER, _LONG, _INT, _POINTER, _LONG, _POINTER, _INT], _INT),
+}
 
 
-def _call(name: str, *arguments: NDArray | int | None) -> int:
-    """Call a function: arrays as pointers (contiguous ones), None as null, integers as 64 bits or less."""
-    loaded = library()
-    assert loaded is not None
-    passed: list[Any] = []
-    for argument in arguments:
-        if isinstance(argument, np.ndarray):
-            assert argument.flags.c_contiguous
-            passed.append(ctypes.c_void_p(argument.ctypes.data))
-        else:
-            passed.append(ctypes.c_uint64(argument) if argument is not None else ctypes.c_void_p(None))
-    return getattr(loaded, name)(*passed)
+def _call(name: str, *arguments: NDArray | int | None) -> Any:
+    return call(name, _SIGNATURES[name], *arguments)
 
 
 def _begins(sizes: NDArray) -> NDArray[np.uint64]:
@@ -72,13 +83,12 @@ def pack(codes: Codes, num_symbols: int, threads: int) -> Bytes:
     return packed
 
 
-def unpack(data: Bytes, num_codes: int, num_symbols: int, threads: int) -> Codes:
-    """The inverse of ``pack``, from bytes of the right number; Damaged where a code is no symbol."""
+def unpack(data: Bytes, num_codes: int, num_symbols: int, threads: int) -> Codes | None:
+    """The inverse of ``pack``, from bytes of the right number; None where a code is no symbol."""
     bits = 0 if num_symbols == 3 else (num_symbols - 1).bit_length()
     codes = np.empty(num_codes, dtype=np.uint8 if num_symbols <= 256 else np.uint16)
-    if not _call("nuq_unpack", data, data.size, num_codes, bits, num_symbols, codes.itemsize == 2, codes, threads):
-        raise Damaged(f"a code beyond {num_symbols} symbols: the encoding is damaged")
-    return codes
+    legal = _call("nuq_unpack", data, data.size, num_codes, bits, num_symbols, codes.itemsize == 2, codes, threads)
+    return codes if legal else None
 
 
 def rans_encode(
@@ -109,37 +119,47 @@ def rans_decode(
     chunk: int,
     contexts: Bytes | None,
     threads: int,
-) -> Codes:
-    """The inverse of ``rans_encode``; Damaged where a chunk does not end where the encoder began."""
+) -> Codes | None:
+    """The inverse of ``rans_encode``; None where a chunk does not end where the encoder began."""
     num_contexts, num_symbols = frequencies.shape
     table = np.ascontiguousarray(frequencies, dtype=np.uint32)
     codes = np.empty(num_codes, dtype=np.uint8 if num_symbols <= 256 else np.uint16)
     wide = codes.itemsize == 2
-    if not _call(
+    whole = _call(
         "nuq_rans_decode",
         *(data, _begins(sizes), num_codes, wide, contexts, num_contexts, num_symbols),
         *(table, table_bits, lanes, chunk, codes, threads),
-    ):
-        raise Damaged("a chunk does not end where it began: the encoding is damaged")
-    return codes
+    )
+    return codes if whole else None
 
 
-def huffman_encode(codes: Codes, lengths: Ints, piece: int, threads: int) -> tuple[Ints, Bytes]:
-    """The bytes of every piece of ``piece`` codes, and the pieces one after another, each padded to a byte."""
-    words = huffman_words(lengths).astype(np.uint32)
+def huffman_encode(codes: Codes, words: Ints, piece: int, threads: int) -> tuple[Ints, Bytes]:
+    """The bytes of every piece of ``piece`` codes, and the pieces one after another, each padded to a byte.
+
+    words: ``entropy_tables.huffman_words``.
+    """
+    table = words.astype(np.uint32)
     sizes = np.zeros(-(-codes.size // piece), dtype=np.uint64)
     stride = piece * HUFFMAN_BITS // 8 + 16  # whole words are written
     scratch = np.empty(stride * len(sizes), dtype=np.uint8)
-    _call("nuq_huffman_encode", codes, codes.itemsize == 2, codes.size, words, piece, scratch, stride, sizes, threads)
+    _call("nuq_huffman_encode", codes, codes.itemsize == 2, codes.size, table, piece, scratch, stride, sizes, threads)
     return _joined(scratch, stride, False, sizes, threads)
 
 
-def huffman_decode(data: Bytes, sizes: Ints, num_codes: int, lengths: Ints, piece: int, threads: int) -> Codes:
-    """The inverse of ``huffman_encode``; Damaged where a piece does not end where the next one begins."""
-    codes = np.empty(num_codes, dtype=np.uint8 if lengths.size <= 256 else np.uint16)
-    windows, begin = huffman_windows(lengths), _begins(sizes)
-    if not _call(
-        "nuq_huffman_decode", data, data.size, begin, num_codes, codes.itemsize == 2, windows, piece, codes, threads
-    ):
-        raise Damaged("a piece does not end where the next one begins: the encoding is damaged")
-    return codes
+def huffman_decode(
+    data: Bytes,
+    sizes: Ints,
+    num_codes: int,
+    num_symbols: int,
+    windows: NDArray[np.uint16],
+    piece: int,
+    threads: int,
+) -> Codes | None:
+    """The inverse of ``huffman_encode``; None where a piece does not end where the next one begins.
+
+    windows: ``entropy_tables.huffman_windows``.
+    """
+    codes = np.empty(num_codes, dtype=np.uint8 if num_symbols <= 256 else np.uint16)
+    begin, wide = _begins(sizes), codes.itemsize == 2
+    whole = _call("nuq_huffman_decode", data, data.size, begin, num_codes, wide, windows, piece, codes, threads)
+    return codes if whole else None

@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from functools import cache
 
 import numpy as np
 
@@ -98,34 +97,30 @@ def switched_off() -> Iterator[None]:
         _off.reset(token)
 
 
-def _library() -> ctypes.CDLL | None:
-    return None if _off.get() else _loaded()
+def _is_there() -> bool:
+    return not _off.get() and native.library() is not None
 
 
-@cache
-def _loaded() -> ctypes.CDLL | None:
-    loaded = native.library()
-    if loaded is not None:
-        pointer, whole, switch = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int
-        loaded.nuq_mixture_moments.argtypes = [ctypes.POINTER(_Normals), pointer, whole, pointer]
-        loaded.nuq_descend.argtypes = [ctypes.POINTER(_Distribution), switch, switch, pointer, pointer, whole, whole]
-        loaded.nuq_psi.argtypes = [ctypes.POINTER(_Distribution), switch, pointer, pointer, whole, whole]
-        loaded.nuq_multiplier.argtypes = [ctypes.POINTER(_Distribution), switch, ctypes.c_double, pointer]
-        loaded.nuq_grid_levels.argtypes = [pointer, pointer, whole, switch, whole, pointer]
-        loaded.nuq_grid_levels.restype = ctypes.c_double
-        for name in ("nuq_mixture_moments", "nuq_descend", "nuq_psi", "nuq_multiplier"):
-            getattr(loaded, name).restype = None
-    return loaded
+_POINTER, _LONG, _SWITCH = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int
+_DISTRIBUTION = ctypes.POINTER(_Distribution)
+_function = native.functions(
+    {
+        "nuq_mixture_moments": ([ctypes.POINTER(_Normals), _POINTER, _LONG, _POINTER], None),
+        "nuq_descend": ([_DISTRIBUTION, _SWITCH, _SWITCH, _POINTER, _POINTER, _LONG, _LONG], None),
+        "nuq_psi": ([_DISTRIBUTION, _SWITCH, _POINTER, _POINTER, _LONG, _LONG], None),
+        "nuq_multiplier": ([_DISTRIBUTION, _SWITCH, ctypes.c_double, _POINTER], None),
+        "nuq_grid_levels": ([_POINTER, _POINTER, _LONG, _SWITCH, _LONG, _POINTER], ctypes.c_double),
+    }
+)
 
 
 def mixture_moments(distribution: CompiledDistribution, edges: Array) -> Array | None:
     """The ``Distribution.interval_moments`` of any number of normals: float64[3, n] for edges float64[n + 1]."""
-    loaded = _library()
-    if loaded is None:
+    if not _is_there():
         return None
     edges = np.ascontiguousarray(edges)
     moments = np.empty((3, len(edges) - 1))
-    loaded.nuq_mixture_moments(
+    _function("nuq_mixture_moments")(
         ctypes.byref(distribution.raw.normals), edges.ctypes.data, len(edges) - 1, moments.ctypes.data
     )
     return moments
@@ -138,12 +133,11 @@ def descend(
 
     It returns the edges and Psi they end at.
     """
-    loaded = _library()
-    if loaded is None:
+    if not _is_there():
         return None
     edges = np.array(edges, dtype=np.float64, order="C")
     psi = np.empty(len(edges))
-    loaded.nuq_descend(
+    _function("nuq_descend")(
         ctypes.byref(distribution.raw), symmetric, projected, edges.ctypes.data, psi.ctypes.data, *edges.shape
     )
     return edges, psi
@@ -151,12 +145,11 @@ def descend(
 
 def psi(distribution: CompiledDistribution, edges: Array, *, symmetric: bool) -> Array | None:
     """The value ``Objective.value`` of edges float64[..., n + 1]: float64[...]."""
-    loaded = _library()
-    if loaded is None:
+    if not _is_there():
         return None
     edges = np.ascontiguousarray(edges, dtype=np.float64)
     value = np.empty(edges.shape[:-1])
-    loaded.nuq_psi(
+    _function("nuq_psi")(
         ctypes.byref(distribution.raw), symmetric, edges.ctypes.data, value.ctypes.data, value.size, edges.shape[-1]
     )
     return value
@@ -164,23 +157,23 @@ def psi(distribution: CompiledDistribution, edges: Array, *, symmetric: bool) ->
 
 def multiplier(distribution: CompiledDistribution, bits: int, lowest: float) -> tuple[float, float] | None:
     """The multiplier of ``solver_exact.multiplier`` for 2 bits or more: p and the start it came from."""
-    loaded = _library()
-    if loaded is None:
+    if not _is_there():
         return None
     answer = np.empty(2)
-    loaded.nuq_multiplier(ctypes.byref(distribution.raw), bits, lowest, answer.ctypes.data)
+    _function("nuq_multiplier")(ctypes.byref(distribution.raw), bits, lowest, answer.ctypes.data)
     return float(answer[0]), float(answer[1])
 
 
 def grid_levels(points: Array, sums: Array, intervals: int, *, centred: bool) -> Array | None:
-    """The indices of ``solver_optimal.best_places``: int64[intervals + 1].
+    """The indices of ``solver_optimal.best_indices``: int64[intervals + 1].
 
     They are among points float64[M] with sums float64[3, M].
     """
-    loaded = _library()
-    if loaded is None:
+    if not _is_there():
         return None
     points, sums = np.ascontiguousarray(points), np.ascontiguousarray(sums)
     chosen = np.empty(intervals + 1, dtype=np.int64)
-    loaded.nuq_grid_levels(points.ctypes.data, sums.ctypes.data, len(points), centred, intervals, chosen.ctypes.data)
+    _function("nuq_grid_levels")(
+        points.ctypes.data, sums.ctypes.data, len(points), centred, intervals, chosen.ctypes.data
+    )
     return chosen

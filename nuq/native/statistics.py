@@ -6,10 +6,14 @@ import ctypes
 
 import numpy as np
 
-from nuq.native import library
+from nuq.native import Signature, call
 
 Array = np.ndarray
 _LONG, _INT, _DOUBLE, _POINTER = ctypes.c_int64, ctypes.c_int32, ctypes.c_double, ctypes.c_void_p
+_SIGNATURE: Signature = (
+    [_POINTER, _LONG, _LONG, _LONG, _POINTER, _LONG, _DOUBLE, _INT, _INT, _LONG, _POINTER, _POINTER],
+    None,
+)
 
 
 def histogram(
@@ -28,13 +32,8 @@ def histogram(
 
     address: of float32[num_coordinates]; scales: float32[buckets, 1 or 2].
     """
-    loaded = library()
-    assert loaded is not None and scales.dtype == np.float32 and scales.flags.c_contiguous
-    call = loaded.nuq_histogram
-    if call.argtypes is None:
-        call.argtypes = [_POINTER, _LONG, _LONG, _LONG, _POINTER, _LONG, _DOUBLE, _INT, _INT, _LONG, _POINTER, _POINTER]
-        call.restype = None
+    assert scales.dtype == np.float32
     sums, tops = np.zeros((3, 2 * side)), np.zeros(2)
-    given = (address, num_coordinates, bucket_size, every, scales.ctypes.data, scales.shape[1], weight_each)
-    call(*given, log_bins, lowest, side, sums.ctypes.data, tops.ctypes.data)
+    given = (address, num_coordinates, bucket_size, every, scales, scales.shape[1], weight_each)
+    call("nuq_histogram", _SIGNATURE, *given, log_bins, lowest, side, sums, tops)
     return sums, tops

@@ -34,7 +34,7 @@ def _drops_nothing(module: nn.Module) -> bool:
     return isinstance(module, nn.modules.dropout._DropoutNd) and not (module.training and module.p)
 
 
-class LeafOutputs:
+class ActivationHooks:
     """The hooks on the layers of ``model``.
 
     gradient: called in the forward pass for an output whose gradient will come, gives the function that this gradient

@@ -30,7 +30,7 @@ from torch import Tensor, nn
 from nuq.errors import NonFiniteError
 from nuq.kernels.spec import Key
 from nuq.quantized_training import checks
-from nuq.quantized_training.activation_hooks import LeafOutputs
+from nuq.quantized_training.activation_hooks import ActivationHooks
 from nuq.quantized_training.counts import Counts, TensorHistograms, ratios
 from nuq.quantized_training.formats import Packed
 from nuq.quantized_training.model_hooks import Hook
@@ -133,7 +133,7 @@ class CompressedTraining:
         if "activation_gradients" in self.formats or rounds_outputs:
             gradient = self._gradient_of_an_output if "activation_gradients" in self.formats else None
             output = self._output if rounds_outputs else None
-            self._handles.append(LeafOutputs(model, gradient, output, self.min_size))
+            self._handles.append(ActivationHooks(model, gradient, output, self.min_size))
         if optimizer is None:
             return
         self._learn_names(optimizer)

@@ -19,7 +19,7 @@ OWN_EXPONENTS = ("supersgd", "bf16", "natural")  # have an exponent for each coo
 
 
 @dataclass
-class Tensors:
+class QuantizedTraining:
     """Quantized training: the format of each kind of large tensor, such as smaq, bf16, fp8, 'smaq samples=16'; empty:
     kept in float32.
     """

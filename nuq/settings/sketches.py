@@ -14,7 +14,7 @@ _CODING = (
     "rans: a little less"
 )
 _SKETCHED = range(1, 17)  # rows
-_SAMPLE = "coordinates, one from each of so many equal stretches, that {} are found from (fewer coordinates: all)"
+_SAMPLE = "coordinates, one from each of so many equal parts, that {} are found from (fewer coordinates: all)"
 
 
 @dataclass

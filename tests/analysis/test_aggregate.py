@@ -141,8 +141,8 @@ def test_no_positive_value_has_no_geometric_mean() -> None:
 
 @given(st.lists(st.one_of(st.floats(0.5, 2), st.just(float("nan"))), min_size=1, max_size=9))
 def test_final_best_and_average_of_any_values(values: list[float]) -> None:
-    """Against the plain reading of a small table: the last, the largest and the mean of one run, a second one having
-    other values.
+    """They agree with the plain reading of a small table: the last, the largest and the mean of one run, while a second
+    one has other values.
     """
     steps = list(range(len(values)))
     scalars = pd.DataFrame(

@@ -1,4 +1,4 @@
-"""Where a run was on an axis at a step, and where its learning rate really dropped."""
+"""The position of a run on an axis at a step, and the steps at which its learning rate really dropped."""
 
 import itertools
 from collections.abc import Callable, Mapping
@@ -19,7 +19,7 @@ from tests.analysis.conftest import Rows
 def logs_of(
     runs: Mapping[str, list[tuple[str, int, float, float, int]]], plans: Mapping[str, tuple[int, ...]] | None = None
 ) -> Logs:
-    """Of rows (tag, step, value, wall time, attempt), as the loader gives them."""
+    """Logs of rows (tag, step, value, wall time, attempt), as the loader gives them."""
     tags = sorted({row[0] for of_run in runs.values() for row in of_run})
     numbered = [
         (number, tags.index(row[0]), row[4], *row[1:4]) for number, of_run in enumerate(runs.values()) for row in of_run
@@ -75,7 +75,7 @@ def test_what_was_not_logged_is_unknown() -> None:
 
 @pytest.mark.parametrize("first", [0, 1])
 def test_epochs_follow_from_any_two_records(first: int) -> None:
-    """Whether the original counts its batches from the step before or after does not matter."""
+    """It does not matter whether the original counts its batches from the step before or after."""
     steps = [20, 40, 100, 230]
     records = series("epoch", {step: (step - first) // 97 for step in steps})
     records += series("batch_idx", {step: (step - first) % 97 for step in steps})

@@ -68,7 +68,7 @@ def test_conditions_that_make_no_sense(sweep: Callable[..., Logs], condition: st
         select(sweep({"method": "alq"}), [condition])
 
 
-def test_seeds_and_places_make_no_new_cell(sweep: Callable[..., Logs]) -> None:
+def test_seeds_and_run_folders_make_no_new_seed_group(sweep: Callable[..., Logs]) -> None:
     logs = sweep(*({"method": "alq", "seed": seed, "run_dir": f"r{seed}", "log_every": seed} for seed in (1, 2, 3)))
     (seed_group,) = seed_groups(logs.settings)
     assert (seed_group.label, len(seed_group.runs), seed_group.differs) == ("ALQ", 3, {})
@@ -95,7 +95,7 @@ def test_labels_say_what_differs_within_a_method(sweep: Callable[..., Logs]) -> 
     ]
 
 
-def test_cells_come_in_the_order_of_the_table(sweep: Callable[..., Logs]) -> None:
+def test_seed_groups_come_in_the_order_of_the_table(sweep: Callable[..., Logs]) -> None:
     logs = sweep(*({"method": name} for name in sorted(METHODS)))
     assert [seed_group.method for seed_group in seed_groups(logs.settings)] == list(METHODS)
 

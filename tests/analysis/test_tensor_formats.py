@@ -1,4 +1,4 @@
-"""What runs are called that keep tensors in formats, and which of them count as one."""
+"""The labels of runs that keep tensors in formats, and which of these runs count as one."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -122,7 +122,7 @@ def labels(*rows: Mapping[str, Any]) -> list[str]:
     return [seed_group.label for seed_group in seed_groups(table(*rows))]
 
 
-def test_the_sweep_s_cells() -> None:
+def test_the_sweeps_seed_groups() -> None:
     found = seed_groups(
         table(
             settings("supersgd"),

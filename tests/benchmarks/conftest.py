@@ -1,4 +1,4 @@
-"""What tests of several benchmarks share."""
+"""Fixtures that tests of several benchmarks share."""
 
 import pytest
 import torch.distributed as dist

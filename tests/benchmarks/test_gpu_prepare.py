@@ -1,4 +1,4 @@
-"""What ``benchmarks/gpu/prepare`` collects, and what ``benchmarks/gpu/run`` takes of it."""
+"""The wheels that ``benchmarks/gpu/prepare`` collects, and those that ``benchmarks/gpu/run`` takes of them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,9 @@ def wheel(folder: Path, name: str, module: str = "made") -> Path:
 
 
 def test_the_table_holds_what_its_packages_need() -> None:
-    """Nothing is fetched by dependency: what a package of the table needs is in the table, or the machine's."""
+    """Nothing is fetched as a dependency: the requirements of a package of the table are in the table, or are the
+    machine's.
+    """
     table = {plain(name) for name in (*prepare.PURE, *prepare.COMPILED, *prepare.GIVEN)}
     for name in (*prepare.PURE, *prepare.COMPILED):
         for needed in map(Requirement, metadata.requires(name) or ()):
@@ -114,8 +116,8 @@ def test_the_list_the_size_and_what_is_missing_are_told(
 
 
 def test_only_what_a_machine_lacks_is_installed(tmp_path: Path) -> None:
-    """Not pytest, which is here, and not torch, whatever is in the folder; a wheel of another kind costs the others
-    nothing.
+    """Neither pytest, which is here, nor torch is installed, whatever is in the folder; a wheel of another kind costs
+    the others nothing.
     """
     for name in ("pytest-0.1-py3-none-any.whl", "torch-0.1-py3-none-any.whl"):
         wheel(tmp_path, name)
@@ -131,7 +133,7 @@ def test_only_what_a_machine_lacks_is_installed(tmp_path: Path) -> None:
 def test_what_is_there_in_a_version_that_will_not_do_is_installed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By the project's bounds, or by those of another wheel: OmegaConf reads what ANTLR 4.9 wrote, nothing later."""
+    """The project's bounds count, and those of other wheels: OmegaConf reads what ANTLR 4.9 wrote, nothing later."""
     there = {"pytest": "7.4.4", "antlr4-python3-runtime": "4.13.2", "scipy": "1.18.1", "beartype": "0.20"}
     for name in ("pytest-9.2.0", "scipy-1.17.1", "beartype-0.23.1", "antlr4_python3_runtime-4.9.3", "numpy-2.4.6"):
         wheel(tmp_path, f"{name}-py3-none-any.whl")

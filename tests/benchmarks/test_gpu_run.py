@@ -122,7 +122,7 @@ def test_steps_that_fail_in_every_way_are_told_and_the_others_go_on(tmp_path: Pa
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
 def test_an_interrupted_run_keeps_what_it_has(tmp_path: Path, number: signal.Signals) -> None:
-    """Also where the second signal comes at once, and nobody reads what it says any more."""
+    """It does so too where the second signal comes at once, and nobody reads what it says any more."""
     steps = (step("first", GOOD), step("second", GOOD, ("-c", DEFIANT, "99"), GOOD), step("third", GOOD))
     command = [sys.executable, "-c", program(steps), "--out", str(tmp_path)]
     before = signal.signal(number, signal.SIG_DFL)  # under nohup it would be ignored by those that are started here
@@ -260,7 +260,7 @@ def test_the_last_json_object_is_the_result(tmp_path: Path, said: str, result: A
 
 
 def test_a_command_knows_its_time(tmp_path: Path) -> None:
-    """What the ones before leave is the next one's; a step with less time gives each its share."""
+    """The time that one command leaves is the next one's; a step with less time gives each its share."""
     code = "import json, sys; print(json.dumps({'seconds': float(sys.argv[1])}))"
     commands = [Command(("-c", code, "{seconds}"), limit_s) for limit_s in (30.0, 10.0)]
     for limit_s, first in ((40.0, 24), (20.0, 12)):

@@ -29,7 +29,7 @@ ROOT = Path(__file__).parents[2]
 
 
 class Parsed(Exception):
-    """In place of what a program does once it has parsed its words."""
+    """The stand-in for the work of a program once it has parsed its words."""
 
 
 OWN = [tuple(command.within(10.0)) for step in STEPS for command in (*step.commands, *step.rehearsal)]
@@ -37,7 +37,7 @@ OWN = [tuple(command.within(10.0)) for step in STEPS for command in (*step.comma
 
 @pytest.mark.parametrize("command", OWN, ids=" ".join)
 def test_programs_take_the_words_of_the_table(monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]) -> None:
-    """Also those that only a GPU would hear, and for the trainer's settings what they mean."""
+    """The test includes words that only a GPU would hear, and the meaning of the trainer's settings."""
     parse = argparse.ArgumentParser.parse_args
 
     def only(self: argparse.ArgumentParser, given: Any = None) -> None:
@@ -128,7 +128,7 @@ def test_a_run_under_the_sanitizer_that_fails_is_an_error(monkeypatch: pytest.Mo
 
 
 def test_nothing_but_skipped_tests_has_failed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """In a process of its own, as the step calls it: pytest inside pytest shares too much."""
+    """The step's check runs in a process of its own, as the step calls it: pytest inside pytest shares too much."""
     skipped = "@pytest.mark.skip(reason='why')\ndef test_two(): pass\n"
     text = f"import pytest\ndef test_one(): pass\n{skipped}def test_three(): assert 0\n"
     (tmp_path / "test_some.py").write_text(text)

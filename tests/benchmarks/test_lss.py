@@ -61,9 +61,9 @@ def test_kinds_of_parameters() -> None:
     assert lss.kinds_of(model) == expected
 
 
-def test_rivals_come_near_in_bytes() -> None:
+def test_baselines_come_near_in_bytes() -> None:
     gradient = Recorded(1, {"w": lss_speed.heavy(20_000)})
-    found = [contender for contender in lss.contenders(gradient, "tensor") if contender.study == "rivals"]
+    found = [contender for contender in lss.contenders(gradient, "tensor") if contender.study == "baselines"]
     bits = {
         contender.title: sum(lss.through(contender.method, gradient, "tensor")[1].values()) / 20_000
         for contender in found

@@ -1,5 +1,5 @@
-"""``benchmarks.methods`` on a small gradient: what its rows and its JSON say, and the eager rivals against the methods
-they stand for.
+"""``benchmarks.methods`` on a small gradient: what its rows and its JSON say, and the eager baselines against the
+methods they stand for.
 """
 
 from __future__ import annotations
@@ -97,11 +97,13 @@ def test_scope_is_the_methods() -> None:
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_every_method_has_a_rival_that_runs(name: str) -> None:
-    """On what the method itself is given; where both are packed, the rival's tensors take about as many bytes."""
+def test_every_method_has_a_baseline_that_runs(name: str) -> None:
+    """A baseline runs on what the method itself is given; where both are packed, the baseline's tensors take about as
+    many bytes.
+    """
     of = methods.Contender(name, gradients())
     assert of.eager is not None
-    torch.manual_seed(2)  # of rivals that draw
+    torch.manual_seed(2)  # of baselines that draw
     parts = of.parts(of.gradients.measure[0])
     ours = sum(message.numel() for message in of.encode(parts, 0))
     theirs = sum(_size(of.eager(part)) for part in parts.values())
@@ -117,7 +119,7 @@ def _size(sent: object) -> int:
 
 
 @pytest.mark.parametrize("num_levels", [2, 3, 8, 16, 256])
-def test_rivals_pack_as_tightly(num_levels: int) -> None:
+def test_baselines_pack_as_tightly(num_levels: int) -> None:
     codes = torch.randint(0, num_levels, (1000,), generator=torch.Generator().manual_seed(0))
     size = eager.packed(codes, num_levels).numel()
     assert size == (200 if num_levels == 3 else 125 * (num_levels - 1).bit_length())

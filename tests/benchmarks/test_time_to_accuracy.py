@@ -1,4 +1,4 @@
-"""What ``benchmarks.time_to_accuracy`` makes of its rows, by hand, its trainings in one process, and its errors."""
+"""The tables of ``benchmarks.time_to_accuracy``, against rows by hand, its trainings in one process, and its errors."""
 
 from dataclasses import replace
 

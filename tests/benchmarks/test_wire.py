@@ -1,4 +1,4 @@
-"""The wire benchmark's own arithmetic and errors, its rivals' means, and a network where this machine can make one."""
+"""The wire benchmark's own arithmetic and errors, its baselines' means, and a network where one can be made."""
 
 import subprocess
 import sys
@@ -172,12 +172,12 @@ def test_every_model_has_eleven_million_parameters_and_its_own_batches(alone):
             assert model(inputs).shape[:-1] == labels.shape
 
 
-# --- the rivals ---
+# --- the baselines ---
 
 
 @dataclass(frozen=True)
 class Gradients:
-    """Of a layer without and with a rival's hook, for the same inputs, and the rival's state."""
+    """The gradients of a layer without and with a baseline's hook, for the same inputs, and the baseline's state."""
 
     plain: nn.Linear
     received: nn.Linear

@@ -1,4 +1,4 @@
-"""What sbatch, squeue, sacct, scontrol, scancel and sinfo are: their words go to the server, its answer is printed.
+"""The commands sbatch, squeue, sacct, scontrol, scancel and sinfo: their words go to the server, its answer is printed.
 
 Only a few modules of the standard library are imported: a command is there in 0.03 s.
 """
@@ -35,7 +35,7 @@ def ask(folder: str, question: dict[str, Any]) -> dict[str, Any]:
 
 
 def unreachable(command: str, words: list[str]) -> str:
-    """What a command says while the controller is down."""
+    """The words of a command while the controller is down."""
     verb = [word for word in words if not word.startswith("-")][:2]
     if command == "sbatch":
         return f"sbatch: error: Batch job submission failed: {UNREACHABLE}"

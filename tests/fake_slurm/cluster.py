@@ -70,15 +70,15 @@ class Slurm:
         return [[line["command"], *line["words"]] for line in lines if command in {None, line["command"]}]
 
     def jobs(self, job: str | None = None) -> list[dict[str, Any]]:
-        """What the cluster knows: name, id, array_id, task, state, reason, restarts, exit_code, nodes, start, end (Unix
-        time).
+        """The jobs that the cluster knows: name, id, array_id, task, state, reason, restarts, exit_code, nodes, start,
+        end (Unix time).
         """
         return self._control("jobs", **({"job": job} if job else {}))
 
     def wait(
         self, job: str | None = None, *, state: str | None = None, restarts: int = 0, timeout_s: float = 10.0
     ) -> list[dict[str, Any]]:
-        """Until all are at their end, or all in ``state``, after so many restarts; TimeoutError with what they are
+        """Wait until all are at their end, or all in ``state``, after so many restarts; TimeoutError with what they are
         instead.
         """
         deadline = time.monotonic() + timeout_s
@@ -93,8 +93,8 @@ class Slurm:
             time.sleep(0.02)
 
     def preempt(self, job: str, grace_s: float = 0.0) -> None:
-        """SIGTERM (to what srun started; after ``grace_s`` to everything), then SIGKILL; requeued where that is
-        allowed, else PREEMPTED.
+        """Preempt a job: SIGTERM (to what srun started; after ``grace_s`` to everything), then SIGKILL; requeued where
+        that is allowed, else PREEMPTED.
         """
         self._control("preempt", job=job, grace_s=grace_s)
 
@@ -127,7 +127,7 @@ class Slurm:
         self._control("resume_node", node=node)
 
     def hold_all(self, reason: str = "Resources") -> None:
-        """Nothing starts any more, and this is why."""
+        """Let nothing start any more; this is the reason that is shown."""
         self._control("set", name="hold_reason", value=reason)
 
     def release_all(self) -> None:
@@ -151,11 +151,11 @@ class Slurm:
         self._control("set", name="sacct_down", value=False)
 
     def refuse_sbatch(self, after: int = 0, message: str = "AssocMaxSubmitJobLimit", times: int = 1) -> None:
-        """After so many more calls sbatch refuses, so many times."""
+        """Let sbatch, after so many more calls, refuse so many times."""
         self._control("refuse", after=after, message=message, times=times)
 
     def swallow_reply(self, after: int = 0) -> None:
-        """After so many more calls one is accepted, but sbatch says that its socket timed out."""
+        """Let sbatch, after so many more calls, accept one but say that its socket timed out."""
         self._control("lose_reply", after=after)
 
     def backdate(self, job: str, hours: float) -> None:

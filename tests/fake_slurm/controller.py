@@ -62,7 +62,7 @@ class Controller:
         return found
 
     def remembered(self, job: Job) -> bool:
-        """Whether squeue and scontrol still know it."""
+        """Whether squeue and scontrol still know the job."""
         return job.end is None or job.ending is not None or time.time() < job.end + self.config.min_job_age_s
 
     def up_nodes(self) -> list[str]:
@@ -75,7 +75,7 @@ class Controller:
         self.drained_nodes.discard(name)
 
     def rooms(self) -> dict[str, Room]:
-        """What is free on each node on which jobs may start."""
+        """The free resources of each node on which jobs may start."""
         rooms = {name: whole(self.config) for name in self.up_nodes()}
         for job in self.jobs.values():
             for name in job.nodes if job.state in {"RUNNING", "SUSPENDED"} or job.ending else ():
@@ -141,7 +141,7 @@ class Controller:
         return job
 
     def send_signal(self, job: Job, number: int, *, batch: bool = False, steps: bool = False) -> None:
-        """To the batch shell alone, to what srun started alone, or to everything of the job."""
+        """Send a signal to the batch shell alone, to what srun started alone, or to everything of the job."""
         if job.process is None:
             return
         if batch:
@@ -175,7 +175,7 @@ class Controller:
             return
 
     def cancel(self, job: Job, state: str = "CANCELLED") -> None:
-        """What scancel does; finished ones stay as they are."""
+        """Cancel jobs as scancel does; finished ones stay as they are."""
         if job.ending:
             if job.ending.requeue:
                 job.ending.requeue, job.ending.state, job.ending.uid = False, state, os.getuid()
@@ -212,7 +212,7 @@ class Controller:
         return time.time() + self.config.kill_wait_s
 
     def requeue(self, job: Job, *, hold: bool = False) -> None:
-        """What ``scontrol requeue`` does; CommandError with the reason where it cannot."""
+        """Requeue a job as ``scontrol requeue`` does; CommandError with the reason where it cannot."""
         if job.ending and not job.ending.requeue:
             raise CommandError("Job can not be altered now, try later")
         if job.state == "PENDING" or job.ending:
@@ -258,7 +258,7 @@ class Controller:
         self.end(job, Ending("TIMEOUT", self._kill_at()), " DUE TO TIME LIMIT")
 
     def kill_for_memory(self, job: Job) -> None:
-        """As the kernel does, without a word to the processes."""
+        """Kill the job as the kernel does, without a word to the processes."""
         self.end(job, Ending("OUT_OF_MEMORY", time.time()), number=signal.SIGKILL)
 
     def reap(self, job: Job) -> None:
@@ -282,7 +282,7 @@ class Controller:
         self._ended(job, ending)
 
     def _ended(self, job: Job, ending: Ending) -> None:
-        """What becomes of a job that was ended."""
+        """Decide what becomes of a job that was ended."""
         job.ending = None
         if ending.requeue:
             job.history.append(Attempt(ending.state, job.start or job.submit, job.end or time.time(), job.nodes))

@@ -1,4 +1,4 @@
-"""What a starting job sees: its variables, its files, its spooled script."""
+"""The surroundings of a starting job: its variables, its files, its spooled script."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .text import file_name, fold_hosts
 
 
 def log_name(job: Job, user: str) -> str:
-    """Where standard output goes."""
+    """The name of the file that standard output goes to."""
     pattern = job.request.output or ("slurm-%A_%a.out" if job.array else "slurm-%j.out")
     return str(Path(job.request.workdir, file_name(pattern, _fields(job, user))))
 

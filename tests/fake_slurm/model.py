@@ -1,4 +1,4 @@
-"""What the fake knows: its configuration, a request, a job and its attempts."""
+"""The records of the fake: its configuration, a request, a job and its attempts."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Config:
 
 @dataclass(frozen=True)
 class Request:
-    """What sbatch was asked for."""
+    """The request that sbatch was given."""
 
     script: str = ""
     arguments: tuple[str, ...] = ()
@@ -151,7 +151,7 @@ class Attempt:
 
 @dataclass
 class Array:
-    """What the elements of an array share."""
+    """The record that the elements of an array share."""
 
     id: int
     tasks: tuple[int, ...]

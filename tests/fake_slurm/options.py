@@ -174,7 +174,7 @@ def request_of(
 
 
 def _fields(name: str, value: str, request: Request, config: Config, now: float) -> dict[str, Any]:
-    """What one option changes; ValueError or KeyError for a bad value."""
+    """The fields that one option changes; ValueError or KeyError for a bad value."""
     plain = {"account", "partition", "qos", "comment", "constraint", "dependency", "output", "error", "input"}
     if name in plain:
         return {name: value}

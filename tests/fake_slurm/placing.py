@@ -1,4 +1,4 @@
-"""Which nodes a request gets.  Pure functions of a request and what is free."""
+"""The choice of the nodes that a request gets.  Pure functions of a request and what is free."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .model import Config, Partition, Request
 
 @dataclass(frozen=True)
 class Room:
-    """What a node has left."""
+    """The resources that a node has left."""
 
     cpus: int
     mem_mb: int
@@ -19,7 +19,7 @@ class Room:
 
 @dataclass(frozen=True)
 class Share:
-    """What a job takes of each of ``nodes``."""
+    """The resources that a job takes of each of ``nodes``."""
 
     nodes: tuple[str, ...]
     cpus: int

@@ -34,7 +34,7 @@ _OPTIONS = str.split(
 
 
 def sacct(controller: Controller, words: Sequence[str], environ: Mapping[str, str]) -> str:
-    """What it prints; CommandError where accounting is off or the database does not answer."""
+    """The text that sacct prints; CommandError where accounting is off or the database does not answer."""
     try:
         pairs, rest = getopt.gnu_getopt(words, "XpPno:j:S:E:s:u:Dar:TV", _OPTIONS)
     except getopt.GetoptError as error:
@@ -122,8 +122,8 @@ def _rows(controller: Controller, said: Callable[..., str | None], *, duplicates
 
 
 def _eligible(job: Job) -> bool:
-    """Whether it ever could start: one that waits for a dependency, a release or a time is shown only when it is asked
-    for by its id.
+    """Whether the job ever could start: one that waits for a dependency, a release or a time is shown only when it is
+    asked for by its id.
     """
     return job.start is not None or not (job.held or job.reason.startswith(("Dependency", "BeginTime", "JobHeld")))
 

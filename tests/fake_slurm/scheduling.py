@@ -37,7 +37,7 @@ def _watch(controller: Controller, job: Job, now: float) -> None:
 
 
 def _start(controller: Controller, now: float) -> None:
-    """In the order of submission; within a partition nobody overtakes one that waits for resources."""
+    """Start jobs in the order of submission; within a partition nobody overtakes one that waits for resources."""
     pending = [job for job in controller.jobs.values() if job.state == "PENDING" and not job.ending]
     if not pending:
         return
@@ -75,7 +75,7 @@ def _start(controller: Controller, now: float) -> None:
 
 
 def _obstacle(controller: Controller, job: Job, now: float, running: dict[int, int]) -> str:
-    """Why the job may not start even on an empty cluster; "" if it may."""
+    """The reason why the job may not start even on an empty cluster; "" if it may."""
     if job.held:
         return "JobHeldUser"
     if job.request.dependency:

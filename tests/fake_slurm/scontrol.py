@@ -18,7 +18,7 @@ VERSION = "22.05.8"
 
 
 def scontrol(controller: Controller, words: Sequence[str]) -> str:
-    """What it prints; CommandError where an argument is wrong."""
+    """The text that scontrol prints; CommandError where an argument is wrong."""
     one_line = any(word in {"-o", "--oneliner"} for word in words)
     words = [word for word in words if not word.startswith("-")]
     verb, *rest = words or [""]
@@ -278,7 +278,7 @@ def _config(controller: Controller) -> str:
 
 
 def scancel(controller: Controller, words: Sequence[str]) -> str:
-    """Nothing is printed; CommandError where the words are wrong."""
+    """Cancel jobs, and print nothing; CommandError where the words are wrong."""
     long = str.split("signal= batch full name= jobname= user= me state= partition= quiet verbose version")
     try:
         pairs, specs = getopt.gnu_getopt(words, "s:bfn:u:t:p:QvV", long)

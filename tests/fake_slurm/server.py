@@ -86,7 +86,7 @@ def _run(controller: Controller, question: dict[str, Any]) -> tuple[str, str]:
 
 
 def _control(controller: Controller, do: str, arguments: dict[str, Any]) -> Any:
-    """What tests do to the cluster behind the commands' backs."""
+    """Answer the requests by which tests change the cluster behind the commands' backs."""
     jobs = controller.find(arguments["job"]) if "job" in arguments else []
     running = [job for job in jobs if job.state == "RUNNING" and not job.ending]
     match do:
@@ -138,7 +138,7 @@ def _control(controller: Controller, do: str, arguments: dict[str, Any]) -> Any:
 
 
 def serve(folder: Path, *, watched: bool) -> None:
-    """Until SIGTERM, or until standard input closes if ``watched``: then no process of any job is left."""
+    """Serve until SIGTERM, or until standard input closes if ``watched``: then no process of any job is left."""
     controller = Controller(config_of((folder / "config.json").read_text()), folder)
     os.chdir(folder)
     stopping: list[int] = []

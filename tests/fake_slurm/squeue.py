@@ -46,7 +46,7 @@ def used_s(job: Job, second: float) -> float:
 
 
 def fields(controller: Controller, job: Job, length: int) -> dict[str, Callable[[], str]]:
-    """What each letter of a format prints."""
+    """The text that each letter of a format prints."""
     request = job.request
     shown = job.shown_state
     used = used_s(job, controller.config.second)
@@ -122,7 +122,7 @@ def formatted(layout: str, values: Mapping[str, Callable[[], str]]) -> str:
 
 
 def squeue(controller: Controller, words: Sequence[str], environ: Mapping[str, str]) -> str:
-    """What it prints."""
+    """The text that squeue prints."""
     layout, headline, each, states, ids, names, partitions = (
         environ.get("SQUEUE_FORMAT", DEFAULT),
         True,
@@ -270,5 +270,5 @@ def sinfo(controller: Controller, words: Sequence[str]) -> str:
 
 
 def log_path(job: Job) -> str:
-    """Where its output is, or will be."""
+    """The path of the job's output, whether it is there yet or not."""
     return launch.log_name(job, getpass.getuser())

@@ -48,7 +48,7 @@ _KILL_WAIT_S = 0.5
 
 @dataclass(frozen=True)
 class Step:
-    """What is to run, and where."""
+    """The command of a step, and the nodes that it runs on."""
 
     job: int
     number: int

@@ -100,7 +100,7 @@ def checked(controller: Controller, request: Request) -> tuple[Request, float | 
 
 
 def _within_job_count(controller: Controller, request: Request) -> None:
-    """As measured: an array needs as many records as it has elements, and one always stays free."""
+    """Check the job count, as measured: an array needs a record for each element, and one always stays free."""
     known = sum(max(len(job.waiting), 1) for job in controller.jobs.values() if controller.remembered(job))
     if known + len(request.tasks or (0,)) >= controller.config.max_job_count:
         raise CommandError("Resource temporarily unavailable" if request.test_only else FULL)

@@ -17,7 +17,7 @@ TIMES = ("update_s", "measure_s")  # of the totals in a checkpoint; in the logs 
 
 
 def differences(run: Path, undisturbed: Path, config: dict[str, Any]) -> list[str]:
-    """What is not as in the undisturbed run, or not as a finished run leaves it, in a few words each."""
+    """The differences from the undisturbed run, or from what a finished run leaves, in a few words each."""
     found = []
     status = json.loads((run / "status.json").read_text())
     if (status["state"], status["step"], status["saved_step"]) != ("done", config["steps"], config["steps"]):

@@ -51,7 +51,7 @@ class Attempt:
         return found
 
     def ranks(self) -> list[int]:
-        """Those that train: Python in main.py, and not torchrun."""
+        """The processes that train: Python in main.py, and not torchrun."""
         found = []
         for pid in self.everything():
             with suppress(OSError):
@@ -61,7 +61,7 @@ class Attempt:
         return sorted(found)
 
     def kill_everything(self) -> None:
-        """At once, as a machine that goes down: stopped first, so that none sees another die."""
+        """Kill everything at once, as a machine that goes down: stopped first, so that none sees another die."""
         for number in (signal.SIGSTOP, signal.SIGKILL):
             while pids := [pid for pid in self.everything() if number == signal.SIGKILL or _state(pid) not in "TZ"]:
                 for pid in pids:

@@ -41,7 +41,7 @@ class Capture(Protocol):
 
 @dataclass(frozen=True)
 class Said:
-    """What a command left: its exit code and its words."""
+    """The exit code and the words that a command left."""
 
     code: int
     out: str
@@ -65,7 +65,7 @@ class Bench:
         self.family.write_text(text + longer)  # Python takes a file of the same size and second for the same file
 
     def behave(self, behaviour: Mapping[int, int | str | list[int | str]]) -> None:
-        """What the stand-in does for each seed from now on; a part of the code, so to be said before ``plan``."""
+        """Set what the stand-in does for each seed from now on; it is part of the code, so set it before ``plan``."""
         (self.root / "behaviour.json").write_text(json.dumps({str(seed): value for seed, value in behaviour.items()}))
 
     def words(self, text: str) -> list[str]:
@@ -160,7 +160,7 @@ class Bench:
         return ledger.read_all(self.root, "tiny")
 
     def wait(self, job: str | None = None, **how: Any) -> None:
-        """Until all jobs have ended."""
+        """Wait until all jobs have ended."""
         self.slurm.wait(job, **{"timeout_s": 40.0, **how})
 
     def until_started(self, seeds: Mapping[int, int]) -> None:

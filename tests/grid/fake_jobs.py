@@ -35,7 +35,7 @@ def submit(slurm: Slurm, folder: Path, script: str, *options: str) -> str:
 
 
 def appear(*paths: Path) -> None:
-    """Until a script has set its traps and said so."""
+    """Wait until a script has set its traps and said so."""
     deadline = time.monotonic() + 10
     while not all(path.exists() for path in paths):
         assert time.monotonic() < deadline, [path.name for path in paths if not path.exists()]
@@ -43,5 +43,5 @@ def appear(*paths: Path) -> None:
 
 
 def states(slurm: Slurm, job: str) -> list[str]:
-    """As sacct tells them."""
+    """The states of jobs, as sacct tells them."""
     return slurm.run("sacct", "-X", "-P", "-n", "-o", "JobID,State,ExitCode", "-j", job).stdout.splitlines()

@@ -1,4 +1,4 @@
-"""What a real SLURM 22.05 prints, and stand-ins on PATH that print it and note how they were asked."""
+"""The answers of a real SLURM 22.05, and stand-ins on PATH that print them and note how they were asked."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Commands:
         self.folder = folder
 
     def say(self, name: str, text: str, code: int = 0, error: str = "") -> None:
-        """From now on the command prints this."""
+        """Let the command print this from now on."""
         (self.folder / f"{name}.out").write_text(text)
         (self.folder / f"{name}.err").write_text(error)
         path = self.folder / name

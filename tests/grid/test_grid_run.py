@@ -52,7 +52,7 @@ def test_the_original_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]
 
 
 def test_it_imports_no_torch(tmp_path: Path) -> None:
-    """What would make it slow; how long it takes is told by benchmarks/grid.py."""
+    """Torch would make it slow; how long it takes is told by benchmarks/grid.py."""
     heavy = "[m for m in sys.modules if m.partition('.')[0] in ('torch', 'train', 'pandas', 'matplotlib')]"
     call = f"grid_run.main(sys.argv[1:], pathlib.Path({str(tmp_path)!r}))"
     program = f"import sys, pathlib, grid_run; code = {call}; print({heavy}); sys.exit(code)"
@@ -139,7 +139,7 @@ def test_run_and_status(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> N
         ["A", "2", "diverged", "3/7"],
     ]
     assert "\n1 done, 1 diverged\n" in rows
-    assert rows.endswith("incomplete: 1 cell of the seed axis of 1\n  A: seeds 2 missing, 1 done\n")
+    assert rows.endswith("incomplete: 1 seed group of 1\n  A: seeds 2 missing, 1 done\n")
     assert grid_run.main(["status", str(user), "two", "--seeds", "1"], root) == 0
     assert "1 folder of other settings or seeds" in capsys.readouterr().out
     assert grid_run.main(["run", str(user), "two", "1", "--slots", "2"], root) == 0

@@ -52,7 +52,7 @@ def test_from_plan_to_results(here: Bench) -> None:
     shown = here.good("status")
     assert "2 done" in shown
     assert "1 failed" in shown
-    assert "incomplete: 1 cell of the seed axis of 1" in shown
+    assert "incomplete: 1 seed group of 1" in shown
     assert "seeds 2 missing, 2 done" in shown
     assert "3/7" in shown
     # logs: the failed one's without a name
@@ -116,7 +116,7 @@ def test_out_of_memory_in_a_script_of_several_runs(here: Bench) -> None:
 
 
 def test_one_run_of_several_is_killed(here: Bench) -> None:
-    """As the kernel does it: the script lives, and notes 137; the others go on."""
+    """The run is killed as the kernel does it: the script lives, and notes 137; the others go on."""
     here.sweep((1, 2, 3))
     here.behave({1: "eats 1000", 2: "eats 200", 3: 0})
     here.good("plan --per_script 3 --parallel 3")

@@ -40,7 +40,7 @@ def sweep(tmp_path: Path) -> Path:
 
 
 def _past(runs: list[Run]) -> None:
-    """Of every ten six are done, one failed (of two bugs), two run, and one has not begun."""
+    """Runs of which, in every ten, six are done, one failed (of two bugs), two run, and one has not begun."""
     now = time.time()
     for number, run in enumerate(runs):
         word = ("done", "done", "done", "done", "done", "done", "failed", "running", "running", "")[number % 10]

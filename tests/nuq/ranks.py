@@ -37,7 +37,7 @@ _CONTEXT = multiprocessing.get_context("forkserver")
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a function ended on one rank: with a value, with an error (its traceback), or with its process, whose exit
+    """The outcome of a function on one rank: a value, an error (its traceback), or the end of its process, whose exit
     code this is.
     """
 
@@ -90,7 +90,7 @@ class Ranks:
         timeout_s: float = 100.0,
         without: Collection[int] = (),
     ) -> list[Outcome]:
-        """What became of the function on every rank.
+        """The outcome of the function on every rank.
 
         After anything but values the processes are stopped.  without: not waited for.
         """

@@ -84,6 +84,6 @@ def descend(model: nn.Module, step: Callable[[], None], *, rate: float = 0.1) ->
 
 
 def residuals(state):
-    """What this rank's state remembers, by parameter."""
+    """The residuals that this rank's state remembers, by parameter."""
     (memory,) = state._compressors.memories[0].memories.values()
     return memory["residuals"]

@@ -1,6 +1,4 @@
-"""What a user can get wrong with the hook is one sentence on all ranks; what the hook does beside the exchange of
-messages.
-"""
+"""Misuses of the hook, each told in one sentence on all ranks; and the hook's work beside the exchange of messages."""
 
 from __future__ import annotations
 
@@ -169,7 +167,7 @@ def test_a_mean_beyond_float16_is_not_an_infinity(ranks):
 
 
 def propagates(group):
-    """As a gradient scaler wants it: the step is lost on all ranks, and the next one is well."""
+    """A gradient scaler sees what is not finite: the step is lost on all ranks, and the next one is well."""
     rank = dist.get_rank(group)
     settings: dict[str, Any] = {
         "method": "alq",
@@ -328,7 +326,7 @@ def test_small_tensors_travel_as_they_are(ranks):
 
 
 def small_tensors_with_momentum(group):
-    """Where the optimizer has none, small tensors get theirs as the large ones; and what has no memory is refused."""
+    """Small tensors get momentum where the optimizer has none; a method without a memory is refused."""
     rank = dist.get_rank(group)
     model, state = hooked(group, net(), method="dgc", ratio=1.0, selection="exact", momentum=0.5, skip_1d=True)
     wanted = [torch.zeros_like(parameter) for parameter in model.parameters()]

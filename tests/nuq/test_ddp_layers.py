@@ -78,7 +78,9 @@ def hook_is_workers(group: dist.ProcessGroup, method: str, lines: list[str], set
     ids=["qsgd model", "alq model", "dgc", "atomo", "layers"],
 )
 def test_the_hook_gives_the_workers_bits(method: str, lines: list[str], settings: dict[str, Any], ranks: Any) -> None:
-    """Whatever buckets DDP makes, and for weights in another memory format: shapes are the parameters' own in both."""
+    """It does so whatever buckets DDP makes, and for weights in another memory format: shapes are the parameters' own
+    in both.
+    """
     for outcome in ranks.run(hook_is_workers, method, lines, settings, world=2):
         assert outcome == [True] * 3
 

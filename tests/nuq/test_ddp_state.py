@@ -1,4 +1,4 @@
-"""What lasts between steps: levels that all ranks agree on, residuals, and a state that goes on where it was saved."""
+"""The state between steps: levels that all ranks agree on, residuals, and a state that goes on where it was saved."""
 
 from __future__ import annotations
 

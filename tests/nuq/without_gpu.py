@@ -1,4 +1,4 @@
-"""How GPU kernels are tested without a GPU: in Triton's interpreter, and by the machine code that they compile to.
+"""Tests of GPU kernels without a GPU: in Triton's interpreter, and by the machine code that they compile to.
 
 Interpreted kernels need ``TRITON_INTERPRET=1`` before Triton is first imported, so they run in a process of their own:
 a test file as a program, which prints what differed.
@@ -26,7 +26,7 @@ FORBIDDEN = ("fma.rn.f32", "fma.rn.f64", "div.full", "div.approx", "sqrt.approx"
 
 
 def interpreted(file: str) -> dict[str, str]:
-    """From the name of every case that went wrong to what it did, as the file prints them when it is run with
+    """A table from the name of every case that went wrong to what it did, as the file prints it when it is run with
     interpreted kernels.
     """
     pytest.importorskip("triton", reason="Triton is not installed: no interpreter")
@@ -75,7 +75,7 @@ def _type(argument: Any) -> str:
 
 
 def recorded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Recorder]:
-    """From here to the end of the test, launches of all kernels are only recorded."""
+    """Only record the launches of all kernels, from here to the end of the test."""
     pytest.importorskip("triton", reason="Triton is not installed: no compiler")
     if os.environ.get("TRITON_INTERPRET") == "1":
         pytest.skip("TRITON_INTERPRET=1: interpreted kernels cannot be compiled")
@@ -91,7 +91,7 @@ def recorded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Recorder]:
 
 
 def check_machine_code(recorders: list[Recorder], architecture: int) -> None:
-    """What was launched rounds as specified and keeps its numbers in registers."""
+    """Check that the launched code rounds as specified and keeps its numbers in registers."""
     compiled = [kernel for recorder in recorders for kernel in recorder.compile(architecture)]
     assert compiled
     for kernel in compiled:

@@ -201,7 +201,7 @@ class Checkout:
         return done.out
 
     def refused(self, action: str, *words: str) -> str:
-        """What a subcommand says that has to end with a sentence and code 2."""
+        """The words of a subcommand that has to end with a sentence and code 2."""
         done = self.call(action, "sweeps.py", self.name, *words)
         assert done.code == 2, f"{action}: {done.code}\n{done.out}"
         assert "Traceback" not in done.out
@@ -224,7 +224,7 @@ class Checkout:
         return [chunk["job_id"] for record in self.records() for chunk in record["chunks"] if chunk["job_id"]]
 
     def behave(self, seeds: Mapping[int, str]) -> None:
-        """What the runs do: ``{3: "wait ok"}`` is seed 3's first attempt and all later ones; the others are ok."""
+        """Set what the runs do: ``{3: "wait ok"}`` is seed 3's first attempt and all later ones; the others are ok."""
         (self.root / "runs").mkdir(exist_ok=True)
         (self.root / "runs/behaviour.json").write_text(json.dumps(dict(seeds)))
 
@@ -234,14 +234,14 @@ class Checkout:
             (self.root / "runs" / name).touch()
 
     def history(self, what: str = "") -> list[Event]:
-        """What the runs themselves noted, in its order."""
+        """The events that the runs themselves noted, in their order."""
         path = self.root / "runs/history"
         rows = [line.split() for line in (path.read_text().splitlines() if path.exists() else [])]
         events = [Event(float(row[0]), row[1], int(row[2]), row[3], int(row[4]), row[5], row[6]) for row in rows]
         return sorted((event for event in events if what in ("", event.what)), key=lambda event: event.time)
 
     def starts(self) -> Counter[int]:
-        """How often each seed was started."""
+        """The number of starts of each seed."""
         return Counter(event.seed for event in self.history("start"))
 
     def told(self, seed: int) -> dict[str, Any]:
@@ -263,7 +263,7 @@ class Checkout:
         return {seed: row["state"] for seed, row in self.rows(hours_later).items()}
 
     def status(self, *words: str) -> str:
-        """What ``status`` prints after a fresh look."""
+        """The text that ``status`` prints after a fresh look."""
         (self.root / "jobs/scheduler.json").unlink(missing_ok=True)
         return self.run("status", *words)
 

@@ -1,7 +1,7 @@
 """A throw-away SLURM on this machine: munge, slurmctld, two slurmd and, on request, accounting (MariaDB and slurmdbd).
 
 Everything lives in one folder with ports, sockets and keys of its own; ``/etc/slurm`` and servers that already run are
-not touched.  Root is needed, and Debian's packages (``install.sh`` beside this file).  What it offers: nodes n1 and n2
+not touched.  Root is needed, and Debian's packages (``install.sh`` beside this file).  It offers nodes n1 and n2
 with 8 CPUs, 64 GB and 2 GPUs each (pretended: nothing is bound), and the partitions of ``configuration.PARTITIONS``.
 """
 
@@ -228,7 +228,7 @@ def down(folder: Path) -> None:
 
 
 def unavailable(accounting: bool = True) -> str:
-    """Why no cluster can be started here, in one sentence; empty where one can."""
+    """The reason why no cluster can be started here, in one sentence; empty where one can."""
     missing = [
         name
         for name in (*PROGRAMS, *(ACCOUNTING_PROGRAMS if accounting else ()))

@@ -1,4 +1,6 @@
-"""Without accounting, and with a controller that forgets ended jobs at once: what the files prove is all there is."""
+"""A cluster without accounting, with a controller that forgets ended jobs at once: what the files prove is all there
+is.
+"""
 
 from __future__ import annotations
 
@@ -64,5 +66,5 @@ def test_states_come_from_files_alone(bare: Slurm, tmp_path: Path) -> None:
 
 
 def forgotten_left(slurm: Slurm, job: str, indices: range | tuple[int, ...]) -> set[str]:
-    """Those of these elements that the controller still knows."""
+    """The elements among these that the controller still knows."""
     return {f"{job}_{index}" for index in indices} & set(queued(slurm, job))

@@ -1,4 +1,4 @@
-"""How jobs end otherwise than by themselves: time limits, scancel, what cannot start.
+"""Endings of jobs otherwise than by themselves: time limits, scancel, what cannot start.
 
 The slow ones wait while the others run.
 """

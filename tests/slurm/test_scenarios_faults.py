@@ -1,6 +1,4 @@
-"""What breaks between us and the jobs: the controller, the answer of sbatch, a limit half way, two terminals,
-a node.
-"""
+"""Faults between us and the jobs: the controller, the answer of sbatch, a limit half way, two terminals, a node."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def own() -> Iterator[Slurm]:
 
 @contextlib.contextmanager
 def drained(own: Slurm) -> Iterator[None]:
-    """Nothing can start on any node, however this is left not longer than it lasts."""
+    """Drain every node, so that nothing can start, for no longer than this lasts, however it is left."""
     own.run("scontrol", "update", "NodeName=n1,n2", "State=DRAIN", "Reason=repair")
     try:
         yield

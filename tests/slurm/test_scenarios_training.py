@@ -147,7 +147,7 @@ def test_two_nodes_end_with_the_bits_of_one_process(
 
 
 def told(folder: Path) -> dict[str, Any]:
-    """What a run says of itself; empty before it said anything."""
+    """The words of a run on itself; empty before it said anything."""
     try:
         return json.loads((folder / "status.json").read_text())
     except FileNotFoundError:

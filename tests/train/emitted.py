@@ -73,7 +73,7 @@ def emit(run_dir: Path, data_dir: Path, settings: Mapping[str, Any]) -> Experime
 
 
 def words(run_dir: Path) -> list[str]:
-    """What the script hands to main.py."""
+    """The words that the script hands to main.py."""
     _, _, rest = (run_dir / "run.sh").read_text().partition("\noverrides=(\n")
     return shlex.split(rest.partition("\n)\n")[0])
 

@@ -29,6 +29,6 @@ def results(run_dir: Path) -> dict[int, dict[str, float]]:
 
 
 def logged(run_dir: Path, tag: str) -> dict[int, float]:
-    """What analysis makes of a run's logs."""
+    """The table that analysis makes of a run's logs."""
     table = load(run_dir.parents[1], run_dir.parent.name, cache=False).of_tag(tag)
     return table[run_dir.name].to_dict()

@@ -39,13 +39,13 @@ def sentence(number: int) -> str:
 
 
 def label(task: str, number: int) -> str:
-    """In turn; a score is higher where the two sentences are more alike."""
+    """The labels in turn; a score is higher where the two sentences are more alike."""
     labels = text.TASKS[task].labels
     return labels[number % len(labels)] if labels else f"{number % 6 * 0.95:.3f}"
 
 
 def texts(task: str, number: int) -> tuple[str, ...]:
-    """Of a row: the sentence of its number and, in pairs, itself or another."""
+    """The texts of a row: the sentence of its number and, in pairs, itself or another."""
     return tuple(sentence(number + place * (5 - number % 6)) for place in range(len(text.TASKS[task].texts)))
 
 

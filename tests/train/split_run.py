@@ -122,7 +122,7 @@ def train(settings: dict, group: Any) -> str:
 
 
 def sent_in_a_step(group: Any) -> list[int]:
-    """What the first worker encoded, and what this process handed to the network for it."""
+    """The message that the first worker encoded, and the bytes that this process handed to the network for it."""
     trainer = Trainer(resolving.resolve(BASE | {"method": "qsgdinf"}), device=torch.device("cpu"), group=group)
     trainer.train_step()
     return [trainer.totals.bytes, trainer.totals.network_bytes]

@@ -57,7 +57,7 @@ def test_help_shows_the_mode() -> None:
 
 
 def test_from_another_process_beside_a_run(tmp_path: Path) -> None:
-    """With eval_every=0 the run itself evaluates nothing; mode=train is what there is without a mode."""
+    """The run itself evaluates nothing with eval_every=0; mode=train is what there is without a mode."""
     run_dir = tmp_path / "runs" / "sweep" / "run"
     more = {
         "eval_every": 0,

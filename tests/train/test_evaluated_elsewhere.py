@@ -44,7 +44,7 @@ def test_once_with_a_damaged_newest_says_which_it_evaluates(run_dir: Path, capsy
 
 
 def test_other_data_than_the_runs_are_refused(run_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """As the text of another Python is."""
+    """The text of another Python is such data."""
     path = run_dir / checkpoint.FILE
     checkpoint.save(run_dir, {**torch.load(path, weights_only=True), "fingerprint": "abc"})
     for once in (True, False):
@@ -106,7 +106,7 @@ def test_an_odd_previous_is_told_once_and_the_newest_evaluated(
 
 
 def test_the_advice_to_who_trains_is_not_given(run_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """What an evaluator's reader would move away or start anew is somebody else's run."""
+    """The run that an evaluator's reader would move away or start anew is somebody else's."""
     newest = run_dir / checkpoint.FILE
     (run_dir / checkpoint.PREVIOUS).unlink()
     newest.write_bytes(b"")

@@ -77,7 +77,7 @@ def test_it_finds_what_the_trainer_found_and_leaves_its_files_alone(
 
 @pytest.mark.parametrize("own", [False, True])
 def test_its_points_are_drawn_with_the_runs(own: bool, tmp_path: Path) -> None:
-    """Also where they lie between the run's points, and where a later attempt has begun."""
+    """They are drawn too where they lie between the run's points, and where a later attempt has begun."""
     run_dir = tmp_path / "runs" / "sweep" / "run"
     assert (
         launch(

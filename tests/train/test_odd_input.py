@@ -1,6 +1,4 @@
-"""What main.py is told, given and connected to, where that is odd: one sentence, nothing lost, and nobody else is
-blamed.
-"""
+"""Odd arguments, input and connections of main.py: one sentence, nothing lost, and nobody else is blamed."""
 
 from __future__ import annotations
 
@@ -114,7 +112,7 @@ def test_errors_that_nobody_can_read_end_nothing() -> None:
 
 @pytest.fixture
 def soon() -> Iterator[None]:
-    """Who waits for a pipe waits for ever."""
+    """A time limit, since a program that waits for a pipe waits for ever."""
 
     def late(number: int, frame: object) -> None:
         raise AssertionError("it waits for a pipe")

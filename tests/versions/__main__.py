@@ -21,7 +21,7 @@ from tests.versions.table import Result
 
 
 def outcome(row: Row, wheel: Path, tree: Path) -> tuple[Result, str]:
-    """What became of the row, and what the tests that failed printed."""
+    """The outcome of the row, and what the tests that failed printed."""
     asked: dict[str, Any] = {"name": row.name, "date": datetime.now(UTC).date().isoformat(), "installer": row.installer}
     asked |= {"python": row.python, "torch": row.torch, "numpy": row.numpy, "scipy": row.scipy}
     python = environment.interpreter(row.python)

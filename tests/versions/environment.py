@@ -23,7 +23,7 @@ class StepError(RuntimeError):
 
 
 def run(command: Sequence[str | Path], folder: Path, environment: Mapping[str, str] | None = None) -> str:
-    """What a command printed (stdout, then stderr); StepError where it failed."""
+    """The output of a command (stdout, then stderr); StepError where it failed."""
     given = clean(os.environ) if environment is None else environment
     words = [str(word) for word in command]
     done = subprocess.run(words, cwd=folder, env=dict(given), capture_output=True, text=True, check=False)
@@ -34,7 +34,7 @@ def run(command: Sequence[str | Path], folder: Path, environment: Mapping[str, s
 
 
 def clean(environment: Mapping[str, str]) -> dict[str, str]:
-    """Without what would show Python another library than the installed one, or choose its kernels."""
+    """The environment without what would show Python another library than the installed one, or choose its kernels."""
     unwanted = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
     return {name: value for name, value in environment.items() if name not in unwanted and not name.startswith("NUQ_")}
 
@@ -51,7 +51,7 @@ def without_compiler(environment: Mapping[str, str], folder: Path) -> dict[str, 
 
 
 def _compiles(program: str) -> bool:
-    """Also ``g++-12`` and ``x86_64-linux-gnu-gcc``."""
+    """Whether a word is a compiler, such as ``g++-12`` or ``x86_64-linux-gnu-gcc``."""
     words = program.split("-")
     return any(word in COMPILERS for word in words)
 
@@ -100,7 +100,7 @@ def tests_only(tree: Path, target: Path) -> Path:
 
 
 def tools() -> list[str]:
-    """What the tests need, with the bounds of pyproject.toml."""
+    """The packages that the tests need, with the bounds of pyproject.toml."""
     listed = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]["dev"]
     return [text for text in listed if text.startswith(TOOLS) and not text.startswith("pytest-")]
 
@@ -112,7 +112,7 @@ def create(python: Path | str, target: Path, *options: str) -> Path:
 
 
 def install(python: Path, installer: str, requirements: Sequence[str | Path], folder: Path) -> None:
-    """By pip, or by uv (which pip installs first)."""
+    """Install by pip, or by uv (which pip installs first)."""
     pip = [python, "-m", "pip", "--disable-pip-version-check", "--no-input", "install", "-q"]
     if installer == "uv":
         run([*pip, "uv"], folder)
@@ -134,7 +134,7 @@ print(json.dumps(found))
 
 
 def versions(python: Path, folder: Path, environment: Mapping[str, str] | None = None) -> dict[str, str]:
-    """What is installed; StepError where ``nuq`` is not the environment's own."""
+    """The versions that are installed; StepError where ``nuq`` is not the environment's own."""
     found = json.loads(run([python, "-c", _VERSIONS], folder, environment).splitlines()[0])
     place = Path(found.pop("nuq"))
     if not place.is_relative_to(python.parents[1]) or "site-packages" not in place.parts:
@@ -144,7 +144,7 @@ def versions(python: Path, folder: Path, environment: Mapping[str, str] | None =
 
 @dataclass(frozen=True)
 class Counts:
-    """Of one run of pytest; errors (of collection or a fixture) count as failed."""
+    """The counts of one run of pytest; errors (of collection or a fixture) count as failed."""
 
     passed: int
     failed: int

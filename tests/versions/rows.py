@@ -18,7 +18,7 @@ class Row:
     installer: str = "pip"  # or uv
 
     def requirements(self) -> list[str]:
-        """For an installer.  Triton is not among them: torch asks for its own."""
+        """The requirements for an installer.  Triton is not among them: torch asks for its own."""
         pins = {"torch": self.torch, "numpy": self.numpy, "scipy": self.scipy, "jaxtyping": self.jaxtyping}
         return [f"{package}=={version}" for package, version in pins.items() if version]
 

@@ -45,7 +45,9 @@ def load(file: Path = RESULTS) -> list[Result]:
 
 
 def merged(before: Sequence[Result], new: Result) -> list[Result]:
-    """With ``new`` in the place of the older result of its row, in the order of ROWS; "not run here" replaces none."""
+    """The results with ``new`` in the place of the older result of its row, in the order of ROWS; "not run here"
+    replaces none.
+    """
     by_name = {result.name: result for result in before}
     if new.run or new.name not in by_name:
         by_name[new.name] = new
@@ -58,7 +60,7 @@ def save(results: Sequence[Result], file: Path = RESULTS) -> None:
 
 
 def table(results: Sequence[Result]) -> str:
-    """In Markdown, one line a row of the matrix."""
+    """The matrix in Markdown, one line a row."""
     columns = ["row", "date", "Python", "torch", "Triton", "numpy", "scipy", "jaxtyping", "by"]
     columns += ["passed", "failed", "skipped", "seconds"]
     lines = [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]

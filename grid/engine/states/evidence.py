@@ -13,7 +13,7 @@ from typing import Any
 
 from grid.engine.slurm import scheduler
 from grid.engine.slurm.scheduler_cache import Answer, Job, array_id
-from grid.engine.states import job_logs, ledger, settling
+from grid.engine.states import chunk_submission, job_logs, ledger
 from grid.engine.states.ledger import Submission
 from grid.engine.states.run_files import Claim, Record, RunFolder, State, ids_to_ask, judge, own_element
 
@@ -148,5 +148,5 @@ def _accounts(elements: Sequence[str], since: float, marks: scheduler.Marks, roo
 
 
 def settle(submissions: Iterable[Submission], root: Path) -> list[Submission]:
-    """The submissions with every sbatch call accounted for (see ``submission.settle``)."""
-    return [item if item.is_complete else settling.settle(item, root, scheduler.find) for item in submissions]
+    """The submissions with every sbatch call accounted for (see ``chunk_submission.settle``)."""
+    return [item if item.is_complete else chunk_submission.settle(item, root, scheduler.find) for item in submissions]

@@ -16,7 +16,7 @@ from pathlib import Path
 from grid.engine.slurm import sbatch_command, scheduler
 from grid.engine.slurm.scheduler_cache import Facts, Full, Unreachable
 from grid.engine.slurm.site import Site
-from grid.engine.states import ledger, settling
+from grid.engine.states import chunk_submission, ledger
 from grid.engine.states.evidence import CACHE
 from grid.engine.states.ledger import RECORD, Chunk, Submission
 
@@ -105,7 +105,7 @@ def hand_over(
             item.save(root)
             chunk = item.left[0]
         try:
-            item = settling.hand_over_one(item, chunk, root, write, sbatch_command.submit, note)
+            item = chunk_submission.hand_over_one(item, chunk, root, write, sbatch_command.submit, note)
         except sbatch_command.TooLarge:
             # the cluster's own word, whatever the profile says
             largest = limits(Site(), root, max_age_s=0).max_array_size - 1
@@ -122,7 +122,7 @@ def hand_over(
                 fits,
                 "SLURM takes no more jobs now" if isinstance(error, Full) else "SLURM takes no more jobs of yours now",
             )
-            item = settling.settle(ledger.read(item.place(root) / RECORD), root, scheduler.find)
+            item = chunk_submission.settle(ledger.read(item.place(root) / RECORD), root, scheduler.find)
         else:
             free, refused = free and free - fits, refused and refused - fits
     return item, why if item.left else ""

@@ -29,7 +29,7 @@ def cnn_of_digits() -> Matrices:
 def sparse_bits(ratio: float, value_bits: float = 32.0, indices: bool = True) -> float:
     """The bits per coordinate when a share ``ratio`` of values is sent: ratio v + H(ratio).
 
-    Their places take the fewest bits that random places take.
+    Their indices take the fewest bits that random indices take.
     """
     entropy = -sum(p * math.log2(p) for p in (ratio, 1.0 - ratio) if p > 0)
     return ratio * value_bits + (entropy if indices else 0.0)

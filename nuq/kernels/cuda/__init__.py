@@ -1,9 +1,9 @@
 """The operators on a GPU, as Triton kernels: the bits of ``nuq.kernels.reference``, at memory speed.
 
-``kernels`` holds the operators (host side: shapes, launches, errors), ``encode``, ``decode`` and ``rotate`` the device
-code; ``smaq_kernels`` and ``smaq`` are the same of ``nuq.kernels.smaq``.  ``pieces`` is device code that they share,
-``launch`` what every launch needs, ``tiles`` which part of a vector one program takes.  Triton is imported at the first
-call, never by ``import nuq``; where it is missing, the reference runs on the GPU, after one warning.
+``operators`` holds the operators (host side: shapes, launches, errors), ``encode``, ``decode`` and ``rotate`` their
+device code; ``smaq_operators`` and ``smaq`` are the same of ``nuq.kernels.smaq``.  ``pieces`` is device code that they
+share, ``launch`` what every launch needs, ``tiles`` which part of a vector one program takes.  Triton is imported at
+the first call, never by ``import nuq``; where it is missing, the reference runs on the GPU, after one warning.
 
 The same bits need three things: every launch switches off the fusing of multiply-adds (``tiles.OPTIONS``), divisions
 and roots are the correctly rounded ones, and sums follow the tree of the specification.

@@ -22,7 +22,7 @@ _Values = NDArray[np.float64]
 
 
 def sample(x: Tensor, size: int, words: Words) -> NDArray[np.float32]:
-    """A sample of one coordinate from each of ``size`` equal stretches of x, at a place drawn from the words.
+    """A sample of one coordinate from each of ``size`` equal parts of x, at an index drawn from the words.
 
     It is all of x where x has no more.
     """

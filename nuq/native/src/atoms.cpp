@@ -20,7 +20,7 @@ NUQ_EXPORT void nuq_product_sum(const float* left, const float* right, int64_t k
     for (int64_t row = 0; row < m; ++row) NUQ_CALL(product_row, left + row, right, k, m, n, total + row * n);
 }
 
-// Places i with h(i) * unit < |x[i]|, ascending, into ``to`` (room for n); their number.
+// Indices i with h(i) * unit < |x[i]|, ascending, into ``to`` (room for n); their number.
 NUQ_EXPORT int64_t nuq_tossed(const float* x, int64_t n, double unit, uint32_t k0, uint32_t k1, int32_t* to,
                               int threads) {
     const int64_t teams = std::min<int64_t>(nuq::team(n > PORTION, threads), std::max<int64_t>(1, n / PORTION));

@@ -1,15 +1,15 @@
-// Bit streams of numbers of various widths, and bitmaps of places: the pieces that nuq/coding/index_coding.py codes
+// Bit streams of numbers of various widths, and bitmaps of indices: the pieces that nuq/coding/index_coding.py codes
 // positions with.
 #include <cstring>
 
 #include "isa.h"
 
-// Sets bit places[j] of ``to``, which is zero.
-NUQ_EXPORT void nuq_set_bits(const int64_t* places, int64_t count, uint8_t* to) {
-    for (int64_t j = 0; j < count; ++j) to[places[j] >> 3] = uint8_t(to[places[j] >> 3] | 1 << (places[j] & 7));
+// Sets bit indices[j] of ``to``, which is zero.
+NUQ_EXPORT void nuq_set_bits(const int64_t* indices, int64_t count, uint8_t* to) {
+    for (int64_t j = 0; j < count; ++j) to[indices[j] >> 3] = uint8_t(to[indices[j] >> 3] | 1 << (indices[j] & 7));
 }
 
-// The places of the bits that are set, ascending, into ``to`` (room for ``most``); their number, or -1 where it is
+// The indices of the bits that are set, ascending, into ``to`` (room for ``most``); their number, or -1 where it is
 // above ``most``.
 NUQ_EXPORT int64_t nuq_find_bits(const uint8_t* data, int64_t size, int64_t most, int64_t* to) {
     int64_t found = 0;

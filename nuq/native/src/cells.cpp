@@ -12,7 +12,7 @@ namespace {
 constexpr int64_t PORTION = 1 << 15;  // coordinates that a thread takes at a time
 constexpr int64_t ENOUGH = 1 << 16;   // worth a thread
 
-int64_t stretches(int64_t size, int threads) {
+int64_t num_teams(int64_t size, int threads) {
     return std::max<int64_t>(1, std::min<int64_t>(nuq::team(true, threads), size / ENOUGH));
 }
 }  // namespace
@@ -26,7 +26,7 @@ NUQ_EXPORT void nuq_cell_numbers(const float* x, int64_t size, const float* tabl
 }
 
 NUQ_EXPORT void nuq_cell_counted(const uint8_t* ids, int64_t size, int64_t* counts, int threads) {
-    const int64_t teams = stretches(size, threads), each = (size + teams - 1) / teams;
+    const int64_t teams = num_teams(size, threads), each = (size + teams - 1) / teams;
     std::vector<int64_t> found(size_t(teams) * 1024);
 #pragma omp parallel for num_threads(int(teams)) schedule(static, 1) if (teams > 1)
     for (int64_t t = 0; t < teams; ++t) {
@@ -44,7 +44,7 @@ NUQ_EXPORT void nuq_cell_counted(const uint8_t* ids, int64_t size, int64_t* coun
 NUQ_EXPORT void nuq_cell_sums(const float* x, const uint8_t* ids, int64_t size, const int64_t* cells,
                               const double* scales, int64_t total, uint32_t k0, uint32_t k1, nuq::Sum* sums,
                               int threads) {
-    const int64_t teams = stretches(size, threads), each = (size + teams - 1) / teams;
+    const int64_t teams = num_teams(size, threads), each = (size + teams - 1) / teams;
     std::vector<std::vector<nuq::Sum>> more(static_cast<size_t>(teams));
 #pragma omp parallel for num_threads(int(teams)) schedule(static, 1) if (teams > 1)
     for (int64_t t = 0; t < teams; ++t) {
@@ -71,7 +71,7 @@ NUQ_EXPORT int nuq_cell_spread(const uint8_t* ids, int64_t size, const int64_t* 
 NUQ_EXPORT void nuq_minmax_insert(const uint8_t* ids, int64_t size, const uint8_t* groups, const uint8_t* within,
                                   const int64_t* columns, const uint32_t* words, int rows, int64_t total, int most,
                                   uint8_t* found, uint8_t* cells, int threads) {
-    const int64_t teams = stretches(size, threads), each = (size + teams - 1) / teams;
+    const int64_t teams = num_teams(size, threads), each = (size + teams - 1) / teams;
     std::vector<std::vector<uint8_t>> more(static_cast<size_t>(teams));
 #pragma omp parallel for num_threads(int(teams)) schedule(static, 1) if (teams > 1)
     for (int64_t t = 0; t < teams; ++t) {

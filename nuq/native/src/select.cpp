@@ -1,8 +1,8 @@
-// Which coordinates of a bucket travel: the k with the largest keys (ties: the lowest places), or all with a key that
+// Which coordinates of a bucket travel: the k with the largest keys (ties: the lowest indices), or all with a key that
 // is large enough.
 //
 // The k largest in one pass over the bucket: a sample tells one key that more than k coordinates reach and one that
-// fewer do; the pass keeps the places of those that reach the first, and only keys between the two have to be put in
+// fewer do; the pass keeps the indices of those that reach the first, and only keys between the two have to be put in
 // order to find the k-th largest. Where the sample misled, the pass is repeated with a wider gap.
 #include <algorithm>
 #include <atomic>
@@ -71,15 +71,15 @@ struct Hashes {
     }
 };
 
-// What one thread keeps of its stretch: ``count`` places, ascending.
+// What one thread keeps of its shard: ``count`` indices, ascending.
 struct Kept {
-    int32_t* places;
+    int32_t* indices;
     uint32_t* keys;
     int64_t count = 0, above = 0, equal = 0;
     std::vector<uint32_t> between;
 };
 
-// Stretches of [first, last), one for each thread, and in each the places of keys of at least ``least``; false: FAILED.
+// Shards of [first, last), one for each thread, and in each the indices of keys of at least ``least``; false: FAILED.
 template <class Keys>
 bool collect(const Keys& keys, int64_t first, int64_t last, uint32_t least, int32_t* to, int threads,
              std::vector<Kept>& kept) {
@@ -88,7 +88,7 @@ bool collect(const Keys& keys, int64_t first, int64_t last, uint32_t least, int3
     kept.assign(size_t(teams), Kept{});
 #pragma omp parallel for num_threads(int(teams)) schedule(static, 1) if (teams > 1)
     for (int64_t t = 0; t < teams; ++t) {
-        kept[size_t(t)].places = to + t * each;
+        kept[size_t(t)].indices = to + t * each;
         kept[size_t(t)].count = keys.collect(first + std::min(t * each, size), first + std::min((t + 1) * each, size),
                                              least, to + t * each);
     }
@@ -102,14 +102,14 @@ int64_t collect_all(const Keys& keys, int64_t first, int64_t last, uint32_t leas
     if (!collect(keys, first, last, least, to, threads, kept)) return FAILED;
     int64_t total = 0;
     for (const Kept& part : kept) {
-        if (part.places != to + total) std::memmove(to + total, part.places, sizeof(int32_t) * size_t(part.count));
+        if (part.indices != to + total) std::memmove(to + total, part.indices, sizeof(int32_t) * size_t(part.count));
         total += part.count;
     }
     return total;
 }
 
-// Of the places kept the k with the largest keys, ties to the lowest, into ``to``, in order; false where the bounds do
-// not hold. room: uint32 for every place.
+// Of the indices kept the k with the largest keys, ties to the lowest, into ``to``, in order; false where the bounds do
+// not hold. room: uint32 for every index.
 template <class Keys>
 bool largest_of(const Keys& keys, std::vector<Kept>& kept, int64_t k, uint32_t missed, uint32_t* room, int32_t* to) {
     int64_t total = 0;
@@ -122,7 +122,7 @@ bool largest_of(const Keys& keys, std::vector<Kept>& kept, int64_t k, uint32_t m
 #pragma omp parallel for num_threads(int(teams)) schedule(static, 1) if (teams > 1)
     for (int64_t t = 0; t < teams; ++t) {
         Kept& part = kept[size_t(t)];
-        for (int64_t j = 0; j < part.count; ++j) part.keys[j] = keys.key(part.places[j]);
+        for (int64_t j = 0; j < part.count; ++j) part.keys[j] = keys.key(part.indices[j]);
         for (int64_t j = 0; j < part.count; ++j) part.above += part.keys[j] > missed;
         part.between.resize(size_t(part.count - part.above) + 1);
         for (int64_t j = 0, put = 0; j < part.count; ++j) {
@@ -159,7 +159,7 @@ bool largest_of(const Keys& keys, std::vector<Kept>& kept, int64_t k, uint32_t m
         const int64_t wanted = part.above + part.equal;
         for (int64_t j = 0, done = 0, equal = part.equal; done < wanted; ++j) {
             const bool tie = part.keys[j] == kth && equal > 0;
-            out[done] = part.places[j];
+            out[done] = part.indices[j];
             done += part.keys[j] > kth || tie;
             equal -= tie;
         }
@@ -220,11 +220,11 @@ NUQ_EXPORT int64_t nuq_at_least(const float* x, int64_t n, uint32_t least, int32
     return collect_all(Magnitudes{x}, 0, n, least, to, nuq::team(true, threads));
 }
 
-// The k largest of ``count`` places (those with an earlier place win ties), ascending, into ``to``.
-NUQ_EXPORT void nuq_top_of(const float* x, int32_t* places, int64_t count, int64_t k, int32_t* to) {
+// The k largest of ``count`` indices (those with an earlier index win ties), ascending, into ``to``.
+NUQ_EXPORT void nuq_top_of(const float* x, int32_t* indices, int64_t count, int64_t k, int32_t* to) {
     const std::unique_ptr<uint32_t[]> room(new uint32_t[size_t(count)]);
     std::vector<Kept> kept(1);
-    kept[0].places = places;
+    kept[0].indices = indices;
     kept[0].count = count;
     largest_of(Magnitudes{x}, kept, k, UINT32_MAX, room.get(), to);
 }
@@ -251,10 +251,10 @@ NUQ_EXPORT int64_t nuq_half_of_largest(const float* x, int64_t n, int64_t bucket
     return kept;
 }
 
-// total[places[j]] += values[j], or = ; the places differ and lie within the total.
-NUQ_EXPORT void nuq_scatter(const int32_t* places, const float* values, int64_t count, float* total, int accumulate) {
+// total[indices[j]] += values[j], or = ; the indices differ and lie within the total.
+NUQ_EXPORT void nuq_scatter(const int32_t* indices, const float* values, int64_t count, float* total, int accumulate) {
     if (accumulate)
-        for (int64_t j = 0; j < count; ++j) total[places[j]] += values[j];
+        for (int64_t j = 0; j < count; ++j) total[indices[j]] += values[j];
     else
-        for (int64_t j = 0; j < count; ++j) total[places[j]] = values[j];
+        for (int64_t j = 0; j < count; ++j) total[indices[j]] = values[j];
 }

@@ -6,7 +6,7 @@ namespace nuq {
 constexpr uint32_t NOT_FINITE = 0x7f800000u;  // keys from here on are of infinities and of what is not a number
 }
 
-// Places i of [first, last) whose key is at least ``least``, ascending, into ``to`` (room for last - first); their
+// Indices i of [first, last) whose key is at least ``least``, ascending, into ``to`` (room for last - first); their
 // number. Magnitudes: the key is the bits of |x[i]|, which rise with |x[i]|; the largest of all keys goes to
 // ``largest``.
 NUQ_DECLARE(int64_t, collect_magnitudes, const float*, int64_t, int64_t, uint32_t, int32_t*, uint32_t*)

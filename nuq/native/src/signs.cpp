@@ -39,17 +39,17 @@ NUQ_EXPORT void nuq_sum_sides(const float* x, int64_t size, int64_t bucket, doub
     for (int64_t task = 0; task < buckets * blocks; ++task) {
         const int64_t number = task / blocks, block = task % blocks;
         const int64_t end = std::min(size, (number + 1) * bucket), at = number * bucket + block * BLOCK;
-        const size_t place = size_t(number * room + block);
+        const size_t index = size_t(number * room + block);
         if (at < end)
-            counted[place] =
-                int32_t(NUQ_CALL(sum_sides, x + at, std::min(BLOCK, end - at), &above[place], &below[place]));
+            counted[index] =
+                int32_t(NUQ_CALL(sum_sides, x + at, std::min(BLOCK, end - at), &above[index], &below[index]));
     }
     for (int64_t number = 0; number < buckets; ++number) {
-        const size_t place = size_t(number * room);
-        sums[2 * number] = halved(&above[place], room);
-        sums[2 * number + 1] = halved(&below[place], room);
+        const size_t index = size_t(number * room);
+        sums[2 * number] = halved(&above[index], room);
+        sums[2 * number + 1] = halved(&below[index], room);
         counts[number] = 0;
-        for (int64_t block = 0; block < blocks; ++block) counts[number] += counted[place + size_t(block)];
+        for (int64_t block = 0; block < blocks; ++block) counts[number] += counted[index + size_t(block)];
     }
 }
 

@@ -26,6 +26,6 @@ def scalar(tag: str, step: int, value: float, wall_time: float = 1.7e9) -> bytes
 
 
 def event_file(rows: Iterable[tuple[str, int, float]]) -> bytes:
-    """As the library begins it, with these (tag, step, value)."""
+    """An event file with these (tag, step, value), begun as the library begins it."""
     version = Event(wall_time=1.7e9, file_version="brain.Event:2").SerializeToString()
     return record(version) + b"".join(scalar(*row) for row in rows)

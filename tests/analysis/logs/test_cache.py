@@ -1,5 +1,5 @@
-"""What is kept between loads: a cached load is the uncached one, whatever changed in between, and whatever became of
-the cache.
+"""The cache between loads: a cached load gives what an uncached one gives, whatever changed in between, and whatever
+became of the cache.
 """
 
 import json

@@ -56,7 +56,7 @@ OPTIONS = {
 
 
 def original(folder: Path, **options: Any) -> dict[str, Any]:
-    """What is read from the log of a run of the original code with these options."""
+    """The table that is read from the log of a run of the original code with these options."""
     folder.mkdir(parents=True, exist_ok=True)
     lines = [
         f"2020-05-01 10:00:00,123 {OPTIONS | options}",
@@ -219,7 +219,7 @@ def test_dgc_has_its_name(tmp_path: Path, name: str, expected: dict[str, Any]) -
 
 
 def test_inputs_become_steps(tmp_path: Path) -> None:
-    """What a step takes is the greatest common divisor of the places of a tag that is logged at every step."""
+    """The inputs of one step are the greatest common divisor of the steps of a tag that is logged at every step."""
     inputs = 1024 * np.arange(1, 50)
     assert foreign.inputs_per_step({"system": "dgc"}, inputs) == 1024
     assert foreign.inputs_per_step({"system": "dgc"}, inputs[30:]) == 1024, "of a run that was gone on with"

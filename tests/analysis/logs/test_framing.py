@@ -1,4 +1,4 @@
-"""Where records lie: the same as following the chain one by one says."""
+"""The positions of records: the same as the chain, followed record by record, gives."""
 
 import struct
 

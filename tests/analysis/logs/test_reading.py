@@ -81,7 +81,7 @@ def write(folder: Path, attempts: Attempts) -> Files:
 
 
 def told(part: parts.Part) -> list[dict[tuple[str, int], tuple[int, float]]]:
-    """What stands in a part, run by run; its rows must be in order."""
+    """The content of a part, run by run; its rows must be in order."""
     found: list[dict[tuple[str, int], tuple[int, float]]] = [{} for _ in range(part.num_runs)]
     at, keys = 0, []
     for run, tag, attempt, count in part.spans.tolist():

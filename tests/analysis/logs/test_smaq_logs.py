@@ -1,4 +1,4 @@
-"""What is read from the folders of SmaQ's own code."""
+"""Reading of the folders that SmaQ's own code leaves."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ MEASURED = {"levels", "levels_steps", "bits_accuracy"}  # of those not against a
 
 @matplotlib.rc_context(style.RC)
 def check(figure: Figure, name: str) -> None:
-    """Nothing is cut, nothing lies on something else, nothing is too small to read."""
+    """Check that nothing is cut, nothing lies on something else, and nothing is too small to read."""
     figure.draw_without_rendering()
     page = figure.bbox
     for legend in figure.legends:

@@ -93,14 +93,14 @@ def test_a_sweep_without_runs_has_no_figure(tmp_path: Path) -> None:
     assert drawn.paths == ()
 
 
-# --- incomplete cells ---------------------------------------------------------------------------------------------
+# --- incomplete seed groups ---------------------------------------------------------------------------------------
 
 
 def labels(figure: Figure) -> dict[str, Line2D]:
     return {str(line.get_label()): line for line in figure.axes[0].lines}
 
 
-def test_incomplete_cells_are_marked(write_run: Callable[..., Path], tmp_path: Path) -> None:
+def test_incomplete_seed_groups_are_marked(write_run: Callable[..., Path], tmp_path: Path) -> None:
     for method, states in {
         "alq": ("done", "failed", "done"),
         "amq": ("running", "failed"),

@@ -1,4 +1,4 @@
-"""Where points of nearly equal bits or ratios stand on their axis."""
+"""The positions on their axis of points with nearly equal bits or ratios."""
 
 from collections.abc import Sequence
 

@@ -18,7 +18,7 @@ def seed_group(method: str, variant: int = 0) -> SeedGroup:
 
 
 def test_every_method_has_a_look_of_its_own() -> None:
-    """Also in grey, also those that will be added, also one of another code base."""
+    """Looks differ in grey too, and include methods that will be added and one of another code base."""
     assert len({to_rgb(colour) for colour in style.COLOURS}) == len(style.COLOURS)
     looks = [style.look(seed_group(name)) for name in [*METHODS, *(f"method{number}" for number in range(3))]]
     assert len({(look.colour, look.marker, look.dash) for look in looks}) == len(looks)
@@ -79,7 +79,7 @@ def test_settings_of_one_method_share_its_colour_and_differ_in_dash_and_marker()
 
 @pytest.mark.parametrize("method", METHODS)
 def test_further_settings_of_one_method_have_other_markers_and_shades(method: str) -> None:
-    """Of as many settings as SmaQ's sweep has; black is as dark as it can be."""
+    """SmaQ's sweep has the most settings of one method; black is as dark as a shade can be."""
     looks = [style.look(seed_group(method, variant)) for variant in range(0, 12, 2)]
     assert len({look.marker for look in looks}) == 6
     assert len({look.colour for look in looks}) == (2 if looks[0].colour == "#000000" else 3)

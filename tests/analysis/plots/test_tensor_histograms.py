@@ -14,7 +14,7 @@ from analysis.plots.tensor_histograms import tensor_histograms
 from analysis.seed_groups import Group, groups
 from analysis.tensor_formats import KINDS
 from nuq.settings.quantized_training import FORMATS as SETTINGS
-from nuq.settings.quantized_training import Tensors
+from nuq.settings.quantized_training import QuantizedTraining
 from tests.analysis.plots.test_comparisons import assert_nothing_overlaps, drawn
 from train.logs.run_log import Log
 
@@ -42,7 +42,7 @@ def the_group(tmp_path: Path) -> Group:
 
 def test_the_kinds_are_those_of_the_settings() -> None:
     assert set(KINDS) == {*SETTINGS, "gradients"}
-    assert hasattr(Tensors, "all") and hasattr(Tensors, "master")
+    assert hasattr(QuantizedTraining, "all") and hasattr(QuantizedTraining, "master")
 
 
 @pytest.mark.parametrize("width", WIDTHS.values())

@@ -174,7 +174,7 @@ def test_differences_are_paired_by_seed_within_a_task(two_tasks: Path) -> None:
 
 
 def test_nothing_is_compared_on_the_sgd_trajectory(write_run: Callable[..., Path], tmp_path: Path) -> None:
-    """Whatever is measured there, all train with the same gradient."""
+    """All runs on that trajectory train with the same gradient, whatever they measure."""
     for method in ("supersgd", "alq"):
         for seed in (1, 2):
             write_run(

@@ -256,7 +256,7 @@ if [ "$*" = 'show node -o n1' ]; then echo 'NodeName=n1 NodeAddr=127.0.0.9 NodeH
 
 
 def _nodes_environment(root: Path, **more: str) -> dict[str, str]:
-    """That of a job on two nodes, with a stand-in srun, scontrol and torchrun."""
+    """The environment of a job on two nodes, with a stand-in srun, scontrol and torchrun."""
     binaries = root / "bin"
     binaries.mkdir(exist_ok=True)
     for name, text in (("srun", SRUN), ("scontrol", SCONTROL), ("getent", "#!/bin/sh\nexit 2\n"), ("python", TORCHRUN)):

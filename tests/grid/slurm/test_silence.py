@@ -1,4 +1,4 @@
-"""What is known of a job and was not said: suspended, cancelled before it began, not certain yet, not looked at."""
+"""Facts about a job that were not said: suspended, cancelled before it began, not certain yet, not looked at."""
 
 from __future__ import annotations
 

@@ -16,8 +16,9 @@ from tests.grid.histories import T0, World
 @settings(max_examples=200)
 @given(st.integers(0, 2**40))
 def test_states_never_lie(seed: int) -> None:
-    """Whatever happens to a run and whatever of it is seen: never done without a finished run, never failed without a
-    failure, and never started once it has finished, or while a process of it, or a job that will start one, can exist.
+    """No state is done without a finished run, or failed without a failure, whatever happens to a run and whatever of
+    it is seen; and none may start once it has finished, or while a process of it, or a job that will start one, can
+    exist.
     """
     random = Random(seed)
     world = World(random, by_hand=random.random() < 0.3)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from grid.engine.slurm import sbatch_command
-from grid.engine.states import settling
+from grid.engine.states import chunk_submission
 from tests.grid import bench, fake
 from tests.grid.bench import Bench
 
@@ -53,7 +53,7 @@ def test_two_terminals_at_once(chunked: Bench) -> None:
             out,
             err,
         )
-    with settling.only_one(chunked.root, "tiny"):
+    with chunk_submission.only_one(chunked.root, "tiny"):
         for command in ("submit", "retry --yes", "cancel --yes"):
             chunked.refused(command, "is submitting, retrying or cancelling runs of tiny right now")
     chunked.each_once(3, 3)
@@ -96,7 +96,7 @@ def test_the_same_submit_goes_on_after_a_lost_reply(
     assert "its answer got lost" in chunked.good("status")
     if not heard:
         chunked.refused("submit", "SLURM may still take s0c1")
-        monkeypatch.setattr(settling, "SETTLE_S", 0.0)
+        monkeypatch.setattr(chunk_submission, "SETTLE_S", 0.0)
     assert f"{1 if heard else 2} of 3 arrays left" in chunked.good("submit")
     chunked.each_once(3, 3 if heard else 4)
 

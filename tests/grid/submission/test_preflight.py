@@ -1,6 +1,4 @@
-"""What is looked at before anything is submitted: evidence forbids, guesses warn, and each check can be ignored by its
-name.
-"""
+"""Checks before anything is submitted: evidence forbids, guesses warn, and each check can be ignored by its name."""
 
 from __future__ import annotations
 

@@ -121,7 +121,7 @@ def combinations(*points: Any) -> list[Run]:
 
 
 def test_the_real_ones_are_built() -> None:
-    """In a process of its own: shapes that do not fit, a method that does not, and what is right."""
+    """They are built in a process of its own: shapes that do not fit, a method that does not, and what is right."""
     small = {"batch_size": 8, "model": "cnn", "data": "digits", "steps": 3}
     runs = combinations(
         product(point("good", **small), axis("method", ["alq", "powersgd"]), axis("optim.lr", [0.1, 0.2])),

@@ -1,4 +1,4 @@
-"""What a hundred thousand experiments cost: work is done once for what they have in common, whatever their number.
+"""The cost of a hundred thousand experiments: work is done once for what they have in common, whatever their number.
 
 Counted, not timed; the times are those of ``python -m benchmarks.grid``.
 """
@@ -34,7 +34,7 @@ def _sweep(rates: int, seeds: int) -> Sweep:
 
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """How often each watched function was called."""
+    """The number of calls of each watched function."""
     found: Counter[str] = Counter()
 
     def watch(owner: Any, name: str) -> None:

@@ -17,9 +17,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from grid.engine.states import job_logs, ledger, settling
+from grid.engine.states import chunk_submission, job_logs, ledger
+from grid.engine.states.chunk_submission import Busy
 from grid.engine.states.ledger import ASKED, REFUSED, SUBMITTED, WRITTEN, Chunk, Submission
-from grid.engine.states.settling import Busy
 
 NUM_CHUNKS = 3
 
@@ -33,7 +33,7 @@ def item(num_chunks: int = NUM_CHUNKS, plan_id: str = "20260101-000000-abcd") ->
 
 
 class Killed(BaseException):
-    """As a SIGKILL: nothing that catches Exception sees it."""
+    """A kill as by SIGKILL: nothing that catches Exception sees it."""
 
 
 class Queue:
@@ -105,10 +105,10 @@ def finish(queue: Queue, root: Path, tries: int) -> tuple[Submission, int]:
     for number in range(1, tries + 1):
         try:
             known = ledger.read_all(root, "x")
-            now = settling.settle(known[0], root, queue.find) if known else item()
+            now = chunk_submission.settle(known[0], root, queue.find) if known else item()
             if not known:
                 now.save(root)
-            now = settling.hand_over(now, root, queue.write, queue.submit)
+            now = chunk_submission.hand_over(now, root, queue.write, queue.submit)
         except (Killed, ValueError, ConnectionError):
             continue
         return now, number
@@ -172,7 +172,7 @@ def test_what_the_record_says_after_a_fault(tmp_path: Path, event: str, state: s
         return queue.submit(path)
 
     with pytest.raises(error):
-        settling.hand_over(item(), tmp_path, queue.write, submit, taken.append)
+        chunk_submission.hand_over(item(), tmp_path, queue.write, submit, taken.append)
     assert [chunk.name for chunk in taken] == ["s0c0"]
     (kept,) = ledger.read_all(tmp_path, "x")
     assert [chunk.state for chunk in kept.chunks] == [SUBMITTED, state, WRITTEN]
@@ -183,7 +183,7 @@ def test_what_the_record_says_after_a_fault(tmp_path: Path, event: str, state: s
     assert "runs/x/r20" not in claims
     if state == ASKED:
         assert claims["runs/x/r10"].element is None
-        settled = settling.settle(kept, tmp_path, queue.find)
+        settled = chunk_submission.settle(kept, tmp_path, queue.find)
         assert settled.chunks[1].state == (SUBMITTED if event == "lost" else WRITTEN)
         assert ledger.read_all(tmp_path, "x") == [settled]
     else:
@@ -194,7 +194,7 @@ def test_a_job_tells_its_id_where_slurm_has_forgotten_it(tmp_path: Path) -> None
     now = item().with_chunk(dataclasses.replace(item().chunks[0], state=ASKED, at=5.0))
     now.save(tmp_path)
     (now.place(tmp_path) / "s0c0.job").write_text("77\n")
-    settled = settling.settle(now, tmp_path, lambda name, since: None)
+    settled = chunk_submission.settle(now, tmp_path, lambda name, since: None)
     assert (settled.chunks[0].state, settled.chunks[0].job_id, settled.chunks[0].at) == (SUBMITTED, "77", 5.0)
 
 
@@ -206,7 +206,7 @@ def test_a_controller_that_is_down_settles_nothing(tmp_path: Path) -> None:
         raise ConnectionError
 
     with pytest.raises(ConnectionError):
-        settling.settle(now, tmp_path, down)
+        chunk_submission.settle(now, tmp_path, down)
     assert ledger.read_all(tmp_path, "x") == [now]
 
 
@@ -272,25 +272,28 @@ def test_no_other_words_than_those_that_are_known(tmp_path: Path) -> None:
 
 
 def test_one_at_a_time(tmp_path: Path) -> None:
-    with settling.only_one(tmp_path, "x"):
-        with pytest.raises(Busy, match=f"process {os.getpid()} on .* right now"), settling.only_one(tmp_path, "x"):
+    with chunk_submission.only_one(tmp_path, "x"):
+        with (
+            pytest.raises(Busy, match=f"process {os.getpid()} on .* right now"),
+            chunk_submission.only_one(tmp_path, "x"),
+        ):
             pass
-        with settling.only_one(tmp_path, "y"):
+        with chunk_submission.only_one(tmp_path, "y"):
             pass
-    with settling.only_one(tmp_path, "x"):
+    with chunk_submission.only_one(tmp_path, "x"):
         pass
 
 
 def test_the_lock_ends_with_an_error_and_with_its_process(tmp_path: Path) -> None:
-    with pytest.raises(KeyError), settling.only_one(tmp_path, "x"):
+    with pytest.raises(KeyError), chunk_submission.only_one(tmp_path, "x"):
         raise KeyError
     program = f"""import os, pathlib, signal
-from grid.engine.states import settling
-with settling.only_one(pathlib.Path({str(tmp_path)!r}), "x"):
+from grid.engine.states import chunk_submission
+with chunk_submission.only_one(pathlib.Path({str(tmp_path)!r}), "x"):
     os.kill(os.getpid(), signal.SIGKILL)"""
     assert subprocess.run([sys.executable, "-c", program], cwd=Path(__file__).parents[3], check=False).returncode == -9
     assert (tmp_path / "jobs/sweeps/x/lock").read_text().startswith("process ")
-    with settling.only_one(tmp_path, "x"):
+    with chunk_submission.only_one(tmp_path, "x"):
         pass
 
 
@@ -299,5 +302,5 @@ def test_who_holds_a_lock_without_a_name(tmp_path: Path) -> None:
     place.mkdir(parents=True)
     with (place / "lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        with pytest.raises(Busy, match="another process is submitting"), settling.only_one(tmp_path, "x"):
+        with pytest.raises(Busy, match="another process is submitting"), chunk_submission.only_one(tmp_path, "x"):
             pass

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from grid.engine.slurm import scheduler
-from grid.engine.states import settling
+from grid.engine.states import chunk_submission
 from tests.grid import bench
 from tests.grid.bench import Bench
 
@@ -33,7 +33,7 @@ def ended(here: Bench) -> None:
 
 
 def waits(here: Bench, command: str = "submit") -> str:
-    """What a command says that cannot hand over everything: exit code 75."""
+    """The words of a command that cannot hand over everything: exit code 75."""
     said = here(command)
     assert (said.code, said.err) == (75, ""), said
     return said.out
@@ -101,7 +101,7 @@ def test_the_controller_is_full_all_of_a_sudden(here: Bench, monkeypatch: pytest
     here.good("plan")
     here.slurm.configure(max_job_count=5)
     monkeypatch.setattr(scheduler, "queue_size", lambda: (0, 0))
-    monkeypatch.setattr(settling, "SETTLE_S", 600.0)
+    monkeypatch.setattr(chunk_submission, "SETTLE_S", 600.0)
     cache = here.root / "jobs/scheduler.json"
     assert '"max_job_count":10000' in cache.read_text()
     said = waits(here)

@@ -13,6 +13,7 @@ from omegaconf import OmegaConf
 from grid.engine.sweep import load
 from grid.engine.sweeps.overrides import pinned, to_override
 from settings import command_line, resolving, run_identity
+from settings.dotted import as_set
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=12)
 AWKWARD = st.text(st.sampled_from("a1 '\"\\${}[],:=#\n\t*?%~+-@|é!`"), max_size=10)
@@ -48,16 +49,8 @@ def test_pinned_overrides_resolve_to_the_same_experiment(family: str) -> None:
     for item in load(family, run_name).experiments():
         settings = command_line.parse_overrides(pinned(item, "runs/x"))
         assert run_identity.identity(resolving.resolve(settings)) == run_identity.identity(item.config)
-        missing = set(_flat(run_identity.result_settings(item.config))) - set(settings)
+        missing = set(as_set(run_identity.result_settings(item.config))) - set(settings)
         assert not missing, "a default moved later would change this run"
-
-
-def _flat(config: dict[str, Any], prefix: str = "") -> list[str]:
-    return [
-        name
-        for key, value in config.items()
-        for name in (_flat(value, f"{key}.") if isinstance(value, dict) else [] if key == "name" else [prefix + key])
-    ]
 
 
 def test_paths_of_this_machine_are_not_pinned_unless_asked_for() -> None:

@@ -359,7 +359,7 @@ class Toy:
 
 @dataclass
 class Plain:
-    """Nothing to choose."""
+    """A method without settings."""
 
 
 def test_a_new_method_joins_without_an_edit(monkeypatch: pytest.MonkeyPatch) -> None:

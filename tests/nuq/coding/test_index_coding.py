@@ -41,7 +41,7 @@ def at_random(k: int, n: int, seed: int = 0) -> torch.Tensor:
 
 
 def in_layers(n: int, seed: int = 0) -> torch.Tensor:
-    """Stretches of 5000 whose density differs by up to a thousand."""
+    """Runs of 5000 indices whose density differs by up to a thousand."""
     rng = np.random.default_rng(seed)
     density = np.repeat(10.0 ** rng.uniform(-4, -0.5, -(-n // 5000)), 5000)[:n]
     return torch.from_numpy(np.flatnonzero(rng.random(n) < density).astype(np.int32))
@@ -118,7 +118,7 @@ def test_every_form_is_the_smallest_somewhere() -> None:
 
 
 @pytest.mark.parametrize("ratio, most", [(0.1, 0.03), (0.01, 0.05), (0.001, 0.13)])
-def test_bits_of_places_at_random(ratio: float, most: float) -> None:
+def test_bits_of_indices_at_random(ratio: float, most: float) -> None:
     n = 2_000_000
     k = int(n * ratio)
     used = 8 * encode(at_random(k, n), n).numel()
@@ -153,7 +153,7 @@ def test_the_library_writes_the_bytes_of_numpy(seed: int) -> None:
 
 
 @pytest.mark.parametrize("n, k", [(1000, 100), (10**6, 5000), (10**6, 300_000), (10**4, 9_900), (2**31, 4)])
-def test_damage_is_an_error_or_other_legal_places(bits: str, n: int, k: int) -> None:
+def test_damage_is_an_error_or_other_legal_indices(bits: str, n: int, k: int) -> None:
     """A changed byte may give other indices; it must never give some that do not ascend or lie outside, or an error of
     another kind.
     """
@@ -208,13 +208,13 @@ def test_damage_is_an_error_or_other_legal_places(bits: str, n: int, k: int) -> 
         ([INT32], 11, 10),
     ],
 )
-def test_bytes_that_mean_no_places(bits: str, data: list[int], k: int, n: int) -> None:
+def test_bytes_that_mean_no_indices(bits: str, data: list[int], k: int, n: int) -> None:
     with pytest.raises(MessageError):
         decode(torch.tensor(data, dtype=torch.uint8), k, n)
 
 
 @pytest.mark.parametrize("indices, n", [([1, 1], 5), ([2, 1], 5), ([4, 5], 5), ([-1, 2], 5)])
-def test_places_that_do_not_ascend(indices: list[int], n: int) -> None:
+def test_indices_that_do_not_ascend(indices: list[int], n: int) -> None:
     with pytest.raises(ValueError, match="must ascend"):
         encode(torch.tensor(indices, dtype=torch.int32), n)
 

@@ -61,7 +61,7 @@ def test_outliers_are_a_cluster_of_their_own() -> None:
     assert (np.diff(above) > 0).all() and above.shape == (4,)
 
 
-def test_the_sample_is_one_of_each_stretch_under_a_key() -> None:
+def test_the_sample_is_one_of_each_part_under_a_key() -> None:
     x = torch.arange(1000.0)
     first, again, other = (clusters.sample(x, 100, words) for words in ((1, 2), (1, 2), (3, 4)))
     assert (first // 10 == np.arange(100)).all() and (first == again).all() and (first != other).any()

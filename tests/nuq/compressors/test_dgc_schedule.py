@@ -67,7 +67,7 @@ def test_every_step_has_its_ratio(steps_per_epoch: int) -> None:
     st.integers(1, 10**6),
 )
 def test_any_schedule(every: int, ratios: list[float], last: float, step: int, n: int) -> None:
-    """Also ratios that rise; the bound on a message's length is that of the largest."""
+    """Schedules may have ratios that rise; the bound on a message's length is that of the largest."""
     method = make(warmup_every=every, warmup_ratios=ratios, ratio=last)
     assert method.ratio_at(step) == ([*ratios, last][step // every] if step // every < len(ratios) else last)
     assert make(warmup_every=every, warmup_ratios=ratios, ratio=last, dense_1d=False).most(n) == max(
@@ -96,7 +96,7 @@ def test_workers_send_as_many_as_the_schedule_says(step: int) -> None:
 
 
 def test_the_sampled_choice_follows_it_too() -> None:
-    """At most k, and not much fewer, of a threshold from a sample."""
+    """The threshold from a sample lets at most k coordinates through, and not much fewer."""
     method, x = make(warmup_every=10), torch.randn(200, 300, generator=torch.Generator().manual_seed(0))
     for step in BORDERS:
         k = kept(60_000, STAGES[min(step // 10, 4)])

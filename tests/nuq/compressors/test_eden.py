@@ -122,7 +122,7 @@ def test_uniform_steps_are_unbiased_there_too(x):
 
 
 def test_without_the_guard_sparse_input_is_biased(monkeypatch):
-    """What rotations and guard are for, and that the test above can fail."""
+    """Rotations and guard are there for this, and the test above can fail."""
     monkeypatch.setattr(
         "nuq.compressors.eden._dominated", lambda x, size: torch.zeros(x.numel() // size, dtype=torch.bool)
     )
@@ -132,7 +132,7 @@ def test_without_the_guard_sparse_input_is_biased(monkeypatch):
 
 
 def small_part(small: float, bits: int, **settings: Any) -> float:
-    """By how many standard errors the mean of a coordinate beside one that is 1/small times larger is off."""
+    """The error of the mean of a coordinate beside one that is 1/small times larger, in standard errors."""
     x, compressor = torch.tensor([1.0, -small]), Eden(EDEN(bits=bits, **settings))
     draws = torch.stack([decoded(compressor, x, Key(1, step, 0, "x"))[1] for step in range(2000)]).double()
     return abs(float((draws.mean() + small) / draws.std())) * 2000**0.5

@@ -137,7 +137,7 @@ def test_the_root_mean_square_lets_large_coordinates_catch_up() -> None:
 
 @pytest.mark.parametrize("count", [1, 3, 40, SIZE])
 def test_no_message_of_the_root_mean_square_makes_a_memory_grow(count: int) -> None:
-    """Of few coordinates it would: of one among 300 its square nearly doubles."""
+    """A message of few coordinates would: with one among 300 its square nearly doubles."""
     of = ErrorFeedback(METHODS["sign"].load()(METHODS["sign"].settings(scale="rms")), {"p": SIZE})
     x, before = torch.zeros(SIZE), torch.zeros(SIZE)
     x[:count] = torch.randn(count, generator=torch.Generator().manual_seed(count))

@@ -42,7 +42,7 @@ def little_memory() -> Iterator[None]:
 
 
 def received(message: Message, body: torch.Tensor, n: int) -> Message:
-    """What a receiver reads of the tag, this body and this count."""
+    """The message that a receiver reads of the tag, this body and this count."""
     return parse(Message(message.tag, n, body).to_bytes())
 
 

@@ -29,8 +29,8 @@ NUMBERS = (
 
 
 def messages(num_workers: int) -> int:
-    """Of one worker in both rounds: shards of 64 coordinates or more, one for each of the workers while there are some
-    left.
+    """The messages of one worker in both rounds: shards of 64 coordinates or more, one for each of the workers while
+    there are some left.
     """
     left = 2 * (12 + 20) + 12 + 4 + 1
     return sum(

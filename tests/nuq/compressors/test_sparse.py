@@ -49,7 +49,7 @@ def test_randomk_draws_alike_on_all_workers_and_anew_each_step() -> None:
     assert not torch.equal(indices[0], through(method, x, Key(1, 5, 0, "y")).nonzero())
 
 
-def test_randomk_sends_no_places() -> None:
+def test_randomk_sends_no_indices() -> None:
     message = make("randomk", ratio=0.01).encode(heavy(10_000), KEY)
     assert message.num_bytes == HEADER_BYTES + 5 + 16 + 4 * 100
 
@@ -122,7 +122,7 @@ def test_bytes(values: str, size: int) -> None:
     )
 
 
-def test_all_of_them_need_no_places() -> None:
+def test_all_of_them_need_no_indices() -> None:
     assert make("topk", ratio=1.0).encode(heavy(100), KEY).num_bytes == HEADER_BYTES + 5 + 400
     assert make("dgc").encode(heavy(100), KEY).num_bytes == HEADER_BYTES + 5 + 400
 
@@ -184,7 +184,7 @@ def _keyed(k: int, n: int, size: int, each: int) -> Message:
     "k, n, size, each",
     [(2, 10, 0, 2), (2, 10, 10, 0), (2, 10, 10, 1), (2, 10, 10, 3), (4, 10, 5, 1), (9, 10, 4, 2), (0, 10, 10, 0)],
 )
-def test_keyed_places_that_cannot_be(k: int, n: int, size: int, each: int) -> None:
+def test_keyed_indices_that_cannot_be(k: int, n: int, size: int, each: int) -> None:
     with pytest.raises(MessageError, match="damaged"):
         make("randomk").decode(_keyed(k, n, size, each))
 

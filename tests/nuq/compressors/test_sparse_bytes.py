@@ -28,11 +28,11 @@ def make(name: str, **given: Any) -> Any:
 
 @st.composite
 def indices(draw: st.DrawFn) -> tuple[torch.Tensor, int]:
-    """0 < k < n indices in stretches whose density differs: from nearly none to nearly all."""
+    """0 < k < n indices in runs whose density differs: from nearly none to nearly all."""
     n = draw(st.integers(2, 60_000))
     rng = np.random.default_rng(draw(st.integers(0, 10**6)))
-    stretches = draw(st.lists(st.floats(-4, 0), min_size=1, max_size=5))
-    density = np.repeat(10.0 ** np.array(stretches), -(-n // len(stretches)))[:n]
+    runs = draw(st.lists(st.floats(-4, 0), min_size=1, max_size=5))
+    density = np.repeat(10.0 ** np.array(runs), -(-n // len(runs)))[:n]
     chosen = np.flatnonzero(rng.random(n) < density)
     chosen = chosen[: n - 1] if chosen.size else np.array([int(rng.integers(n))])
     return torch.from_numpy(chosen.astype(np.int32)), n
@@ -41,8 +41,8 @@ def indices(draw: st.DrawFn) -> tuple[torch.Tensor, int]:
 @settings(max_examples=60)
 @given(indices())
 def test_auto_is_the_shortest_of_all_forms(of: tuple[torch.Tensor, int]) -> None:
-    """Against every form written out; rANS is chosen by an estimate, so it may be missed by a little, and is not tried
-    for a few gaps.
+    """The length is compared with every form written out; rANS is chosen by an estimate, so it may be missed by a
+    little, and is not tried for a few gaps.
     """
     where, n = of
     gaps = index_coding._gaps(where.numpy())
@@ -103,7 +103,7 @@ def messages(draw: st.DrawFn) -> tuple[str, dict[str, Any], torch.Tensor]:
 
 @settings(max_examples=120)
 @given(messages())
-def test_any_message_gives_back_its_places_and_values(of: tuple[str, dict[str, Any], torch.Tensor]) -> None:
+def test_any_message_gives_back_its_indices_and_values(of: tuple[str, dict[str, Any], torch.Tensor]) -> None:
     name, given, x = of
     method, key = make(name, **given), Key(1, 2, 3, "x")
     data = method.encode(x, key).to_bytes()
@@ -136,8 +136,8 @@ def test_any_message_gives_back_its_places_and_values(of: tuple[str, dict[str, A
 @settings(max_examples=60)
 @given(messages(), st.integers(0, 10**6))
 def test_any_changed_byte_is_noticed(of: tuple[str, dict[str, Any], torch.Tensor], seed: int) -> None:
-    """By the checksum; a body changed behind its back is an error or a vector of the right length, never an error of
-    another kind.
+    """The checksum notices it; a body changed behind its back is an error or a vector of the right length, never an
+    error of another kind.
     """
     name, given, x = of
     message = make(name, **given).encode(x, Key(1, 2, 3, "x"))

@@ -284,7 +284,7 @@ def test_the_server_takes_the_first_and_throws_the_late_away(ranks):
 
 
 def any_two_of_four(group):
-    """Whoever comes first: the mean is of exactly two, and the same everywhere."""
+    """The mean is of exactly two workers, whoever comes first, and the same everywhere."""
     rank, steps = dist.get_rank(group), 12
     by, _ = made("supersgd", group, collective="server", num_aggregate=2)
     taken = []

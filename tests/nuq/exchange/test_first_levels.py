@@ -24,7 +24,9 @@ WIDTHS = (16, 32, 64, 128)  # a quarter of a ResNet-18's channels
 
 
 def shapes() -> dict[str, tuple[int, ...]]:
-    """Of a ResNet-18 for small images: 62 tensors, 700,000 coordinates, most tensors shorter than a bucket of 8192."""
+    """The shapes of a ResNet-18 for small images: 62 tensors, 700,000 coordinates, most tensors shorter than a bucket
+    of 8192.
+    """
     found: dict[str, tuple[int, ...]] = {
         "stem": (WIDTHS[0], 3, 3, 3),
         "stem_norm": (WIDTHS[0],),
@@ -99,7 +101,7 @@ def test_the_first_message_of_the_hook_has_fitted_levels(ranks: Any) -> None:
 @pytest.mark.parametrize("scope", ["model", "tensor"])
 @pytest.mark.parametrize("name", ADAPTIVE)
 def test_the_first_message_of_the_simulation_has_fitted_levels(name: str, scope: str) -> None:
-    """As the trainer steps: what is due is fitted, then sent."""
+    """The simulation steps as the trainer does: what is due is fitted, then sent."""
     gradient = heavy()
     of = workers(name, {key: value.shape for key, value in gradient.items()}, scope=scope)
     first = stepped(of, list(gradient.values()), 0)
@@ -185,8 +187,8 @@ def test_the_hook_begins_with_the_bits_of_the_simulation(world: int, ranks: Any)
 
 
 def passed_over(group: dist.ProcessGroup, bad: float) -> None:
-    """Whatever the first gradient was on one rank or on all, the levels of the next one are those of a run that began
-    there.
+    """The levels of the next gradient are those of a run that began there, whatever the first gradient was on one rank
+    or on all.
     """
     rank, several = dist.get_rank(group), {"bucket_cap_mb": 0.002}
     settings: dict[str, Any] = {"method": "alq", "bucket_size": 64, "on_non_finite": "propagate", "ddp": several}

@@ -189,7 +189,7 @@ LINES = [
 
 
 def test_every_layer_is_as_with_its_method_alone() -> None:
-    """Also its levels, which are of its own gradients, and its memory."""
+    """The same holds for its levels, which are of its own gradients, and its memory."""
     mixed = workers("amq", LINES, bucket_size=64, scope="tensor", update_at=[3], num_samples=2)
     means = trained(mixed, 5)
     alone = {

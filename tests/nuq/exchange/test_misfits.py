@@ -58,7 +58,7 @@ def test_states_of_other_settings_or_models(ranks):
 
 
 def attached_again(group):
-    """With a layer frozen: what the state has learned stays."""
+    """The state keeps what it has learned when it is attached again with a layer frozen."""
     rank = dist.get_rank(group)
     model, state = hooked(group, net(), **ALQ, feedback="error", update_at=[1])
     for step in range(3):
@@ -174,8 +174,8 @@ def test_fsdps_own_factor(ranks):
 
 @pytest.mark.parametrize("collective", ["two_stage", "server"])
 def test_a_second_stage_does_not_spoil_the_first_steps(collective: str) -> None:
-    """Before the first update, too: heavy-tailed gradients at the defaults, whose mean's error no average makes
-    smaller.
+    """It does not before the first update either: heavy-tailed gradients at the defaults, whose mean's error no average
+    makes smaller.
     """
     generator = torch.Generator().manual_seed(1)
     common = torch.randn(20_000, generator=generator) * torch.exp(1.5 * torch.randn(20_000, generator=generator))

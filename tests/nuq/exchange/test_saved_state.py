@@ -188,7 +188,7 @@ def test_a_state_that_does_not_fit_leaves_the_model_unattached(ranks: Any) -> No
 
 
 def of_first_rank(group) -> None:
-    """What rank 0 saved, on every rank."""
+    """The state that rank 0 saved, on every rank."""
     rank = dist.get_rank(group)
     for settings, own in (
         (FEEDBACK, True),

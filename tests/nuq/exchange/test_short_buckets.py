@@ -41,7 +41,9 @@ def test_short_normal_vectors_err_as_little_as_long_ones() -> None:
 
 @pytest.mark.parametrize("norm", ["l2", "linf"])
 def test_levels_of_one_tensor_are_those_of_the_pieces_that_travel(norm: str) -> None:
-    """Of ``all_reduce`` by two stages, and of FSDP's shards, which are shorter than the tensor's buckets."""
+    """The pieces are those of ``all_reduce`` by two stages, and FSDP's shards, which are shorter than the tensor's
+    buckets.
+    """
     x, key = torch.randn(8192, generator=torch.Generator().manual_seed(6)), Key(1, 0, 0)
     fitted = []
     for shards in ([tiled({"all": 8192})], tiled({"all": 8192}).shards(32)):

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from nuq import errors
 from nuq.kernels import bit_packing, reference, spec
-from nuq.kernels.cuda import kernels
+from nuq.kernels.cuda import operators
 from tests.nuq.without_gpu import ROOT, check_machine_code, interpreted, recorded
 
 K0, K1 = 0x1234567, 0xFEDCBA98
@@ -150,7 +150,7 @@ def encoded(operators: Any, case: Case, device: str, x: Tensor | None = None) ->
 def decoded(
     operators: Any, case: Case, scales: Tensor, packed: Tensor, device: str, total: Tensor | None = None
 ) -> Tensor:
-    """In ``total``, else in numbers of its own."""
+    """The decoded vector: in ``total``, else in numbers of its own."""
     total = torch.randn(case.n, generator=torch.Generator().manual_seed(7)).to(device) if total is None else total
     packing = bit_packing.packing(case.num_levels) if case.packing is None else case.packing
     scales, packed, levels = scales.to(device), packed.to(device), levels_of(case).to(device)
@@ -163,7 +163,7 @@ def bits_of(tensor: Tensor) -> Tensor:
 
 
 def difference(case: Case, operators: Any, device: str) -> str:
-    """What the operators do differently from the reference, or nothing."""
+    """The differences of the operators from the reference, or an empty text."""
     scales, packed = encoded(reference, case, "cpu")
     mine = encoded(operators, case, device)
     total, my_total = decoded(reference, case, scales, packed, "cpu"), decoded(operators, case, scales, packed, device)
@@ -239,7 +239,7 @@ ERRORS: dict[str, Callable[[Any, str], str]] = {
 def differences(
     operators: Any, device: str, cases: list[Case], rotations: list[tuple[int, int, bool]]
 ) -> dict[str, str]:
-    """From the name of every case that went wrong to what it did."""
+    """A table from the name of every case that went wrong to what it did."""
     found = {str(case): difference(case, operators, device) for case in cases}
     found |= {f"rotation {rotation}": rotation_difference(*rotation, operators, device) for rotation in rotations}
     found |= {name: check(operators, device) for name, check in ERRORS.items()}
@@ -252,7 +252,7 @@ def _interpret() -> None:
 
     torch.set_num_threads(1)
     with np.errstate(all="ignore"):  # Triton computes both sides of a where
-        print(json.dumps(differences(kernels, "cpu", CASES, ROTATIONS)))
+        print(json.dumps(differences(operators, "cpu", CASES, ROTATIONS)))
 
 
 def test_interpreter_equals_reference() -> None:
@@ -270,27 +270,27 @@ def test_gpu_equals_reference() -> None:
 
 LARGE = Case(1 << 15, 8192)
 COMPILED: dict[str, Callable[[], Any]] = {
-    "levels, 3 bits": lambda: encoded(kernels, LARGE, "cpu"),
-    "levels, 3 bits, quantile": lambda: encoded(kernels, Case(1 << 15, 8192, "quantile"), "cpu"),
-    "levels, 3 bits, rms, bfloat16": lambda: encoded(kernels, Case(1 << 15, 8192, "rms", dtype="bfloat16"), "cpu"),
-    "levels, 8 bits": lambda: encoded(kernels, Case(1 << 15, 8192, "linf", 256), "cpu"),
-    "levels, 3 bits, bucket 16384": lambda: encoded(kernels, Case(1 << 15, 16384), "cpu"),
-    "uniform, 4 bits": lambda: encoded(kernels, Case(1 << 15, 8192, num_levels=16, uniform=True), "cpu"),
-    "ternary": lambda: encoded(kernels, Case(1 << 15, 8192, "linf", 3, uniform=True), "cpu"),
-    "large buckets": lambda: encoded(kernels, Case(1 << 17, 1 << 16, "rms"), "cpu"),
-    "decode, 3 bits": lambda: decoded(kernels, LARGE, torch.zeros(4), torch.zeros(3 << 12, dtype=torch.uint8), "cpu"),
+    "levels, 3 bits": lambda: encoded(operators, LARGE, "cpu"),
+    "levels, 3 bits, quantile": lambda: encoded(operators, Case(1 << 15, 8192, "quantile"), "cpu"),
+    "levels, 3 bits, rms, bfloat16": lambda: encoded(operators, Case(1 << 15, 8192, "rms", dtype="bfloat16"), "cpu"),
+    "levels, 8 bits": lambda: encoded(operators, Case(1 << 15, 8192, "linf", 256), "cpu"),
+    "levels, 3 bits, bucket 16384": lambda: encoded(operators, Case(1 << 15, 16384), "cpu"),
+    "uniform, 4 bits": lambda: encoded(operators, Case(1 << 15, 8192, num_levels=16, uniform=True), "cpu"),
+    "ternary": lambda: encoded(operators, Case(1 << 15, 8192, "linf", 3, uniform=True), "cpu"),
+    "large buckets": lambda: encoded(operators, Case(1 << 17, 1 << 16, "rms"), "cpu"),
+    "decode, 3 bits": lambda: decoded(operators, LARGE, torch.zeros(4), torch.zeros(3 << 12, dtype=torch.uint8), "cpu"),
     "decode, dither": lambda: decoded(
-        kernels,
+        operators,
         Case(1 << 15, 8192, num_levels=16, uniform=True, dither=True),
         torch.zeros(4),
         torch.zeros(1 << 14, dtype=torch.uint8),
         "cpu",
     ),
     "decode, ternary": lambda: decoded(
-        kernels, Case(1 << 15, 8192, num_levels=3), torch.zeros(4), torch.zeros(6554, dtype=torch.uint8), "cpu"
+        operators, Case(1 << 15, 8192, num_levels=3), torch.zeros(4), torch.zeros(6554, dtype=torch.uint8), "cpu"
     ),
-    "hadamard, large": lambda: kernels.hadamard_(torch.zeros(1 << 18), 1 << 18, K0, K1, True),
-    "hadamard": lambda: kernels.hadamard_(torch.zeros(3000), 1024, K0, K1, False),
+    "hadamard, large": lambda: operators.hadamard_(torch.zeros(1 << 18), 1 << 18, K0, K1, True),
+    "hadamard": lambda: operators.hadamard_(torch.zeros(3000), 1024, K0, K1, False),
 }
 ON_BOTH = ("levels, 3 bits", "uniform, 4 bits", "ternary", "decode, 3 bits", "hadamard")
 
@@ -302,17 +302,17 @@ def test_compiled_kernels_round_as_specified_and_do_not_spill(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, architecture: int
 ) -> None:
     recorders = recorded(monkeypatch, tmp_path)
-    monkeypatch.setattr(kernels, "check_scales", lambda *_: None)  # nothing is computed
+    monkeypatch.setattr(operators, "check_scales", lambda *_: None)  # nothing is computed
     COMPILED[name]()
     check_machine_code(recorders, architecture)
 
 
 def test_a_block_of_the_norms_tree_stays_inside_one_warp(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Of 128 sums in 32 threads, five halvings exchange four float64, two words each: 40 shuffles, and a few for what
+    """Five halvings of 128 sums in 32 threads exchange four float64, two words each: 40 shuffles, and a few for what
     comes after.
     """
     recorders = recorded(monkeypatch, tmp_path)
-    monkeypatch.setattr(kernels, "check_scales", lambda *_: None)  # nothing is computed
+    monkeypatch.setattr(operators, "check_scales", lambda *_: None)  # nothing is computed
     COMPILED["levels, 3 bits"]()
     (kernel,) = (kernel for recorder in recorders for kernel in recorder.compile(80))
     assert 40 <= kernel.asm["ptx"].count("shfl.sync") < 80
@@ -323,19 +323,19 @@ def test_a_block_of_the_norms_tree_stays_inside_one_warp(monkeypatch: pytest.Mon
 
 def test_without_triton_the_reference_runs_after_one_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "triton", None)
-    kernels.device_code.cache_clear()
+    operators.device_code.cache_clear()
     try:
         with pytest.warns(RuntimeWarning, match="triton is not installed"):
-            assert difference(Case(100, 64), kernels, "cpu") == ""
-        assert difference(Case(100, 64, uniform=True), kernels, "cpu") == ""  # a second warning would be an error
-        assert rotation_difference(100, 32, False, kernels, "cpu") == ""
+            assert difference(Case(100, 64), operators, "cpu") == ""
+        assert difference(Case(100, 64, uniform=True), operators, "cpu") == ""  # a second warning would be an error
+        assert rotation_difference(100, 32, False, operators, "cpu") == ""
     finally:
-        kernels.device_code.cache_clear()
+        operators.device_code.cache_clear()
 
 
 def test_importing_nuq_imports_no_triton() -> None:
     code = (
-        "import sys, nuq.kernels.operators, nuq.kernels.reference, nuq.kernels.cuda.kernels; sys.exit('triton' in "
+        "import sys, nuq.kernels.operators, nuq.kernels.reference, nuq.kernels.cuda.operators; sys.exit('triton' in "
         "sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0

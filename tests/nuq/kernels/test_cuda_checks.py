@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from nuq.kernels import cpu as cpu_kernels
-from nuq.kernels.cuda import kernels
+from nuq.kernels.cuda import operators
 
 # 100 coordinates in buckets of 32, 8 levels, 3 bits.
 ENCODE: dict[str, Any] = {
@@ -88,8 +88,8 @@ BAD: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
 
 @pytest.fixture(autouse=True)
 def no_launch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever passes the checks fails at the first kernel, with an AttributeError."""
-    monkeypatch.setattr(kernels, "device_code", object)
+    """Let whatever passes the checks fail at the first kernel, with an AttributeError."""
+    monkeypatch.setattr(operators, "device_code", object)
 
 
 @pytest.mark.parametrize(("operator", "arguments", "change"), BAD)
@@ -97,7 +97,7 @@ def test_what_does_not_fit_is_refused_as_on_the_cpu(
     operator: str, arguments: dict[str, Any], change: dict[str, Any]
 ) -> None:
     said = []
-    for module in (kernels, cpu_kernels):
+    for module in (operators, cpu_kernels):
         with pytest.raises(ValueError) as error:
             getattr(module, operator)(*(arguments | change).values())
         said.append(str(error.value))
@@ -116,7 +116,7 @@ def test_what_does_not_fit_is_refused_as_on_the_cpu(
 )
 def test_what_fits_comes_to_the_launch(operator: str, arguments: dict[str, Any]) -> None:
     with pytest.raises(AttributeError, match="object"):
-        getattr(kernels, operator)(*arguments.values())
+        getattr(operators, operator)(*arguments.values())
 
 
 @pytest.mark.parametrize(
@@ -132,4 +132,4 @@ def test_what_fits_comes_to_the_launch(operator: str, arguments: dict[str, Any])
 )
 def test_gaps_and_other_devices_are_refused(operator: str, arguments: dict[str, Any], text: str) -> None:
     with pytest.raises(ValueError, match=text):
-        getattr(kernels, operator)(*arguments.values())
+        getattr(operators, operator)(*arguments.values())

@@ -25,7 +25,7 @@ from nuq.compressors.message import Message
 from nuq.compressors.smaq import SmaQ
 from nuq.errors import MessageError, NonFiniteError
 from nuq.kernels import smaq, smaq_reference
-from nuq.kernels.cuda import launch, smaq_kernels
+from nuq.kernels.cuda import launch, smaq_operators
 from nuq.kernels.spec import Key
 from nuq.settings.formats import SmaQ as Settings
 from tests.nuq.without_gpu import check_machine_code, interpreted, recorded
@@ -107,7 +107,7 @@ BIG = [
 
 @contextmanager
 def through(module: Any) -> Iterator[None]:
-    """Instead of what a tensor's device would choose."""
+    """Let the functions run through this module, instead of what a tensor's device would choose."""
     before = smaq.in_cpp, smaq._portable
     smaq.in_cpp, smaq._portable = lambda _: False, lambda _: module
     try:
@@ -161,7 +161,7 @@ def difference(expected: dict[str, Any], found: dict[str, Any]) -> str:
 
 
 def damaged(bodies: list[Tensor], tag: bytes, n: int, module: Any, device: str) -> list[Any]:
-    """What becomes of each: the total, or that it was refused, which changes no number."""
+    """The outcome of each: the total, or that it was refused, which changes no number."""
     found = []
     with through(module):
         for body in bodies:
@@ -177,8 +177,8 @@ def damaged(bodies: list[Tensor], tag: bytes, n: int, module: Any, device: str) 
 
 
 def damages(kind: str, module: Any, device: str) -> str:
-    """Of bits turned at random, of bytes cut off, added, or exchanged with their neighbours (bitmaps hold as many bits
-    then).
+    """The outcomes of bits turned at random, and of bytes cut off, added, or exchanged with their neighbours (bitmaps
+    hold as many bits then).
     """
     n = 4096 + 300
     with through(smaq_reference):
@@ -229,15 +229,15 @@ def not_finite(bad: float, module: Any, device: str) -> str:
 
 
 def differences(cases: list[Case], device: str) -> dict[str, str]:
-    """From the name of every case that went wrong to what it did."""
+    """A table from the name of every case that went wrong to what it did."""
     found = {
-        str(case): difference(coded(case, smaq_reference, "cpu"), coded(case, smaq_kernels, device)) for case in cases
+        str(case): difference(coded(case, smaq_reference, "cpu"), coded(case, smaq_operators, device)) for case in cases
     }
     found |= {
-        f"damaged {kind}": damages(kind, smaq_kernels, device) for kind in ("normal", "relu", "a number and zeros")
+        f"damaged {kind}": damages(kind, smaq_operators, device) for kind in ("normal", "relu", "a number and zeros")
     }
-    found["more outliers than codes"] = crowded(smaq_kernels, device)
-    found |= {f"with {bad}": not_finite(bad, smaq_kernels, device) for bad in (float("nan"), -float("inf"))}
+    found["more outliers than codes"] = crowded(smaq_operators, device)
+    found |= {f"with {bad}": not_finite(bad, smaq_operators, device) for bad in (float("nan"), -float("inf"))}
     return {name: wrong for name, wrong in found.items() if wrong}
 
 
@@ -249,13 +249,13 @@ def test_interpreter_equals_reference() -> None:
     not torch.cuda.is_available(), reason="no GPU here: the kernels were interpreted and compiled, not run"
 )
 def test_gpu_equals_reference() -> None:
-    assert smaq._portable(torch.zeros(1, device="cuda")) is smaq_kernels
+    assert smaq._portable(torch.zeros(1, device="cuda")) is smaq_operators
     assert differences(CASES + BIG, "cuda") == {}
 
 
 def test_tensors_on_a_gpu_go_to_the_kernels() -> None:
     on_gpu, elsewhere = cast(Any, SimpleNamespace(is_cuda=True)), cast(Any, SimpleNamespace(is_cuda=False))
-    assert [smaq._portable(each) for each in (on_gpu, elsewhere)] == [smaq_kernels, smaq_reference]
+    assert [smaq._portable(each) for each in (on_gpu, elsewhere)] == [smaq_operators, smaq_reference]
 
 
 # --- what they compile to --------------------------------------------------------------------------------------------
@@ -295,13 +295,13 @@ def test_compiled_kernels_round_as_specified_and_do_not_spill(
     recorders = recorded(monkeypatch, tmp_path)
     kind = dict(COMPILED[name])
     x, counts = torch.zeros(20_000, dtype=kind.pop("dtype")), torch.zeros(2, 5, dtype=torch.int16)
-    smaq_kernels.measure(x, 0.0)
-    size, write = smaq_kernels.encode(
-        x, counts[0], counts[1], **kind, **dict.fromkeys(smaq_kernels.NUMBERS, 1.0), k0=1, k1=2
+    smaq_operators.measure(x, 0.0)
+    size, write = smaq_operators.encode(
+        x, counts[0], counts[1], **kind, **dict.fromkeys(smaq_operators.NUMBERS, 1.0), k0=1, k1=2
     )
     body = torch.zeros(size, dtype=torch.uint8)
     write(body)
-    smaq_kernels.decode(body, counts[0], counts[1], torch.zeros(256), torch.zeros(len(x)), **kind, accumulate=True)
+    smaq_operators.decode(body, counts[0], counts[1], torch.zeros(256), torch.zeros(len(x)), **kind, accumulate=True)
     assert sum(len(recorder.launches) for recorder in recorders) == 5
     check_machine_code(recorders, architecture)
 
@@ -315,7 +315,7 @@ def test_without_triton_the_reference_runs_after_one_warning(monkeypatch: pytest
     case = Case("relu", measured=True)
     try:
         with pytest.warns(RuntimeWarning, match="triton is not installed") as said:
-            assert difference(coded(case, smaq_reference, "cpu"), coded(case, smaq_kernels, "cpu")) == ""
+            assert difference(coded(case, smaq_reference, "cpu"), coded(case, smaq_operators, "cpu")) == ""
         assert len(said) == 1
     finally:
         launch.device_code.cache_clear()

@@ -1,4 +1,4 @@
-"""What passes through the host is what docs/wire.md says, and the user is told."""
+"""The tensors that pass through the host are those of docs/wire.md, and the user is told."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ N = 5000
 
 @pytest.fixture
 def seen(monkeypatch: pytest.MonkeyPatch) -> set[str]:
-    """What has passed."""
+    """The tensors that have passed."""
     found: set[str] = set()
 
     def recorded(tensor: torch.Tensor, passes: str) -> np.ndarray:
@@ -99,7 +99,7 @@ def test_the_others_pass_where_their_work_is_done(seen: set[str], monkeypatch: p
 
 
 class OnAGPU:
-    """As much of a GPU's tensor as is asked."""
+    """A stand-in for a GPU's tensor, with as much of it as is asked."""
 
     is_cuda = True
 

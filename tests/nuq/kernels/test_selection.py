@@ -1,5 +1,5 @@
-"""Which coordinates are sent: C++ and PyTorch against a plain sort, ties, buckets, thresholds,
-and what is not finite.
+"""The selection of the coordinates that are sent: C++ and PyTorch against a plain sort, ties, buckets, thresholds, and
+what is not finite.
 """
 
 from __future__ import annotations

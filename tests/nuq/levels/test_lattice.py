@@ -61,7 +61,7 @@ def test_the_step_of_rounding_to_the_nearest_affords_the_rate(bits):
 
 
 def test_a_message_takes_the_bits_that_were_asked_for():
-    """And its error is the step's, with and without the dither known to the coder."""
+    """Its error is the step's, with and without the dither known to the coder."""
     x = torch.randn(1 << 18, generator=torch.Generator().manual_seed(0))
     for coding, known, overhead in (("rans", 3, 0.025), ("huffman", 0, 0.05)):
         method = METHODS["ecdq"]

@@ -1,4 +1,4 @@
-"""On gradients of a small network in training: the exact solver against the paper's, by the variance that levels truly
+"""The exact solver against the paper's on gradients of a small network in training, by the variance that levels truly
 cause.
 """
 

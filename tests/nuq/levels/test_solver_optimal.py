@@ -42,7 +42,7 @@ HEAVY = {
 @pytest.mark.parametrize("compiled", [True, False])
 def test_the_known_optima(sigma, bits, psi, symmetric, compiled, monkeypatch):
     if not compiled:
-        monkeypatch.setattr(kernels, "_loaded", lambda: None)
+        monkeypatch.setattr(kernels, "_is_there", lambda: False)
     distribution = TruncNorm(0.0, sigma)
     for made in (
         update_rules.optimal(distribution, 2**bits, symmetric=symmetric),
@@ -60,7 +60,7 @@ def test_the_program_equals_trying_every_set_of_points(centred, intervals):
     points = np.unique(np.concatenate([[0.0 if centred else -1.0, 1.0], np.abs(rng.normal(0, 0.2, 9)).clip(0, 0.99)]))
     every = [np.array([points[0], *inner, 1.0]) for inner in itertools.combinations(points[1:-1], intervals - 1)]
     best = min(float(objective.value(edges)) for edges in every)
-    indices = solver_optimal.best_places(*solver_optimal.prefix_sums(objective, points), intervals, centred=centred)
+    indices = solver_optimal.best_indices(*solver_optimal.prefix_sums(objective, points), intervals, centred=centred)
     assert indices[0] == 0 and indices[-1] == len(points) - 1 and (np.diff(indices) > 0).all()
     assert float(objective.value(points[indices])) == pytest.approx(best, rel=1e-12)
 
@@ -92,7 +92,7 @@ def test_the_optimum_is_never_above_alq_or_amq_or_the_grid(name):
         objective = Objective.of(distribution.tabulated(), True)
         points = solver_optimal.candidates(objective.distribution, 0.0, 2 ** (bits - 1))
         grid = points[
-            solver_optimal.best_places(*solver_optimal.prefix_sums(objective, points), 2 ** (bits - 1), centred=True)
+            solver_optimal.best_indices(*solver_optimal.prefix_sums(objective, points), 2 ** (bits - 1), centred=True)
         ]
         ceiling = best.expected_variance * (1 - 1e-9) - 1e-16
         assert (

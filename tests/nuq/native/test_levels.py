@@ -78,7 +78,7 @@ def test_every_instruction_set_gives_the_same_bits(size):
             found.append(
                 (
                     distribution.interval_moments(edges).tobytes(),
-                    solver_optimal.best_places(*sums, 20, centred=False).tobytes(),
+                    solver_optimal.best_indices(*sums, 20, centred=False).tobytes(),
                 )
             )
     assert len(set(found)) == 1
@@ -134,10 +134,10 @@ def test_the_program_equals_numpy(distribution, symmetric, num_levels):
     objective = Objective.of(distribution, symmetric)
     points = solver_optimal.candidates(objective.distribution, 0.0 if symmetric else -1.0, num_levels)
     given_ = (*solver_optimal.prefix_sums(objective, points), num_levels)
-    got = objective.value(points[solver_optimal.best_places(*given_, centred=symmetric)])
+    got = objective.value(points[solver_optimal.best_indices(*given_, centred=symmetric)])
     with kernels.switched_off():
         assert got == pytest.approx(
-            objective.value(points[solver_optimal.best_places(*given_, centred=symmetric)]), rel=1e-9, abs=1e-16
+            objective.value(points[solver_optimal.best_indices(*given_, centred=symmetric)]), rel=1e-9, abs=1e-16
         )
 
 

@@ -1,6 +1,4 @@
-"""What people do with a model and an optimizer while their training is compressed: copies, changes from outside,
-several models.
-"""
+"""Uses of a model and an optimizer while their training is compressed: copies, changes from outside, several models."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``nuq.CompressedTraining`` refuses: one sentence each, and the model is as free afterwards as before."""
+"""The refusals of ``nuq.CompressedTraining``: one sentence each, and the model is as free afterwards as before."""
 
 from __future__ import annotations
 

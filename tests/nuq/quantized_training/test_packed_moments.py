@@ -268,7 +268,7 @@ def test_a_step_that_calls_its_base_class_counts_once(base):
 
 
 def test_a_step_that_raises_is_no_step_around_the_next():
-    """Whether or not the model's own forward is called in between."""
+    """It is none whether or not the model's own forward is called in between."""
     model, optimizer, compressed = trained(OPTIMIZERS["adam"], moments=SPEC)
     optimizer.param_groups[0]["lr"] = None
     with pytest.raises(TypeError):

@@ -1,5 +1,5 @@
-"""What autograd saves is held packed: once, whatever views of it are saved, and never mistaken for what lay there
-before.
+"""The tensors that autograd saves are held packed: once, whatever views of them are saved, and never mistaken for what
+lay there before.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What tells one copy of a data set from another, and the runs that go on on their own data alone."""
+"""The fingerprint that tells one copy of a data set from another, and the runs that go on on their own data alone."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_of_pictures_that_stay_on_disk_names_sizes_and_beginnings_count(tmp_path
 def test_a_run_records_its_data_and_does_not_go_on_on_others(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """As one that began on 600 pictures and was started again where NUQ_DATA names the full CIFAR-10."""
+    """The case is a run that began on 600 pictures and was started again where NUQ_DATA names the full CIFAR-10."""
     write_tree(tmp_path / "few" / "cifar10", {"train": 2, "test": 1})
     write_tree(tmp_path / "many" / "cifar10", {"train": 3, "test": 1})
     chosen = {

@@ -34,8 +34,8 @@ def generator(seed: int = 0) -> torch.Generator:
 def one_by_one(
     images: np.ndarray, padding: int, flip: bool, normalization: Normalization, drawing: torch.Generator
 ) -> np.ndarray:
-    """What a batch must be, in plain loops: the draws, the crop, the mirror, then pixel * scale + shift, each rounded
-    to float32.
+    """The batch as it must be, in plain loops: the draws, the crop, the mirror, then pixel * scale + shift, each
+    rounded to float32.
     """
     shifts = 2 * padding + 1
     drawn = torch.randint(shifts * shifts * (2 if flip else 1), (len(images),), generator=drawing).tolist()

@@ -43,7 +43,7 @@ def half_done(tmp_path: Path) -> Path:
 
 
 def goes_on(run_dir: Path) -> None:
-    """Where the trouble is over the run gets to its end, with every step once in its logs."""
+    """Check that the run gets to its end once the trouble is over, with every step once in its logs."""
     assert run(run_dir) == 0
     loss = load(run_dir.parents[1], run_dir.parent.name, cache=False).of_tags("loss")
     assert loss[loss.run == run_dir.name].step.tolist() == [1, 2, 3, 4]
@@ -176,7 +176,7 @@ def test_the_folder_is_gone(
 
 @contextmanager
 def _still(self: Status) -> Iterator[None]:
-    """Without the thread: ``beat`` alone writes."""
+    """A status without the thread: ``beat`` alone writes."""
     del self
     yield
 

@@ -105,7 +105,7 @@ def test_any_truncation_gives_way_to_the_previous_or_leaves_the_state_whole(
 
 
 def test_every_truncation_near_the_end(both: tuple[bytes, bytes], place: Path) -> None:
-    """Where the archive ends and the line with the checksum begins."""
+    """Near the end the archive ends, and the line with the checksum begins."""
     for length in range(len(both[1]) - 130, len(both[1])):
         judge(place, both[1][:length], both)
 
@@ -245,7 +245,7 @@ def test_both_damaged_is_one_error_and_nothing_is_lost(tmp_path: Path, both: tup
 
 
 class Wire:
-    """Of two ranks that take turns: what the first says is kept, and read by the second."""
+    """A wire of two ranks that take turns: what the first says is kept, and read by the second."""
 
     world = 2
 
@@ -284,7 +284,7 @@ CALLS = ("fsync", "link", "replace", "unlink")
 def test_killed_at_any_call_of_a_save_a_whole_generation_is_there(
     before: str, links: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, both: tuple[bytes, bytes]
 ) -> None:
-    """Before and after every system call that changes names, and half-way through the writing."""
+    """The kill comes before and after every system call that changes names, and half-way through the writing."""
     oldest = {**OLD, "step": 0}
     calls = 0
 

@@ -1,4 +1,4 @@
-"""Where a run ran and from which code."""
+"""The record of the machine that a run ran on, and of the code that it ran."""
 
 import json
 import subprocess

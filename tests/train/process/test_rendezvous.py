@@ -62,7 +62,7 @@ def _waits(stop: StopSignal, timeout_s: float = 60.0) -> None:
 def test_a_signal(
     number: int, error: type[Exception], words: str, stop: StopSignal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also one that comes while it waits: torchrun may mean by SIGTERM that another rank has failed."""
+    """The signal may come while it waits: torchrun may mean by SIGTERM that another rank has failed."""
     monkeypatch.setattr(rendezvous, "GRACE_S", 0.3)
     signals = threading.Timer(0.5, os.kill, (os.getpid(), number))
     signals.start()
@@ -113,7 +113,7 @@ def test_what_is_wrong_here_is_not_said_of_others(stop: StopSignal, monkeypatch:
 
 
 def test_a_backend_that_waits_for_nobody(stop: StopSignal) -> None:
-    """As NCCL's, which connects at the first collective."""
+    """NCCL's is such a backend, which connects at the first collective."""
     from torch.testing._internal.distributed import fake_pg  # noqa: F401  registers itself
 
     with pytest.raises(RuntimeError, match=r"^no rank 1$"):
@@ -191,7 +191,7 @@ def test_a_rank_that_refuses_tells_the_other(who: int, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("who", [0, 1])
 def test_a_setting_that_is_refused_before_torch_is_there(who: int, tmp_path: Path) -> None:
-    """By ranks that were started without torchrun, where the first one keeps the store and nobody ends the others."""
+    """The ranks were started without torchrun, so that the first one keeps the store and nobody ends the others."""
     told = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_free_port()), "OMP_NUM_THREADS": "1"}
     command = [sys.executable, str(ROOT / "main.py"), *WORDS, f"run_dir={tmp_path}"]
     ranks = [

@@ -88,7 +88,7 @@ def test_one_process_per_folder_and_an_exit_code_for_the_others(
 def test_a_run_that_steps_on_another_machine_is_left_alone(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], skew_s: float
 ) -> None:
-    """Although this one gets the lock, and whatever the other's clock says."""
+    """It is left alone although this machine gets the lock, and whatever the other's clock says."""
     record = _left(tmp_path, heartbeat=time.time() + skew_s)
 
     def beat() -> None:

@@ -124,7 +124,7 @@ def test_help_whose_reader_has_gone() -> None:
 def test_the_step_in_which_it_is_heard_is_the_last(
     owner: Any, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Among the workers' turns, and after the exchange."""
+    """The signal comes among the workers' turns, and after the exchange."""
     whole, calls = getattr(owner, name), []
     fatal = 5 if name == "one" else 3  # in the third step
 

@@ -93,7 +93,7 @@ def test_a_damaged_status_says_what_becomes_of_the_run(text: str, what: str, tmp
 
 
 def test_no_two_attempts_bear_one_number(tmp_path: Path) -> None:
-    """Also where status.json was moved away: later event files win, which is told by this number."""
+    """They do not even where status.json was moved away: later event files win, which is told by this number."""
     for name in ("events.out.tfevents.1.host.a2", "events.out.tfevents.2.host.a10", "events.out.tfevents.3.host.apart"):
         (tmp_path / name).touch()
     assert _status(tmp_path).attempt == 11
@@ -168,7 +168,7 @@ def test_the_memory_that_the_processes_of_a_run_take_is_told(tmp_path: Path, mon
 
 
 def test_memory_that_grows_is_told_before_the_next_heartbeat(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who runs out of it is killed without a last word."""
+    """A process that runs out of memory is killed without a last word."""
     monkeypatch.setattr(status, "HEARTBEAT_S", 3600.0)
     monkeypatch.setattr(status, "LOOK_S", 0.01)
     sizes = [100]

@@ -1,5 +1,5 @@
-"""How passes are computed: precision, loss scaling, accumulation, memory order, what is refused,
-and the finite checks.
+"""The computation of passes: precision, loss scaling, accumulation, memory order, what is refused, and the finite
+checks.
 """
 
 import math
@@ -48,7 +48,7 @@ def test_memory_order_changes_little_more_than_bits():
 
 
 def test_accumulated_minibatches_are_one_large_one():
-    """Without batch norm the mean of the minibatches' gradients is that of all samples together; samples do not
+    """The mean of the minibatches' gradients is, without batch norm, that of all samples together; samples do not
     overlap.
     """
     four, one = trainer(batch_size=4, compute__accumulate=4), trainer(batch_size=16)

@@ -30,7 +30,7 @@ def trainer(base: dict, **settings) -> Trainer:
 
 
 def mean_gradient(ours: Trainer) -> list[torch.Tensor]:
-    """What the workers' gradients of the next step average to."""
+    """The mean of the workers' gradients of the next step."""
     gradients, _ = ours.gradients.of_workers(range(ours.config["workers"]), ours.step, ours.order, "train")
     return [torch.stack(parts).mean(dim=0) for parts in zip(*gradients.values(), strict=True)]
 
@@ -91,7 +91,7 @@ def test_sgd_with_clipping_and_decay_of_matrices_is_torchs_own(nesterov: bool) -
 
 
 def test_adam_and_adamw_decay_apart() -> None:
-    """After one step of a zero gradient: AdamW shrinks by lr * decay, Adam goes a whole lr whatever the decay."""
+    """AdamW shrinks by lr * decay after one step of a zero gradient, Adam goes a whole lr whatever the decay."""
     for name, want in (("adam", 0.9), ("adamw", 0.95)):
         chosen = resolving.resolve({"optim": name, "optim.lr": 0.1, "optim.weight_decay": 0.5})
         model = nn.Linear(1, 1, bias=False)
@@ -244,7 +244,7 @@ def test_the_rate_grows_with_workers(rule: str, rate: float) -> None:
 
 
 class Kept(Log):
-    """What would be logged."""
+    """The values that would be logged."""
 
     def __init__(self) -> None:
         super().__init__(None, 1)

@@ -270,7 +270,9 @@ def command(run_dir: Path, *more: str) -> list[str]:
 
 
 def _hear_control_c() -> None:
-    """In the child: a shell that runs the tests in the background has SIGINT ignored, and children inherit that."""
+    """Let the child hear Ctrl-C: a shell that runs the tests in the background has SIGINT ignored, and children inherit
+    that.
+    """
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 

@@ -1,4 +1,4 @@
-"""What a run says while it is at work, and how it ends when numbers break: one sentence, nothing half-written."""
+"""The words of a run while it is at work, and its end when numbers break: one sentence, nothing half-written."""
 
 from __future__ import annotations
 

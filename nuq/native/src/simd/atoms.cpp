@@ -12,7 +12,7 @@ namespace nuq {
 namespace NUQ_ISA {
 namespace {
 constexpr int64_t COLUMNS = 256;  // sums that stay near
-constexpr int64_t BLOCK = 64;     // coordinates looked at before places are written
+constexpr int64_t BLOCK = 64;     // coordinates looked at before indices are written
 }  // namespace
 
 // total[j] = sum over i of left[i * stride] * right[i * n + j], in the order of i, each operation rounded.

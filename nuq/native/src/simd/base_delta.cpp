@@ -48,35 +48,35 @@ inline int width_of(const Block& codes) {
 // The codes that take more than ``width`` bits, which is below 8.
 inline uint64_t beyond(const Block& codes, int width) {
     const int high = 0xFF << width & 0xFF;
-    uint64_t places = 0;
+    uint64_t mask = 0;
 #if defined(NUQ_ISA_AVX512)
-    places = _mm512_test_epi8_mask((__m512i)codes.parts[0], _mm512_set1_epi8(char(high)));
+    mask = _mm512_test_epi8_mask((__m512i)codes.parts[0], _mm512_set1_epi8(char(high)));
 #elif defined(NUQ_ISA_AVX2)
     for (int i = 0; i < PARTS; ++i) {
         const __m256i kept = _mm256_and_si256((__m256i)codes.parts[i], _mm256_set1_epi8(char(high)));
         const __m256i none = _mm256_cmpeq_epi8(kept, _mm256_setzero_si256());
-        places |= uint64_t(~uint32_t(_mm256_movemask_epi8(none))) << (32 * i);
+        mask |= uint64_t(~uint32_t(_mm256_movemask_epi8(none))) << (32 * i);
     }
 #elif defined(__SSE2__)
     for (int i = 0; i < PARTS; ++i) {
         const __m128i none =
             _mm_cmpeq_epi8(_mm_and_si128((__m128i)codes.parts[i], _mm_set1_epi8(char(high))), _mm_setzero_si128());
-        places |= uint64_t(~_mm_movemask_epi8(none) & 0xFFFF) << (16 * i);
+        mask |= uint64_t(~_mm_movemask_epi8(none) & 0xFFFF) << (16 * i);
     }
 #else
-    for (int i = 0; i < DELTA_BLOCK; ++i) places |= uint64_t((codes[i] & high) != 0) << i;
+    for (int i = 0; i < DELTA_BLOCK; ++i) mask |= uint64_t((codes[i] & high) != 0) << i;
 #endif
-    return places;
+    return mask;
 }
 
 // A byte of ones for every bit that is set.
-inline Block bytes_of(uint64_t places) {
+inline Block bytes_of(uint64_t mask) {
     Block bytes;
 #if defined(NUQ_ISA_AVX512)
-    bytes.parts[0] = (Quad)_mm512_movm_epi8(places);
+    bytes.parts[0] = (Quad)_mm512_movm_epi8(mask);
 #else
     for (int i = 0; i < 8; ++i)
-        store(reinterpret_cast<uint8_t*>(bytes.parts) + 8 * i, spread(places >> (8 * i) & 0xFF, 1) * 0xFF);
+        store(reinterpret_cast<uint8_t*>(bytes.parts) + 8 * i, spread(mask >> (8 * i) & 0xFF, 1) * 0xFF);
 #endif
     return bytes;
 }
@@ -146,9 +146,9 @@ inline uint8_t* write(const Block& words, int bits, uint8_t& kind, uint8_t* to) 
         const Block deltas = coded(words, start);
         if (beyond(deltas, tried) & outside) continue;
         kind = MIXED_KIND, width = tried, base = start, mask = outside;
-        const Block places = bytes_of(mask);
+        const Block outside_bytes = bytes_of(mask);
         for (int i = 0; i < PARTS; ++i)
-            codes.parts[i] = (deltas.parts[i] & places.parts[i]) | (plain.parts[i] & ~places.parts[i]);
+            codes.parts[i] = (deltas.parts[i] & outside_bytes.parts[i]) | (plain.parts[i] & ~outside_bytes.parts[i]);
         break;
     }
     if (kind) *to++ = base;
@@ -176,15 +176,15 @@ uint8_t* base_delta_encode(const BaseDelta& job, int64_t first, int64_t last, ui
 void base_delta_decode(const BaseDelta& job, int64_t block, int kind, int exponent, const uint8_t* from) {
     const int width = kind & 15;
     const uint8_t base = kind >= BASE_KIND ? *from++ : 0;
-    Block words, places;
-    if (kind >= MIXED_KIND) places = bytes_of(load<uint64_t>(from)), from += 8;
+    Block words, outside_bytes;
+    if (kind >= MIXED_KIND) outside_bytes = bytes_of(load<uint64_t>(from)), from += 8;
     uint64_t eights[DELTA_BLOCK / 8];
     for (uint64_t& eight : eights) eight = spread(load<uint64_t>(from), width), from += width;
     std::memcpy(words.parts, eights, sizeof eights);
     for (int i = 0; i < PARTS; ++i) {
         const Quad code = words.parts[i];
         const Quad delta = (code >> 1) ^ -(code & 1);
-        words.parts[i] = delta + (kind >= MIXED_KIND ? places.parts[i] & base : Quad{} + base);
+        words.parts[i] = delta + (kind >= MIXED_KIND ? outside_bytes.parts[i] & base : Quad{} + base);
     }
     const float unit = power_of_two(exponent - BIAS - (job.bits - 1));
     const auto number = [&](int at) {

@@ -9,7 +9,7 @@ namespace {
 // The first i in [low, high) at which a[i] + slope b[i] + weight x[i] is smallest; its value in *least.
 inline int64_t first_smallest(const double* a, const double* b, const double* x, double slope, double weight,
                               int64_t low, int64_t high, double* least) {
-    int64_t i = low, place = low;
+    int64_t i = low, index = low;
     const double start = a[low] + slope * b[low] + weight * x[low];
     double best = start;
     if (high - low >= 2 * LANES) {
@@ -25,15 +25,15 @@ inline int64_t first_smallest(const double* a, const double* b, const double* x,
         for (int lane = 0; lane < LANES; lane++) {
             const int64_t here = low + static_cast<int64_t>(turn[lane]) * LANES + lane;
             if (!(small[lane] < start)) continue;
-            if (small[lane] < best || (small[lane] == best && here < place)) best = small[lane], place = here;
+            if (small[lane] < best || (small[lane] == best && here < index)) best = small[lane], index = here;
         }
     }
     for (; i < high; i++) {
         const double value = a[i] + slope * b[i] + weight * x[i];
-        if (value < best) best = value, place = i;
+        if (value < best) best = value, index = i;
     }
     *least = best;
-    return place;
+    return index;
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// One pass over the coordinates that keeps the places of those with a large enough key.
+// One pass over the coordinates that keeps the indices of those with a large enough key.
 #include <algorithm>
 #include <cstring>
 #if defined(NUQ_ISA_AVX512)
@@ -13,19 +13,19 @@ namespace NUQ_ISA {
 namespace {
 constexpr int64_t BLOCK = 64;  // keys made at a time; a block without one that is wanted costs nothing more
 
-// ``keys``: of places first + 0 .. count - 1; to: room for count, or 16 where that is more than is kept.
+// ``keys``: of indices first + 0 .. count - 1; to: room for count, or 16 where that is more than is kept.
 inline int64_t keep(const uint32_t* keys, int64_t count, int32_t first, uint32_t least, int32_t* to) {
     int64_t kept = 0, j = 0;
 #if defined(NUQ_ISA_AVX512)
     const __m512i bound = _mm512_set1_epi32(int32_t(least));
-    __m512i place = _mm512_add_epi32(_mm512_set1_epi32(first),
+    __m512i index = _mm512_add_epi32(_mm512_set1_epi32(first),
                                      _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15));
     for (; j + 16 <= count; j += 16) {
         const __mmask16 wanted = _mm512_cmpge_epu32_mask(_mm512_loadu_si512(keys + j), bound);
         // in vain beyond what is kept, but within count
-        _mm512_storeu_si512(to + kept, _mm512_maskz_compress_epi32(wanted, place));
+        _mm512_storeu_si512(to + kept, _mm512_maskz_compress_epi32(wanted, index));
         kept += __builtin_popcount(wanted);
-        place = _mm512_add_epi32(place, _mm512_set1_epi32(16));
+        index = _mm512_add_epi32(index, _mm512_set1_epi32(16));
     }
 #endif
     for (; j < count; ++j) {

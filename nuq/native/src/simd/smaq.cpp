@@ -88,7 +88,7 @@ void bounds_of(const float* x, SmaqBounds& bounds) {
 
 // --- encode --------------------------------------------------------------------------------------------------------
 
-// The nonzeros of a block into ``to`` (ROOM), their places as bits into ``mask``; their number.
+// The nonzeros of a block into ``to`` (ROOM), a bit for each into ``mask``; their number.
 int64_t nonzeros(const float* x, uint8_t* mask, int64_t mask_bytes, float* to) {
     int64_t count = 0;
     uint8_t bits[SMAQ_BLOCK / 8];
@@ -142,20 +142,20 @@ void codes_of(const Smaq& job, const float* x, int64_t count, uint32_t first, ui
     std::memset(to + count, 0, 8);
 }
 
-// Of eight codes, the places of the bits that only outliers have.
-inline uint64_t extra_places(uint64_t codes, const Smaq& job) {
+// The mask, for eight codes, of the bits that only outliers have.
+inline uint64_t extra_mask(uint64_t codes, const Smaq& job) {
     return (codes >> 7 & repeated(1)) * (ones(job.extra_bits) << job.low_bits);
 }
 
-inline uint64_t gathered_bits(uint64_t codes, uint64_t places, const Smaq& job) {
+inline uint64_t gathered_bits(uint64_t codes, uint64_t mask, const Smaq& job) {
 #if defined(__BMI2__)
     (void)job;
-    return _pext_u64(codes, places);
+    return _pext_u64(codes, mask);
 #else
     uint64_t bits = 0;
     int at = 0;
     for (int i = 0; i < 64; i += 8)
-        if (places >> i & 0xFF) {
+        if (mask >> i & 0xFF) {
             bits |= (codes >> (i + job.low_bits) & ones(job.extra_bits)) << at;
             at += job.extra_bits;
         }
@@ -163,14 +163,14 @@ inline uint64_t gathered_bits(uint64_t codes, uint64_t places, const Smaq& job) 
 #endif
 }
 
-inline uint64_t scattered_bits(uint64_t bits, uint64_t places, const Smaq& job) {
+inline uint64_t scattered_bits(uint64_t bits, uint64_t mask, const Smaq& job) {
 #if defined(__BMI2__)
     (void)job;
-    return _pdep_u64(bits, places);
+    return _pdep_u64(bits, mask);
 #else
     uint64_t codes = 0;
     for (int i = 0; i < 64; i += 8)
-        if (places >> i & 0xFF) {
+        if (mask >> i & 0xFF) {
             codes |= (bits & ones(job.extra_bits)) << (i + job.low_bits);
             bits >>= job.extra_bits;
         }
@@ -184,9 +184,9 @@ int64_t write_extra(const uint8_t* codes, int64_t count, const Smaq& job, uint8_
     int filled = 0;
     int64_t outliers = 0;
     for (int64_t i = 0; i < count; i += 8) {
-        const uint64_t word = load<uint64_t>(codes + i), places = extra_places(word, job);
+        const uint64_t word = load<uint64_t>(codes + i), mask = extra_mask(word, job);
         const int here = __builtin_popcountll(word & repeated(0x80));
-        waiting |= gathered_bits(word, places, job) << filled;
+        waiting |= gathered_bits(word, mask, job) << filled;
         filled += here * job.extra_bits;
         outliers += here;
         store(to, waiting);
@@ -213,14 +213,14 @@ void read_codes(const Smaq& job, const SmaqParts& parts, const uint8_t* classes,
         const uint64_t outside = spread(classes[i / 8], 1) << 7;
         const uint64_t bits = load<uint64_t>(extra + (at >> 3)) >> (at & 7);
         store(codes + i, spread(load<uint64_t>(low), job.low_bits) | outside |
-                             scattered_bits(bits, extra_places(outside, job), job));
+                             scattered_bits(bits, extra_mask(outside, job), job));
         at += __builtin_popcount(classes[i / 8]) * job.extra_bits;
     }
 }
 
 inline void put(float* to, F value, bool accumulate) { store(to, accumulate ? load<F>(to) + value : value); }
 
-// values, one for every bit that is set, to their places among ``length``.
+// values, one for every bit that is set, to their indices among ``length``.
 void expand(const float* values, const uint8_t* mask, int64_t length, float* to, bool accumulate) {
     int64_t next = 0, i = 0;
 #if defined(NUQ_ISA_AVX512)

@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from nuq.kernels import smaq_reference
-from nuq.kernels.cuda.kernels import halved
 from nuq.kernels.cuda.launch import device_code, on, signed
+from nuq.kernels.cuda.operators import halved
 from nuq.kernels.cuda.tiles import OPTIONS, power_of_two
 from nuq.kernels.smaq_reference import BLOCK, LANES, layout
 
