@@ -12,6 +12,7 @@
 # No postponed annotations: DDP compares those of a hook as objects.
 
 import math
+import time
 
 import torch
 import torch.distributed as dist
@@ -20,7 +21,7 @@ from torch._C._distributed_c10d import GradBucket
 from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
 
-__all__ = ["NAMES", "PowerSGD", "Sent", "ring_bytes", "with_baseline"]
+__all__ = ["NAMES", "Nothing", "PowerSGD", "Sent", "ring_bytes", "with_baseline"]
 
 NAMES = ("fp32", "bf16", "powersgd", "nothing")
 RANK = 4
@@ -33,6 +34,17 @@ class Sent:
         self.bytes_sent = 0
 
 
+class Nothing(Sent):
+    """The state of a baseline that sends nothing: the buckets of the last step.
+
+    buckets: when the gradients of each were all there (``time.perf_counter``), and its coordinates.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.buckets: list[tuple[float, int]] = []
+
+
 def ring_bytes(num_bytes: int, num_ranks: int) -> int:
     """The bytes that each rank sends in a ring all-reduce of ``num_bytes``: 2 (n - 1) / n of them."""
     return 2 * (num_ranks - 1) * num_bytes // num_ranks
@@ -42,13 +54,15 @@ def with_baseline(model: DistributedDataParallel, name: str) -> Sent:
     """Register a baseline's hook; its count grows with every step, except fp32's, which has no hook to count in."""
     if name == "fp32":
         return Sent()
-    state = PowerSGD() if name == "powersgd" else Sent()
+    state = {"bf16": Sent, "powersgd": PowerSGD, "nothing": Nothing}[name]()
     model.register_comm_hook(state, {"bf16": bf16_hook, "powersgd": powersgd_hook, "nothing": nothing_hook}[name])
     return state
 
 
-def nothing_hook(state: Sent, bucket: GradBucket) -> Future[Tensor]:
-    del state
+def nothing_hook(state: Nothing, bucket: GradBucket) -> Future[Tensor]:
+    if bucket.index() == 0:
+        state.buckets.clear()
+    state.buckets.append((time.perf_counter(), bucket.buffer().numel()))
     return _done(bucket.buffer())
 
 

@@ -9,9 +9,11 @@ fp32, the best bf16 and PowerSGD (``benchmarks.baselines``), in turns in one set
 with its gate.
 
 A step is forward, backward and SGD; its time is the slowest rank's, the median over the rounds; a ratio is taken round
-by round.  Exposed communication is the time of a step beyond one that does not communicate. Bytes are those that a rank
-counts itself, and those that its interface sent without headers.  Ranks share the machine's cores, so that with more
-ranks than cores compute takes longer than on machines of their own.
+by round.  Exposed communication is the time of a step beyond one that does not communicate.  Efficiency is the least
+time that a step can take with as many bytes, bucket after bucket as gradients come to exist in a step that does not
+communicate (``benchmarks.pipeline_bound``), over the time that it takes.  Bytes are those that a rank counts itself,
+and those that its interface sent without headers.  Ranks share the machine's cores, so that with more ranks than cores
+compute takes longer than on machines of their own.
 """
 
 from __future__ import annotations
@@ -32,6 +34,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from benchmarks.network import INTERFACE, Network, network
+from benchmarks.pipeline_bound import bound_s, of_all_ranks
 
 ROOT = Path(__file__).parent.parent
 RATES_MBIT = {"100M": 100, "1G": 1000, "10G": 10_000}
@@ -51,6 +54,7 @@ BARS = {
     "speedup4_vs_bf16_1G": (4, "1G", "bf16", "alq"),
     "slowdown_vs_bf16_10G": (2, "10G", GATED, "bf16"),
 }
+EFFICIENCIES = {"efficiency_100M": (2, "100M"), "efficiency4_100M": (4, "100M")}
 
 
 @dataclass(frozen=True)
@@ -173,7 +177,8 @@ def num_steps(case: Case, variant: str) -> int:
 def measure(case: Case, ranks: Sequence[Rank], variants: Sequence[str], rounds: int) -> dict[str, list[dict[str, Any]]]:
     """The rounds of every variant.
 
-    A round has the slowest rank's seconds, own and interface's bytes of every rank, and the slowest rank's stages.
+    A round has the slowest rank's seconds, own and interface's bytes of every rank, the slowest rank's stages, and
+    where nothing is sent the slowest rank's buckets.
     """
     found: dict[str, list[dict[str, Any]]] = {variant: [] for variant in variants}
     for turn in range(rounds):
@@ -192,6 +197,7 @@ def measure(case: Case, ranks: Sequence[Rank], variants: Sequence[str], rounds: 
                         stage: max(answer["stages_s"].get(stage, 0.0) for answer in answers) for stage in sorted(stages)
                     },
                     "bytes": [(answer["own_bytes"], answer["interface_bytes"]) for answer in answers],
+                    "buckets": of_all_ranks(answer["buckets"] for answer in answers),
                 }
             )
     return found
@@ -202,6 +208,14 @@ def ratios(found: Mapping[str, list[dict[str, Any]]], slow: str, fast: str) -> l
     return [a["step_s"] / b["step_s"] for a, b in zip(found[slow], found[fast], strict=True)]
 
 
+def bounds_s(raw_mbit: float, found: Mapping[str, list[dict[str, Any]]], variant: str) -> list[float]:
+    """The least time of the variant's steps, round by round; the rank that sends most decides."""
+    return [
+        bound_s(plain["buckets"], plain["step_s"], max(own for own, _ in one["bytes"]), raw_mbit)
+        for plain, one in zip(found["nothing"], found[variant], strict=True)
+    ]
+
+
 def rows_of(case: Case, raw_mbit: float, found: Mapping[str, list[dict[str, Any]]]) -> list[dict[str, Any]]:
     """One row per variant: medians over the rounds, bytes as means over rounds and ranks."""
     compute = statistics.median(one["step_s"] for one in found["nothing"])
@@ -210,6 +224,7 @@ def rows_of(case: Case, raw_mbit: float, found: Mapping[str, list[dict[str, Any]
         seconds = [one["step_s"] for one in rounds]
         own, interface = (statistics.fmean(pair[i] for one in rounds for pair in one["bytes"]) for i in (0, 1))
         disagree = [abs(pair[0] / pair[1] - 1) for one in rounds for pair in one["bytes"] if pair[0]]
+        bounds = bounds_s(raw_mbit, found, variant)
         stages = {stage: statistics.median(one["stages_s"][stage] for one in rounds) for stage in rounds[0]["stages_s"]}
         rows.append(
             {
@@ -224,6 +239,9 @@ def rows_of(case: Case, raw_mbit: float, found: Mapping[str, list[dict[str, Any]
                 "step_high_s": max(seconds),
                 "compute_s": compute,
                 "exposed_s": statistics.median(seconds) - compute,
+                "bound_s": statistics.median(bounds),
+                "efficiency": [bound / value for bound, value in zip(bounds, seconds, strict=True)],
+                "buckets": found["nothing"][-1]["buckets"],
                 "bytes_sent_per_step": own,
                 "interface_bytes_per_step": interface,
                 "bytes_disagree": max(disagree, default=0.0),
@@ -245,8 +263,8 @@ def print_rows(case: Case, raw_mbit: float, rows: Sequence[Mapping[str, Any]]) -
         f"{rows[0]['rounds']} rounds"
     )
     print(
-        f"  {'':9}{'step, ms (all rounds)':>26}{'exposed':>9}{'MB sent':>9}{'interface':>10}{'of fp32':>8}"
-        f"{'of bf16 (all rounds)':>24}"
+        f"  {'':9}{'step, ms (all rounds)':>26}{'exposed':>9}{'efficiency':>12}{'MB sent':>9}{'interface':>10}"
+        f"{'of fp32':>8}{'of bf16 (all rounds)':>24}"
     )
     for row in rows:
         spread = f"({row['step_low_s'] * 1e3:.0f} - {row['step_high_s'] * 1e3:.0f})"
@@ -257,9 +275,11 @@ def print_rows(case: Case, raw_mbit: float, rows: Sequence[Mapping[str, Any]]) -
             speedups[1] = f"{statistics.median(values):.2f}x ({min(values):.2f} - {max(values):.2f})"
         print(
             f"  {row['variant']:9}{row['step_s'] * 1e3:9.1f}{spread:>17}{row['exposed_s'] * 1e3:9.1f}"
-            f"{row['bytes_sent_per_step'] / 1e6:9.2f}{row['interface_bytes_per_step'] / 1e6:10.2f}"
-            f"{speedups[0]:>8}{speedups[1]:>24}"
+            f"{statistics.median(row['efficiency']):12.2f}{row['bytes_sent_per_step'] / 1e6:9.2f}"
+            f"{row['interface_bytes_per_step'] / 1e6:10.2f}{speedups[0]:>8}{speedups[1]:>24}"
         )
+    there = ", ".join(f"{seconds * 1e3:.1f} ({size:,})" for seconds, size in rows[0]["buckets"])
+    print(f"  ms after which a bucket's gradients (so many) are there: {there}")
     for row in rows:
         if row["stages_s"]:
             print(
@@ -270,21 +290,27 @@ def print_rows(case: Case, raw_mbit: float, rows: Sequence[Mapping[str, Any]]) -
 
 
 def summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The ratios of the MLP: medians over rounds with smallest and largest.
+    """The ratios of the MLP, and ALQ's efficiency: medians over rounds with smallest and largest.
 
     The largest difference between the two counts of ALQ's bytes is there too.
     """
-    result: dict[str, Any] = dict.fromkeys(BARS, NOT_MEASURED)
+    result: dict[str, Any] = dict.fromkeys([*BARS, *EFFICIENCIES], NOT_MEASURED)
     spread = {}
-    for name, (ranks, rate, slow, fast) in BARS.items():
+
+    def of_mlp(ranks: int, rate: str) -> dict[str, Mapping[str, Any]]:
         place = {"ranks": ranks, "model": "mlp", "rate_mbit": RATES_MBIT[rate]}
-        here = {row["variant"]: row for row in rows if all(row[key] == value for key, value in place.items())}
+        return {row["variant"]: row for row in rows if all(row[key] == value for key, value in place.items())}
+
+    values_of = {name: of_mlp(*place).get("alq", {}).get("efficiency", []) for name, place in EFFICIENCIES.items()}
+    for name, (ranks, rate, slow, fast) in BARS.items():
+        here = of_mlp(ranks, rate)
         if slow not in here or fast not in here:
             continue
         if slow == GATED:
-            values = [1 / value for value in here[GATED].get(f"speedup_vs_{fast}", [])]
+            values_of[name] = [1 / value for value in here[GATED].get(f"speedup_vs_{fast}", [])]
         else:
-            values = here[fast].get(f"speedup_vs_{slow}", [])
+            values_of[name] = here[fast].get(f"speedup_vs_{slow}", [])
+    for name, values in values_of.items():
         if values:
             result[name] = round(statistics.median(values), 3)
             spread[name] = [round(min(values), 3), round(max(values), 3)]

@@ -3,7 +3,7 @@
 - ``{"do": "prepare", "model", "variants", "batch", "steps"}``: a copy of the model under DDP for every variant, and its
   first steps; seconds by variant that adaptive levels took in them.
 - ``{"do": "measure", "variant", "batch", "steps"}``: seconds of a step, bytes of it by the interface and by the
-  variant's own count.
+  variant's own count; of ``nothing`` also when the gradients of each bucket are there, and its coordinates.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import copy
 import inspect
 import json
+import statistics
 import sys
 import time
 from collections.abc import Callable, Iterable
@@ -131,9 +132,12 @@ def measure(replica: Replica, variant: str, batch: int, steps: int) -> dict[str,
     inputs, targets = batch_of(replica.model.module, batch)
     dist.barrier()
     interface, own, stages = read_counters(), replica.sent.bytes_sent, stages_of(replica)
+    buckets: list[list[tuple[float, int]]] = []  # of each step
     start = time.perf_counter()
     for _ in range(steps):
+        begun = time.perf_counter()
         step(replica, inputs, targets)
+        buckets.append([(there - begun, size) for there, size in getattr(replica.sent, "buckets", ())])
     seconds = (time.perf_counter() - start) / steps
     own = replica.sent.bytes_sent - own
     if variant == "fp32":
@@ -144,6 +148,9 @@ def measure(replica: Replica, variant: str, batch: int, steps: int) -> dict[str,
         "step_s": seconds,
         "interface_bytes": read_counters().payload_since(interface) / steps,
         "own_bytes": own / steps,
+        "buckets": [
+            (statistics.fmean(there for there, _ in times), times[0][1]) for times in zip(*buckets, strict=True)
+        ],
         "stages_s": {stage: (value - stages.get(stage, 0.0)) / steps for stage, value in stages_of(replica).items()},
     }
 

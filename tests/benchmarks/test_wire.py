@@ -15,6 +15,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from benchmarks import baselines, network, wire, wire_rank
 from benchmarks.network import Counters, counters_of
+from benchmarks.pipeline_bound import bound_s, of_all_ranks
 from benchmarks.wire import Case, Rank
 
 TABLE = """Inter-|   Receive                                                |  Transmit
@@ -34,7 +35,8 @@ CASE = Case(2, "mlp", 32, "100M")
 
 
 def rounds(seconds, num_bytes=0.0, interface=0.0):
-    return [{"step_s": value, "stages_s": {}, "bytes": [(num_bytes, interface)] * 2} for value in seconds]
+    told = {"stages_s": {}, "bytes": [(num_bytes, interface)] * 2}
+    return [{"step_s": value, "buckets": [(0.5 * value, 7)], **told} for value in seconds]
 
 
 # --- the network ---
@@ -117,6 +119,26 @@ def test_a_ratio_is_taken_round_by_round_and_the_median_reported():
     assert result["spread"]["speedup_vs_fp32_100M"] == [4.0, 12.0]
     assert result["speedup_vs_bf16_1G"] == result["slowdown_vs_bf16_10G"] == "not measured"
     assert result["bytes_agree"] == pytest.approx(1 - 4.0 / 4.4, abs=1e-4)
+
+
+def test_a_step_of_the_bound_sends_bucket_after_bucket_once_their_gradients_are_there():
+    buckets = [(1.0, 30), (2.0, 10)]  # the optimizer takes .5 s
+    assert bound_s(buckets, 2.5, 0, 8) == 2.5
+    assert bound_s(buckets, 2.5, 4e6, 8) == 1.0 + 3.0 + 1.0 + 0.5  # the link is never idle
+    assert bound_s(buckets, 2.5, 0.4e6, 8) == pytest.approx(2.0 + 0.1 + 0.5)  # it waits for the last gradients
+    assert of_all_ranks([[(1.0, 30), (1.5, 10)], [(0.5, 30), (2.0, 10)]]) == buckets
+    assert of_all_ranks([[], []]) == []
+
+
+def test_efficiency_is_the_bound_over_what_was_measured_round_by_round():
+    found = {"nothing": rounds([0.1, 0.2, 0.1]), "alq": rounds([0.5, 0.5, 1.0], 4e6, 4e6)}
+    rows = {row["variant"]: row for row in wire.rows_of(CASE, 100.0, found)}
+    assert rows["nothing"]["efficiency"] == pytest.approx([1, 1, 1])
+    assert rows["alq"]["efficiency"] == pytest.approx([0.42 / 0.5, 0.52 / 0.5, 0.42])  # .32 s to send 4 MB
+    assert rows["alq"]["bound_s"] == pytest.approx(0.42)
+    result = wire.summary(list(rows.values()))
+    assert result["efficiency_100M"] == pytest.approx(0.84) and result["efficiency4_100M"] == "not measured"
+    assert result["spread"]["efficiency_100M"] == pytest.approx([0.42, 1.04])
 
 
 def test_a_slowdown_is_above_one_where_ours_is_slower():
@@ -212,6 +234,12 @@ def test_nothing_and_fp32_leave_one_rank_s_gradient_alone(alone):
     for name in ("nothing", "fp32"):
         found = gradients_of(name)
         assert torch.equal(*found.weights) and found.state.bytes_sent == 0
+
+
+def test_nothing_tells_when_the_gradients_of_each_bucket_are_there(alone):
+    before = time.perf_counter()
+    (bucket,) = gradients_of("nothing", steps=2).state.buckets  # of the last step
+    assert before < bucket[0] < time.perf_counter() and bucket[1] == 40 * 30 + 30
 
 
 def test_powersgd_sends_low_rank_and_keeps_the_rest(alone):
