@@ -31,10 +31,11 @@ class Unreadable(ValueError):
 def read_bytes(path: Path, most_bytes: int | None = TEXT_BYTES) -> bytes:
     """The contents of a regular file of at most so many bytes (None: of any size)."""
     with opened(path) as file:
+        size = os.fstat(file.fileno()).st_size
         if most_bytes is None:
-            return file.read(os.fstat(file.fileno()).st_size)
-        content = file.read(most_bytes + 1)
-    if len(content) > most_bytes:
+            return file.read(size)
+        content = file.read(most_bytes + 1) if size <= most_bytes else b""
+    if max(size, len(content)) > most_bytes:
         raise Unreadable(f"is larger than {most_bytes / 2**20:g} MB")
     return content
 

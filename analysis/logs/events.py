@@ -18,6 +18,7 @@ from analysis.logs.framing import FOOTER, HEADER, records
 from analysis.logs.protobuf import event_scalars
 from files.plain import Unreadable, read_bytes
 
+MOST_BYTES = 1 << 30  # of one file, which is read whole; a scalar takes some 50
 _AT_ONCE = 1 << 17  # records
 _ODD = np.uint64(0x9E3779B97F4A7C15)  # 2^64 over the golden ratio: spreads the bits of a word (Knuth, TAOCP 3, 6.4)
 
@@ -93,7 +94,7 @@ def _content(paths: Sequence[Path], damage: dict[int, str]) -> tuple[_Content, n
     sizes = np.zeros(len(paths), np.int64)
     for index, path in enumerate(paths):
         try:
-            content = read_bytes(path, None)
+            content = read_bytes(path, MOST_BYTES)
         except (OSError, Unreadable) as error:
             damage[index] = str(error) if isinstance(error, Unreadable) else f"cannot be read ({type(error).__name__})"
             content = b""

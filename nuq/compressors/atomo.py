@@ -265,7 +265,7 @@ def _decoded(data: Reader, count: int, length: int, bits: int) -> Tensor:
 def _read_matrix(data: Reader, size: int) -> tuple[Kept, bool]:
     """The atoms that were kept, and whether they are those of the transpose."""
     bits, by_columns, m, n, k, q = data.numbers(_MATRIX)
-    if bits > 8 or by_columns > 1 or k > m or q > m or not 0 < m <= n or not 0 <= m * n - size < n:
+    if bits > 8 or by_columns > 1 or k > m or q > m or not 0 < m <= n or not 0 <= m * n - size < m:
         raise MessageError(f"{bits} bits, {k} atoms and {q} rows of {m} x {n} for {size} coordinates: damaged")
     left, right, rows = _decoded(data, k, m, bits), _decoded(data, k, n, bits), _decoded(data, q, n, bits)
     return Kept(left, right, index_coding.decode(data.rest(), q, m).long(), rows).check(MessageError), bool(by_columns)

@@ -140,6 +140,12 @@ def test_what_is_no_file_is_not_read(name: str, kind: str, bad: Path, capsys: py
     assert RunFolder(bad).tail() == "" and read_ledger(bad / "ledger") == {}
 
 
+def test_events_larger_than_memory_are_not_read(bad: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A hole of 4 TB in a file of some kB."""
+    os.truncate(next(bad.glob("events*")), 1 << 42)
+    check(bad, "is larger than 1024 MB", capsys)
+
+
 def test_other_systems_files_too(tmp_path: Path, bad: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for number, (name, content) in enumerate(
         [("log.txt", "Namespace({" + "(" * 9000), ("hparams.yaml", BOMB), ("meta_tags.csv", "a," + "(" * 9000)]

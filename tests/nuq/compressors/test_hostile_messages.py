@@ -86,6 +86,17 @@ def test_memory_waits_for_a_body_that_holds_what_it_claims(case):
                 compressor.decode(received(message, body, claimed), max_coordinates=claimed)
 
 
+@pytest.mark.parametrize(
+    ("rows", "columns", "n"), [(1, (1 << 32) - 1, 1), (1, 1 << 28, 300), (2, 1 << 26, (1 << 26) + 1)]
+)
+def test_a_matrix_of_atoms_is_no_larger_than_its_coordinates(rows: int, columns: int, n: int) -> None:
+    """None of 0 atoms and 0 rows: a head of 20 bytes alone."""
+    body = torch.frombuffer(bytearray(struct.pack("<BBBxIIII", 1, 0, 0, rows, columns, 0, 0)), dtype=torch.uint8)
+    compressor = build("atomo svd_rank=1")
+    with little_memory(), pytest.raises(MessageError, match="damaged"):
+        compressor.decode(received(compressor.encode(SMALL["spread"], Key(1, 0, 0, "x")), body, n), max_coordinates=n)
+
+
 def test_a_caller_who_names_no_limit_lets_through_what_memory_can_bear():
     """2^24 coordinates, and 1024 for every byte."""
     compressor = build("nonzero")
