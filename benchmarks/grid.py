@@ -33,6 +33,7 @@ from grid.engine.sweeps.families import load
 from settings import command_line, resolving
 
 ROOT = Path(__file__).parent.parent
+GENERATED = ("runs", "jobs", "figures", "data", ".venv", ".git")  # of the checkout itself: train/data is code
 MAX_ARRAY_SIZE = 1001
 SAMPLE = 40  # rows that Hydra composes
 FAMILY = """
@@ -154,7 +155,7 @@ def history(root: Path, family: Path, bench: Path) -> None:
         word = ("done", "done", "done", "done", "done", "done", "failed", "running", "", "")[number % 10]
         if word in ("", "running"):
             queue.append(
-                f"{element}|{'RUNNING' if word else 'PENDING'}|{now - 60:.0f}|N/A|"
+                f"{element}|{'RUNNING' if word else 'PENDING'}|{now - 90:.0f}|{now - 60:.0f}|N/A|"
                 f"{'n1' if word else ''}|{'None' if word else 'Priority'}"
             )
         if word:
@@ -183,8 +184,11 @@ def checkout(folder: Path) -> tuple[Path, Path]:
     """The folders (of the stand-ins, of a copy of this checkout without what is generated)."""
     bench, root = folder / "bin", folder / "checkout"
     bench.mkdir()
-    generated = ("runs", "jobs", "figures", "data", ".venv", ".git", "__pycache__")
-    shutil.copytree(ROOT, root, ignore=shutil.ignore_patterns(*generated), symlinks=True)
+
+    def generated(place: str, names: list[str]) -> set[str]:
+        return {name for name in names if name == "__pycache__" or (name in GENERATED and Path(place) == ROOT)}
+
+    shutil.copytree(ROOT, root, ignore=generated, symlinks=True)
     (root / "jobs").mkdir()
     (bench / "queue").write_text("")
     stand_ins(bench)
