@@ -65,11 +65,14 @@ STEPS = (
         "bits",
         "The Triton kernels against the reference and the C++ kernels, bit for bit, and the GPU's half of the tests.",
         (
-            _module(120, "gpu.bits", "--device cuda --size 10000000 --seconds {seconds}"),
-            _tests(175, "cuda", "test_cuda test_cuda_smaq test_cuda_checks", "not interpreter"),
-            _module(65, "gpu.bits", "--device cuda --sanitize --seconds {seconds}"),
+            # 862 kernels, about .8 s of a core each: 45 s on 16 cores, the list included
+            _module(120, "gpu.compile_kernels", "--size 10000000 10000 --seconds {seconds}"),
+            _module(110, "gpu.bits", "--device cuda --size 10000000 --seconds {seconds}"),  # 100 s of one core
+            _tests(80, "cuda", "test_cuda test_cuda_smaq test_cuda_checks", "not interpreter"),  # 40 s of one core
+            _module(50, "gpu.bits", "--device cuda --sanitize --seconds {seconds}"),
         ),
         (
+            _module(60, "gpu.compile_kernels", "--architecture 90 --size 2500 --every 200 --processes 2"),
             _module(120, "gpu.bits", "--device cpu --size 2500 --seconds 20"),
             _tests(120, "cpu", "test_cuda_checks test_cuda", "fit or without"),
             _module(30, "gpu.bits", "--device cpu --sanitize --seconds {seconds}"),
