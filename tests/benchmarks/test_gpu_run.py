@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from benchmarks.gpu import one_step
-from benchmarks.gpu.steps import LONGEST_S, STEPS, TOTAL_MINUTES, Command, Step, chosen
+from benchmarks.gpu.steps import LONGEST_S, REHEARSAL_MINUTES, STEPS, TOTAL_MINUTES, Command, Step, chosen
 
 ROOT = Path(__file__).parents[2]
 MACHINE = {
@@ -220,6 +220,17 @@ def test_a_call_that_begins_no_step_has_failed(tmp_path: Path) -> None:
     assert done.returncode == 1 and "long: skipped" in done.stdout and "nothing was measured" in done.stderr
 
 
+def test_a_rehearsal_that_takes_too_long_ends_and_has_failed(tmp_path: Path) -> None:
+    """What does not fit into its minutes is cut, or not begun; one sentence tells it."""
+    steps = (step("a", GOOD), step("slow", ("-c", DEFIANT, "99"), limit_s=100.0), step("b", GOOD))
+    code = program(steps).replace("sys.exit(", "run.REHEARSAL_MINUTES = 0.1; sys.exit(")
+    command = [sys.executable, "-c", code, "--out", str(tmp_path), "--rehearse"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1 and "a: done" in done.stdout
+    assert "slow: FAILED, killed at its limit" in done.stdout and "b: skipped, 0 s are left" in done.stdout
+    assert done.stderr == "benchmarks/gpu/run: the rehearsal did not end within 0.1 minutes, so it failed\n"
+
+
 def test_steps_are_chosen_by_name_and_packed(tmp_path: Path) -> None:
     steps = (step("a", GOOD, GOOD), step("b", GOOD), step("c", GOOD))
     done = run(tmp_path, steps, "c", "a", "--rehearse", "--pack", machine={**MACHINE, "gpu": None})
@@ -306,7 +317,7 @@ def test_a_python_without_torch_is_told(tmp_path: Path) -> None:
 
 def test_the_table_keeps_its_limits() -> None:
     assert all(0 < one.limit_s <= LONGEST_S < 600 for one in STEPS)
-    assert sum(one.limit_s for one in STEPS) <= 60 * TOTAL_MINUTES
+    assert sum(one.limit_s for one in STEPS) <= 60 * TOTAL_MINUTES and REHEARSAL_MINUTES == 6
     assert [one.name for one in STEPS] == ["bits", "quantize", "methods", "ranks", "train", "gradients", "paper"]
     assert all(one.told.endswith(".") and one.commands and one.rehearsal for one in STEPS)
     assert chosen([]) == STEPS and [one.name for one in chosen(["paper", "bits"])] == ["bits", "paper"]
