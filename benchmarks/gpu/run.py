@@ -28,7 +28,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from benchmarks.gpu import prepare, processes, wheels
+from benchmarks.gpu import data, prepare, processes, wheels
 from benchmarks.gpu.machine import BUILD_S, CannotBegin, Machine, build_kernels, machine
 from benchmarks.gpu.one_step import Record, carry_out, sentence
 from benchmarks.gpu.steps import REHEARSAL_MINUTES, STEPS, TOTAL_MINUTES, Step, chosen
@@ -168,8 +168,6 @@ def _environment(site: str, out: Path, *, rehearse: bool) -> dict[str, str]:
     """The environment of the steps: what was installed for them first, then this checkout, then the machine's own."""
     paths = [site, str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1", "OUT": str(out)}
-    if data := os.environ.get("NUQ_DATA"):
-        environment["NUQ_DATA"] = str(_place(data))
     if not os.access(os.path.expanduser("~"), os.W_OK):  # Triton keeps its compiled kernels there
         environment.setdefault("TRITON_CACHE_DIR", f"{site}/triton")
     if rehearse:  # beside others on few cores, threads that wait for each other take ten times as long
@@ -242,7 +240,8 @@ def measure(options: argparse.Namespace, steps: tuple[Step, ...], look: Callable
     out = _folder(options)
     with tempfile.TemporaryDirectory(prefix="nuq-gpu-") as site:
         environment = _environment(site, out, rehearse=options.rehearse)
-        needed = wheels.missing(_place(options.wheels) if options.wheels else ROOT / "wheels")
+        folder = _place(options.wheels) if options.wheels else ROOT / "wheels"
+        needed = wheels.missing(folder)
         refused = wheels.install(needed, Path(site))
         found = look(environment)
         if not (found["gpu"] or options.rehearse):
@@ -250,6 +249,10 @@ def measure(options: argparse.Namespace, steps: tuple[Step, ...], look: Callable
                 "this machine has no GPU that torch can use: --rehearse runs every step in small without one"
             )
         _describe(found, out, needed, refused)
+        if any(step.pictures for step in wanted):
+            place, said = data.environment_of(folder, Path(site), os.environ, _place(""))
+            environment |= place
+            say(said or "CIFAR-10 as this machine has it")
         if said := build_kernels(environment, min(BUILD_S, (until - time.monotonic()) / 3)) if look is machine else "":
             say(said)
         code = go(wanted, found, out, rehearse=options.rehearse, until=until, environment=environment)

@@ -31,13 +31,14 @@ class Step:
     """A step.
 
     commands: on a GPU, one after another, also after one that failed; rehearsal: the same code in small, without a
-    GPU.
+    GPU; pictures: whether it wants CIFAR-10.
     """
 
     name: str
     told: str
     commands: tuple[Command, ...]
     rehearsal: tuple[Command, ...]
+    pictures: bool = False
 
     @property
     def limit_s(self) -> float:
@@ -103,6 +104,7 @@ STEPS = (
                 "--device cpu --quick --model lenet --pairs 1 --threads 1 --part 1/1 --seconds {seconds}",
             ),
         ),
+        pictures=True,
     ),
     Step(
         "ranks",
@@ -141,6 +143,7 @@ STEPS = (
             _module(90, "gpu.gradients", f"--device cpu --small --model {model} --seconds 30")
             for model in ("resnet", "gpt")
         ),
+        pictures=True,
     ),
     Step(
         "paper",
@@ -154,6 +157,7 @@ STEPS = (
                 "--device cpu --steps 2 --model resnet8 --batch 4 --runs SuperSGD ALQ --at-once 2 --seconds {seconds}",
             ),
         ),
+        pictures=True,
     ),
 )
 
