@@ -30,7 +30,7 @@ import json
 import math
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -184,11 +184,12 @@ def table(
     device: str = "cpu",
     failed: dict[str, str] | None = None,
     until: float = math.inf,
+    save: Callable[[dict[str, Row]], None] = lambda rows: None,
 ) -> dict[str, Row]:
     """The rows of these methods, measured and printed one by one.
 
     failed: takes what a method failed with, by its case; without it such an error is raised.  until: by
-    ``time.monotonic``; no method is begun after it.
+    ``time.monotonic``; no method is begun after it.  save: takes the rows so far after each method.
     """
     rows: dict[str, Row] = {}
     print(HEAD, flush=True)
@@ -204,6 +205,7 @@ def table(
             print(f"{case}: {failed[case]}", flush=True)
         else:
             print(line(rows[case]), flush=True)
+        save(rows)
     return rows
 
 
@@ -225,17 +227,30 @@ def copy_gb_per_s(num_coordinates: int, device: str = "cpu") -> float:
 
 
 def on_device(
-    cases: Sequence[str], gradients: Gradients, pairs: int, budget_s: float, device: str, until: float = math.inf
+    cases: Sequence[str],
+    gradients: Gradients,
+    pairs: int,
+    budget_s: float,
+    device: str,
+    until: float = math.inf,
+    save: Callable[[dict[str, Any]], None] = lambda found: None,
 ) -> dict[str, Any]:
-    """The JSON object of one device; a method that fails there is told, and the others are measured."""
+    """The JSON object of one device; a method that fails there is told, and the others are measured.
+
+    save: takes the object as it is known after each method.
+    """
     name, failed = torch.cuda.get_device_name() if device == "cuda" else "CPU", {}
     print(f"\n{name}")
     learn, measured = ([vector.to(device) for vector in vectors] for vectors in (gradients.learn, gradients.measure))
     moved = Gradients(gradients.title, gradients.shapes, learn, measured, gradients.stand_in)
     copied = copy_gb_per_s(gradients.num_coordinates, device)
-    found = summary(table(cases, moved, pairs, budget_s, device, failed, until), moved)
-    not_reached = [case for case in cases if case not in found["methods"] and case not in failed]
-    return {"name": name, "copy_gb_per_s": copied, **found, "failed": failed, "not_reached": not_reached}
+
+    def known(rows: dict[str, Row]) -> dict[str, Any]:
+        not_reached = [case for case in cases if case not in rows and case not in failed]
+        told = {"failed": failed, "not_reached": not_reached}
+        return {"name": name, "copy_gb_per_s": copied, **summary(rows, moved), **told}
+
+    return known(table(cases, moved, pairs, budget_s, device, failed, until, lambda rows: save(known(rows))))
 
 
 def part_of(cases: Sequence[str], text: str) -> list[str]:
@@ -287,8 +302,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
             "stand_in": gradients.stand_in,
             "num_coordinates": gradients.num_coordinates,
         }
-        found = on_device(chosen.methods, gradients, pairs, budget_s, chosen.device, until)
-        print(json.dumps(told | found))
+
+        def save(found: dict[str, Any]) -> None:
+            print(json.dumps(told | found), flush=True)
+
+        found = on_device(chosen.methods, gradients, pairs, budget_s, chosen.device, until, save)
+        save(found)
         if found["failed"] or not found["methods"]:
             raise SystemExit(1)
         return

@@ -5,6 +5,9 @@ measure is ``Tensor.copy_`` into memory that was written before, of the same flo
 every call; the ratio is taken pair by pair.  The baseline is the eager reference (``nuq.kernels.reference``), timed in
 the same run on fewer coordinates.
 
+On a GPU a call is timed twice: as a user has it, with the launch and the look at its scales, and its kernels alone,
+which wait on the GPU until they and the clock's events are all launched (``kernel``).
+
 The distance from the memory's limit, and its reasons (AVX-512 on Sapphire Rapids, 2 threads, copy_ 12.4 GB/s; it reads
 4 bytes and writes 4 a coordinate; medians of three runs, which differ by 5 %):
 
@@ -26,9 +29,10 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
+from unittest import mock
 
 import torch
 from torch import Tensor
@@ -39,6 +43,7 @@ from nuq.kernels import bit_packing, reference, spec
 from nuq.kernels import operators as operators  # registers torch.ops.nuq
 
 THREADS = 2
+PAUSE_CYCLES = 5_000_000  # of a GPU, milliseconds: longer than any launch takes
 EAGER_SIZE = 1 << 21
 CACHED_SIZE = 1 << 17  # with what is written, within one core's second-level cache
 WORDS = (1, 2)
@@ -134,6 +139,18 @@ def gpu_seconds(call: Callable[[], object]) -> float:
     return start.elapsed_time(end) / 1e3
 
 
+def kernel_seconds(call: Callable[[], object]) -> float:
+    """The time of the kernels of one call alone: they begin after a pause, within which they are launched.
+
+    Encoding does not look at its scales, which would wait for the pause.
+    """
+    from nuq.kernels.cuda import kernels
+
+    with mock.patch.object(kernels, "check_scales", lambda *_: None):
+        torch.cuda._sleep(PAUSE_CYCLES)
+        return gpu_seconds(call)
+
+
 @dataclass(frozen=True)
 class Timed:
     """The seconds of a row's calls, and of the copies before each."""
@@ -159,9 +176,16 @@ class Timed:
         return self.ratios()[0] * self.num_bytes / (8 * self.size)
 
 
-def measure(rows: tuple[Row, ...], size: int, repeats: int, device: str, by: Any = torch.ops.nuq) -> dict[str, Timed]:
+def measure(
+    rows: tuple[Row, ...],
+    size: int,
+    repeats: int,
+    device: str,
+    by: Any = torch.ops.nuq,
+    clock: Callable[[Callable[[], object]], float] | None = None,
+) -> dict[str, Timed]:
     """The times of the rows in turns, a copy before every call; the first turn warms up."""
-    seconds_of = gpu_seconds if device == "cuda" else seconds
+    seconds_of = clock or (gpu_seconds if device == "cuda" else seconds)
     source, target = torch.ones(size, device=device), torch.zeros(size, device=device)
     prepared = {row.name: prepare(row, size, device) for row in rows}
     measures: dict[tuple[str, str], Callable[[], float]] = {}
@@ -180,27 +204,32 @@ def print_rows(title: str, timed: dict[str, Timed], eager: dict[str, Timed] | No
         print(f"{name:36}{row.gb_per_s:8.1f}{middle:12.2f} ({low:.2f} - {high:.2f}){'':4}{speedup}")
 
 
-def fractions(size: int, repeats: int, device: str) -> dict[str, Any]:
-    """The fractions of the copy's bandwidth on one device, whose name is among them."""
-    name = torch.cuda.get_device_name() if device == "cuda" else "CPU"
+def fractions(size: int, repeats: int, device: str) -> Iterator[dict[str, Any]]:
+    """The fractions of the copy's bandwidth on one device, whose name is among them; what is known after each row."""
+    on_gpu = device == "cuda"
     bf16 = tuple(replace(row, name=f"{row.name}, bf16", dtype=torch.bfloat16) for row in ROWS[:2])
-    timed = measure((*ROWS, *bf16), size, repeats, device)
-    copy = statistics.median(seconds for row in timed.values() for seconds in row.copies)
-    print_rows(f"\n{name}", timed)
-    found = {name: row.fraction_of_peak() for name, row in timed.items()}
-    print(f"copy_: {8e-9 * size / copy:.0f} GB/s, read and written")
-    print("fraction of the copy's bandwidth: " + ", ".join(f"{name} {value:.2f}" for name, value in found.items()))
-    return {
-        "encode_fraction_of_peak": found[MAIN[0]],
-        "decode_fraction_of_peak": found[MAIN[2]],
-        "gpu": {
-            "name": name,
-            "size": size,
-            "copy_read_and_written_gb_per_s": 8e-9 * size / copy,
-            "gb_per_s": {name: row.gb_per_s for name, row in timed.items()},
-            "fraction_of_peak": found,
-        },
-    }
+    gpu: dict[str, Any] = {"name": torch.cuda.get_device_name() if on_gpu else "CPU", "size": size}
+    clocks = {"": None} | ({"kernel_": kernel_seconds} if on_gpu else {})
+    print(f"\n{gpu['name']}")
+    for row in (*ROWS, *bf16):
+        for kind, clock in clocks.items():
+            found = measure((row,), size, repeats, device, clock=clock)[row.name]
+            fraction, copy = found.fraction_of_peak(), 8e-9 * size / statistics.median(found.copies)
+            figures = {
+                "gb_per_s": found.gb_per_s,
+                "fraction_of_peak": fraction,
+                "copy_read_and_written_gb_per_s": copy,
+            }
+            for figure, value in figures.items():
+                gpu.setdefault(kind + figure, {})[row.name] = value
+            of = "the kernels alone" if clock else "the call"
+            print(f"{row.name:36}{of}: {found.gb_per_s:.1f} GB/s, {fraction:.2f} of the copy's {copy:.0f} GB/s")
+        known = gpu["fraction_of_peak"]
+        yield {
+            "encode_fraction_of_peak": known.get(MAIN[0], NOT_MEASURED),
+            "decode_fraction_of_peak": known.get(MAIN[2], NOT_MEASURED),
+            "gpu": gpu,
+        }
 
 
 def main() -> None:
@@ -217,7 +246,8 @@ def main() -> None:
     chosen = parser.parse_args()
     torch.set_num_threads(THREADS)
     if chosen.device:
-        print(json.dumps(fractions(chosen.size, chosen.repeats, chosen.device)))
+        for known in fractions(chosen.size, chosen.repeats, chosen.device):
+            print(json.dumps(known), flush=True)
         return
     sets = native.instruction_sets()
     if not sets:
@@ -249,8 +279,9 @@ def main() -> None:
         for row in MORE_ROWS:  # one by one: less memory at a time
             more |= measure((row,), chosen.size, few, "cpu")
         print_rows(f"\nmore, {isa}", more)
-    unmeasured = {"encode_fraction_of_peak": NOT_MEASURED, "decode_fraction_of_peak": NOT_MEASURED}
-    gpu = fractions(chosen.size, chosen.repeats, "cuda") if torch.cuda.is_available() else unmeasured
+    gpu: dict[str, Any] = {"encode_fraction_of_peak": NOT_MEASURED, "decode_fraction_of_peak": NOT_MEASURED}
+    if torch.cuda.is_available():
+        *_, gpu = fractions(chosen.size, chosen.repeats, "cuda")
     result = {
         **{name: timed[name].ratios()[0] for name in MAIN},
         "speedup_vs_eager": {name: timed[name].gb_per_s / eager[name].gb_per_s for name in MAIN},

@@ -1,7 +1,7 @@
 """Measurements for half an hour with a GPU, on a bare machine without network or ``make setup``.
 
-1. Anywhere with a network: ``benchmarks/gpu/prepare`` collects the wheels that such a machine lacks into ``wheels/``
-   (it says how large), which git ignores: take it along by hand.
+1. Anywhere with a network: ``benchmarks/gpu/prepare`` collects the wheels that such a machine lacks, and the pictures
+   of CIFAR-10 where they are there, into ``wheels/`` (it says how large), which git ignores: take it along by hand.
 2. Take the checkout and ``wheels/`` there and call ``make gpu``, which is ``benchmarks/gpu/run``: its Python, torch and
    Triton are used as they are, and its torchvision, without which the step ``train`` fails; ``PYTHON=...
    benchmarks/gpu/run`` takes another Python. A package that is there in a version outside the bounds of
@@ -15,8 +15,8 @@
    (so does ``.ci/run``).
 
 ``steps`` is the table, ``run`` the program that goes through it, ``one_step`` the record of a step, ``processes`` the
-limits that its commands are held to, ``machine`` and ``wheels`` what is there and what is installed; ``bits``,
-``unit_tests``, ``ranks``, ``gradients``, ``paper`` and ``train_in_small`` are commands of steps, the others are
-``benchmarks.quantize``, ``benchmarks.methods`` and ``benchmarks.train``.  ``run`` and what it imports need the standard
-library alone: they install the rest.
+limits that its commands are held to, ``machine``, ``wheels`` and ``data`` what is there and what is brought;
+``compile_kernels``, ``bits``, ``unit_tests``, ``ranks``, ``gradients``, ``paper`` and ``train_in_small`` are commands
+of steps, the others are ``benchmarks.quantize``, ``benchmarks.methods`` and ``benchmarks.train``. ``run`` and what it
+imports need the standard library alone: they install the rest.
 """

@@ -11,7 +11,7 @@ takes its place there) and, of the first cases, on the CPU too.
 ``--device cpu`` takes Triton's interpreter, which is a thousand times as slow. ``--sanitize`` makes, in place of all
 that, a small run of this program under compute-sanitizer's memcheck, where that is installed. A case that does not fit
 into ``--seconds`` is counted as not reached. The exit code is 1 where a bit differs, nothing was compared, or the run
-under memcheck failed; the last line is one JSON object.
+under memcheck failed; after each case, and at last, a line is the JSON object of what is known.
 """
 
 from __future__ import annotations
@@ -116,21 +116,25 @@ def statistics_checks(size: int) -> dict[str, Check]:
     return {f"statistics {norm} {bucket}": partial(added, norm, bucket) for norm in NORMS for bucket in (512, 8192)}
 
 
-def smaq_checks(size: int) -> Iterator[tuple[str, Callable[[str], str]]]:
+def smaq_cases(size: int) -> list[Any]:
+    """The cases of SmaQ."""
+    from tests.nuq.kernels.test_cuda_smaq import Case
+
+    kinds = ("normal", "relu", "nearly constant")
+    return [Case(kind, size + 77, dtype, measured=True) for kind in kinds for dtype in TYPES]
+
+
+def smaq_checks(size: int) -> dict[str, Callable[[str], str]]:
     """The checks of SmaQ by name; each returns the differences from the reference, or nothing."""
     from nuq.kernels import smaq_reference
     from nuq.kernels.cuda import smaq_operators
     from tests.nuq.kernels import test_cuda_smaq
-    from tests.nuq.kernels.test_cuda_smaq import Case
 
-    def check(case: Case, device: str) -> str:
+    def check(case: Any, device: str) -> str:
         expected = test_cuda_smaq.coded(case, smaq_reference, "cpu")
         return test_cuda_smaq.difference(expected, test_cuda_smaq.coded(case, smaq_operators, device))
 
-    for case in (
-        Case(kind, size + 77, dtype, measured=True) for kind in ("normal", "relu", "nearly constant") for dtype in TYPES
-    ):
-        yield f"smaq {case}", partial(check, case)
+    return {f"smaq {case}": partial(check, case) for case in smaq_cases(size)}
 
 
 def differing(mine: Tensors, theirs: Tensors) -> str:
@@ -185,8 +189,8 @@ class Comparison:
         self.counts["smaq"] += 1
 
 
-def compared(size: int, device: str, budget_s: float) -> dict[str, Any]:
-    """The outcome of all checks in an order drawn once, until the time is up.
+def compared(size: int, device: str, budget_s: float) -> Iterator[dict[str, Any]]:
+    """The outcome of all checks so far, after each, in an order drawn once, until the time is up.
 
     A check that fails is told, and the others are made.
     """
@@ -194,20 +198,21 @@ def compared(size: int, device: str, budget_s: float) -> dict[str, Any]:
     checks: list[tuple[str, Callable[[], None]]] = [
         *((name, partial(comparison.operators, name, check)) for name, check in operator_checks(size).items()),
         *((name, partial(comparison.statistics, name, check)) for name, check in statistics_checks(size).items()),
-        *((name, partial(comparison.smaq, name, check)) for name, check in smaq_checks(size)),
+        *((name, partial(comparison.smaq, name, check)) for name, check in smaq_checks(size).items()),
     ]
     random.Random(1).shuffle(checks)
     began, done = time.monotonic(), 0
-    for name, check in checks:
-        if time.monotonic() - began > budget_s:
-            break
+    while True:
+        found = {"cases": done, "not_reached": len(checks) - done}
+        yield {**found, "compared_numbers": dict(comparison.counts), "different": comparison.different}
+        if done == len(checks) or time.monotonic() - began > budget_s:
+            return
+        name, check = checks[done]
         try:
             check()
         except Exception as error:  # noqa: BLE001  whatever a device refuses, the other cases are compared
             comparison.different[name] = f"failed: {type(error).__name__}: {error}"[:300]
         done += 1
-    found = {"cases": done, "not_reached": len(checks) - done}
-    return {**found, "compared_numbers": dict(comparison.counts), "different": comparison.different}
 
 
 def sanitized(device: str, budget_s: float) -> dict[str, Any]:
@@ -240,17 +245,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return int(told.get("errors", False))
     if chosen.device == "cpu":
         os.environ["TRITON_INTERPRET"] = "1"  # read where Triton is imported, which nothing has done yet
-    began = time.monotonic()
-    found = compared(chosen.size, chosen.device, chosen.seconds)
+    began, found = time.monotonic(), dict[str, Any]()
+    for known in compared(chosen.size, chosen.device, chosen.seconds):
+        found = {**known, "device": chosen.device, "size": chosen.size, "seconds": round(time.monotonic() - began, 1)}
+        print(json.dumps(found), flush=True)
     for name, said in found["different"].items():
         print(f"{name}: {said}")
     numbers = ", ".join(f"{number:,} with {baseline}" for baseline, number in found["compared_numbers"].items())
     print(
         f"{found['cases']} cases, {found['not_reached']} not reached; compared: {numbers}; {len(found['different'])} "
-        f"differ",
-        flush=True,
+        f"differ"
     )
-    found |= {"device": chosen.device, "size": chosen.size, "seconds": round(time.monotonic() - began, 1)}
     print(json.dumps(found))
     return int(bool(found["different"]) or not found["compared_numbers"])
 

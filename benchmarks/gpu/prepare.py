@@ -1,11 +1,12 @@
-"""The wheels that a bare machine may lack, collected in a folder.
+"""The wheels that a bare machine may lack and the pictures of CIFAR-10, collected in a folder.
 
-Run it as ``benchmarks/gpu/prepare [--to wheels] [--python 3.12] [--pure]``.
+Run it as ``benchmarks/gpu/prepare [--to wheels] [--python 3.12] [--pure] [--no-data]``.
 
 They are what the steps import beside torch, Triton, NumPy and torchvision, which belong together and are taken as they
 are there: at the versions of ``constraints.txt``, without dependencies (all are in the table), for a Python and Linux
 of the other machine's kind. A package that is given out as sources alone becomes a wheel here, if a pure one.
-``benchmarks/gpu/run`` installs what its machine has not, and leaves the rest.
+``benchmarks/gpu/run`` installs what its machine has not, and leaves the rest. CIFAR-10 is looked for as ``main.py``
+does, in ``$NUQ_DATA``, else in ``data``; where it is not there as pictures, that is told.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+
+from benchmarks.gpu import data
 
 ROOT = Path(__file__).parents[2]
 FROM = "NUQ_CALLED_FROM"  # the folder that a user's relative paths start from; the shell scripts tell it
@@ -106,16 +109,31 @@ def command_line() -> argparse.ArgumentParser:
     parser.add_argument("--python", default="3.12", help="version of the other machine's Python (3.12)")
     parser.add_argument("--machine", default="x86_64", help="its processor (x86_64)")
     parser.add_argument("--pure", action="store_true", help=f"without {', '.join(COMPILED)}: where these are there")
+    parser.add_argument("--no-data", action="store_true", help="without CIFAR-10")
     return parser
 
 
+def take_pictures(to: Path, start: Path) -> int:
+    """Pack CIFAR-10 into the folder where it is there, and tell it; returns the bytes."""
+    archive, folder = to / data.ARCHIVE, data.folder_of(os.environ, start)
+    archive.unlink(missing_ok=True)
+    if not data.pictures(folder):
+        where = f"{folder / data.NAME}/{{train,test}}/<class>/ ($NUQ_DATA names another folder)"
+        print(f"   0.00 MB  CIFAR-10: no pictures in {where}; random ones replace them")
+        return 0
+    data.pack(folder, archive)
+    print(f"{archive.stat().st_size / 1e6:7.2f} MB  {archive.name}, of {folder}", flush=True)
+    return archive.stat().st_size
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Collect the wheels, tell their size, and write the list.
+    """Collect the wheels and the pictures, tell their size, and write the list.
 
     The exit code is 1 where something is missing or too large.
     """
     chosen = command_line().parse_args(arguments)
-    chosen.to = Path(os.environ.get(FROM) or Path.cwd()) / chosen.to if chosen.to else ROOT / "wheels"
+    start = Path(os.environ.get(FROM) or Path.cwd())
+    chosen.to = start / chosen.to if chosen.to else ROOT / "wheels"
     try:
         chosen.to.mkdir(parents=True, exist_ok=True)
         if not re.fullmatch(r"3\.\d+", chosen.python):
@@ -132,16 +150,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
             missing.append(name)
             print(f"benchmarks/gpu/prepare: {error}", file=sys.stderr)
     sizes = {wheel.name: wheel.stat().st_size for wheel in wheels}
+    if chosen.no_data:
+        (chosen.to / data.ARCHIVE).unlink(missing_ok=True)
+    elif num_bytes := take_pictures(chosen.to, start):
+        sizes[data.ARCHIVE] = num_bytes
     (chosen.to / LIST).write_text("".join(f"{size:>10}  {name}\n" for name, size in sizes.items()))
-    total = sum(path.stat().st_size for path in chosen.to.glob("*.whl")) / 1e6
+    total = sum(path.stat().st_size for path in (*chosen.to.glob("*.whl"), *chosen.to.glob(data.ARCHIVE))) / 1e6
     print(
-        f"{total:7.2f} MB  in {chosen.to}, in {len(sizes)} wheels and maybe others that were there; at most "
+        f"{total:7.2f} MB  in {chosen.to}, in {len(sizes)} files and maybe others that were there; at most "
         f"{MOST_MB:g} should travel"
     )
     if total > MOST_MB:
         largest = max(sizes, key=sizes.__getitem__, default="")
         print(
-            f"benchmarks/gpu/prepare: too large, the largest is {largest}; --pure leaves out {', '.join(COMPILED)}",
+            f"benchmarks/gpu/prepare: too large, the largest is {largest}; --pure leaves out {', '.join(COMPILED)}, "
+            f"--no-data {data.ARCHIVE}",
             file=sys.stderr,
         )
     return int(bool(missing) or total > MOST_MB)

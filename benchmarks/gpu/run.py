@@ -7,8 +7,8 @@ command that fails, hangs or is killed costs its own result.
 Each step leaves ``STEP.log`` (as it goes) and ``STEP.json`` (after each of its commands) with the device, the versions,
 the commit, the seconds, the exit code, whether it ran into its limit, and of every command its last line that is a JSON
 object, and its last lines where it failed. ``all.json`` has them all, and under ``earlier`` the records that an earlier
-call left in the folder. The exit code is 0, 1 where a step failed or none was begun, 2 where nothing could begin, 130
-where it was interrupted (SIGINT, SIGTERM, SIGHUP).
+call left in the folder. The exit code is 0, 1 where a step failed, none was begun or a rehearsal took too long, 2 where
+nothing could begin, 130 where it was interrupted (SIGINT, SIGTERM, SIGHUP).
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from benchmarks.gpu import prepare, processes, wheels
+from benchmarks.gpu import data, prepare, processes, wheels
 from benchmarks.gpu.machine import BUILD_S, CannotBegin, Machine, build_kernels, machine
 from benchmarks.gpu.one_step import Record, carry_out, sentence
-from benchmarks.gpu.steps import STEPS, TOTAL_MINUTES, Step, chosen
+from benchmarks.gpu.steps import REHEARSAL_MINUTES, STEPS, TOTAL_MINUTES, Step, chosen
 from files import atomic
 
 ROOT = Path(__file__).parents[2]
@@ -107,7 +107,7 @@ def go(
         commands = step.rehearsal if rehearse else step.commands
         limit_s = sum(command.limit_s for command in commands)
         left = until - time.monotonic()
-        if interrupted or left < LEAST_SHARE * limit_s:
+        if interrupted or left < (0 if rehearse else LEAST_SHARE * limit_s):
             why = "interrupted" if interrupted else f"{max(left, 0):.0f} s are left, its limit is {limit_s:.0f} s"
             records[step.name] = {"step": step.name, "skipped": why}
             say(f"{step.name}: skipped, {why}")
@@ -135,7 +135,8 @@ def go(
 # --- the command line ---
 
 
-def _minutes(text: str) -> float:
+def _minutes(options: argparse.Namespace) -> float:
+    text = options.minutes or str(REHEARSAL_MINUTES if options.rehearse else TOTAL_MINUTES)
     try:
         number = float(text)
     except ValueError:
@@ -167,8 +168,6 @@ def _environment(site: str, out: Path, *, rehearse: bool) -> dict[str, str]:
     """The environment of the steps: what was installed for them first, then this checkout, then the machine's own."""
     paths = [site, str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1", "OUT": str(out)}
-    if data := os.environ.get("NUQ_DATA"):
-        environment["NUQ_DATA"] = str(_place(data))
     if not os.access(os.path.expanduser("~"), os.W_OK):  # Triton keeps its compiled kernels there
         environment.setdefault("TRITON_CACHE_DIR", f"{site}/triton")
     if rehearse:  # beside others on few cores, threads that wait for each other take ten times as long
@@ -200,7 +199,10 @@ def command_line(steps: Sequence[Step] = STEPS) -> argparse.ArgumentParser:
         "--out", help="folder of the results (default: $OUT, else results/gpu, of a rehearsal results/rehearsal)"
     )
     parser.add_argument("--rehearse", action="store_true", help="every step in small, without a GPU")
-    parser.add_argument("--minutes", default=str(TOTAL_MINUTES), help=f"for everything ({TOTAL_MINUTES:g})")
+    parser.add_argument(
+        "--minutes",
+        help=f"for everything ({TOTAL_MINUTES:g}; {REHEARSAL_MINUTES:g} for a rehearsal, which fails beyond them)",
+    )
     parser.add_argument("--wheels", help="folder of what benchmarks/gpu/prepare collected (wheels in the checkout)")
     parser.add_argument("--pack", action="store_true", help="leave two files only: all.json and logs.tar.gz")
     return parser
@@ -229,7 +231,8 @@ def _describe(found: Machine, out: Path, needed: Mapping[str, Path], refused: Se
 
 def measure(options: argparse.Namespace, steps: tuple[Step, ...], look: Callable[..., Machine], began: float) -> int:
     """Take the measurements that were asked for; returns the exit code."""
-    until = began + 60 * _minutes(options.minutes)
+    minutes = _minutes(options)
+    until = began + 60 * minutes
     try:
         wanted = chosen(options.steps, steps)
     except ValueError as error:
@@ -237,7 +240,8 @@ def measure(options: argparse.Namespace, steps: tuple[Step, ...], look: Callable
     out = _folder(options)
     with tempfile.TemporaryDirectory(prefix="nuq-gpu-") as site:
         environment = _environment(site, out, rehearse=options.rehearse)
-        needed = wheels.missing(_place(options.wheels) if options.wheels else ROOT / "wheels")
+        folder = _place(options.wheels) if options.wheels else ROOT / "wheels"
+        needed = wheels.missing(folder)
         refused = wheels.install(needed, Path(site))
         found = look(environment)
         if not (found["gpu"] or options.rehearse):
@@ -245,9 +249,16 @@ def measure(options: argparse.Namespace, steps: tuple[Step, ...], look: Callable
                 "this machine has no GPU that torch can use: --rehearse runs every step in small without one"
             )
         _describe(found, out, needed, refused)
+        if any(step.pictures for step in wanted):
+            place, said = data.environment_of(folder, Path(site), os.environ, _place(""))
+            environment |= place
+            say(said or "CIFAR-10 as this machine has it")
         if said := build_kernels(environment, min(BUILD_S, (until - time.monotonic()) / 3)) if look is machine else "":
             say(said)
         code = go(wanted, found, out, rehearse=options.rehearse, until=until, environment=environment)
+    if options.rehearse and code != INTERRUPTED and time.monotonic() > until:
+        say(f"benchmarks/gpu/run: the rehearsal did not end within {minutes:g} minutes, so it failed", sys.stderr)
+        code = 1
     if options.pack:
         pack(out, [step.name for step in wanted])
     return code

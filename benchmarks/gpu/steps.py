@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 TOTAL_MINUTES = 25.0  # part of a half-hour: the rest is for starting and for transfers
+REHEARSAL_MINUTES = 6.0  # on 2 cores; a rehearsal that takes longer has failed
 LONGEST_S = 540.0  # limit of a step: where commands are stopped after ten minutes, each fits into one
 # The share of a command's limit that ``{seconds}`` in its words stands for; the rest is for starting and the last case.
 OWN_SHARE = 0.8
@@ -30,13 +31,14 @@ class Step:
     """A step.
 
     commands: on a GPU, one after another, also after one that failed; rehearsal: the same code in small, without a
-    GPU.
+    GPU; pictures: whether it wants CIFAR-10.
     """
 
     name: str
     told: str
     commands: tuple[Command, ...]
     rehearsal: tuple[Command, ...]
+    pictures: bool = False
 
     @property
     def limit_s(self) -> float:
@@ -65,11 +67,14 @@ STEPS = (
         "bits",
         "The Triton kernels against the reference and the C++ kernels, bit for bit, and the GPU's half of the tests.",
         (
-            _module(120, "gpu.bits", "--device cuda --size 10000000 --seconds {seconds}"),
-            _tests(175, "cuda", "test_cuda test_cuda_smaq test_cuda_checks", "not interpreter"),
-            _module(65, "gpu.bits", "--device cuda --sanitize --seconds {seconds}"),
+            # 862 kernels, about .8 s of a core each: 45 s on 16 cores, the list included
+            _module(120, "gpu.compile_kernels", "--size 10000000 10000 --seconds {seconds}"),
+            _module(110, "gpu.bits", "--device cuda --size 10000000 --seconds {seconds}"),  # 100 s of one core
+            _tests(80, "cuda", "test_cuda test_cuda_smaq test_cuda_checks", "not interpreter"),  # 40 s of one core
+            _module(50, "gpu.bits", "--device cuda --sanitize --seconds {seconds}"),
         ),
         (
+            _module(60, "gpu.compile_kernels", "--architecture 90 --size 2500 --every 200 --processes 2"),
             _module(120, "gpu.bits", "--device cpu --size 2500 --seconds 20"),
             _tests(120, "cpu", "test_cuda_checks test_cuda", "fit or without"),
             _module(30, "gpu.bits", "--device cpu --sanitize --seconds {seconds}"),
@@ -99,6 +104,7 @@ STEPS = (
                 "--device cpu --quick --model lenet --pairs 1 --threads 1 --part 1/1 --seconds {seconds}",
             ),
         ),
+        pictures=True,
     ),
     Step(
         "ranks",
@@ -137,6 +143,7 @@ STEPS = (
             _module(90, "gpu.gradients", f"--device cpu --small --model {model} --seconds 30")
             for model in ("resnet", "gpt")
         ),
+        pictures=True,
     ),
     Step(
         "paper",
@@ -150,6 +157,7 @@ STEPS = (
                 "--device cpu --steps 2 --model resnet8 --batch 4 --runs SuperSGD ALQ --at-once 2 --seconds {seconds}",
             ),
         ),
+        pictures=True,
     ),
 )
 

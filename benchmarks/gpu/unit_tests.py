@@ -1,4 +1,4 @@
-"""Tests, with their outcomes as one JSON object.
+"""Tests, with their outcomes as a JSON object, on a line after each test and at last.
 
 Run it as ``python -m benchmarks.gpu.unit_tests FILE .. [--names EXPRESSION]``.
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -18,12 +19,19 @@ import pytest
 
 
 class Outcomes:
-    """A plugin that counts what passed, and keeps what did not."""
+    """A plugin that counts what passed, keeps what did not, and prints both after each test."""
 
-    def __init__(self) -> None:
-        self.passed = 0
+    def __init__(self, device: str) -> None:
+        self.device, self.passed = device, 0
         self.failed: list[str] = []
         self.skipped: dict[str, str] = {}
+        self._out = os.fdopen(os.dup(sys.stdout.fileno()), "w")  # pytest captures the other one
+
+    def told(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if not name.startswith("_")}
+
+    def pytest_runtest_logfinish(self) -> None:
+        print(f"\n{json.dumps(self.told())}", file=self._out, flush=True)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.failed:
@@ -48,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--names", default="", help="pytest's -k")
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cpu", help="cuda: nothing may be skipped")
     chosen = parser.parse_args(arguments)
-    outcomes = Outcomes()
+    outcomes = Outcomes(chosen.device)
     given = [
         "-v",
         "-p",
@@ -59,8 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         *(["-k", chosen.names] if chosen.names else []),
     ]
     code = int(pytest.main(given, plugins=[outcomes]))
-    told: dict[str, Any] = {"device": chosen.device, "pytest_exit_code": code, **vars(outcomes)}
-    print(json.dumps(told))
+    print(json.dumps({**outcomes.told(), "pytest_exit_code": code}))
     return int(code != 0 or not outcomes.passed or (chosen.device == "cuda" and bool(outcomes.skipped)))
 
 

@@ -13,7 +13,7 @@ from zipfile import ZipFile
 import pytest
 from packaging.requirements import Requirement
 
-from benchmarks.gpu import prepare, wheels
+from benchmarks.gpu import data, prepare, wheels
 
 
 def plain(name: str) -> str:
@@ -98,6 +98,7 @@ def test_the_list_the_size_and_what_is_missing_are_told(
     tmp_path: Path, index: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(prepare, "PURE", ("jaxtyping", "omegaconf"))
+    monkeypatch.setenv("NUQ_DATA", str(tmp_path / "none"))
     constraints = (prepare.ROOT / "constraints.txt").read_text()
     index[f"download {prepare.pinned('jaxtyping', constraints)}"] = "jaxtyping-9-py3-none-any.whl"
     assert prepare.main(["--pure", "--to", str(tmp_path)]) == 1
@@ -113,6 +114,37 @@ def test_the_list_the_size_and_what_is_missing_are_told(
     assert "too large, the largest is jaxtyping-9" in capsys.readouterr().err
     assert prepare.main(["--python", "2.7", "--to", str(tmp_path)]) == 1
     assert "--python 2.7: must be a version such as 3.12" in capsys.readouterr().err
+
+
+def test_pictures_travel_and_are_found_by_the_steps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Those of ``$NUQ_DATA``, seen from the caller's folder, and nothing beside them; their size is bounded."""
+    home, to = tmp_path / "sets", tmp_path / "to"
+    for name in ("train/cat/0001.jpg", "train/dog/0001.png", "test/cat/0001.JPG", "train/cat/notes.txt"):
+        (home / data.NAME / name).parent.mkdir(parents=True, exist_ok=True)
+        (home / data.NAME / name).write_text(name)
+    monkeypatch.setattr(prepare, "PURE", ())
+    monkeypatch.setenv("NUQ_DATA", "sets")
+    monkeypatch.setenv("NUQ_CALLED_FROM", str(tmp_path))
+    assert prepare.main(["--pure", "--to", "to"]) == 0
+    assert f"{data.ARCHIVE}, of {home}" in capsys.readouterr().out and data.ARCHIVE in (to / "wheels.txt").read_text()
+    monkeypatch.setattr(data, "ROOT", tmp_path / "checkout")
+    environment, said = data.environment_of(to, tmp_path / "site", {}, tmp_path)
+    assert environment == {"NUQ_DATA": str(tmp_path / "site/data")} and said == f"CIFAR-10 of {to / data.ARCHIVE}"
+    assert [path.read_text() for path in data.pictures(tmp_path / "site/data")] == [
+        "test/cat/0001.JPG",
+        "train/cat/0001.jpg",
+        "train/dog/0001.png",
+    ]
+    assert data.environment_of(to, tmp_path, {"NUQ_DATA": "sets"}, tmp_path) == ({"NUQ_DATA": str(home)}, "")
+    monkeypatch.setattr(prepare, "MOST_MB", 1e-6)
+    assert prepare.main(["--pure", "--to", "to"]) == 1
+    assert f"too large, the largest is {data.ARCHIVE}" in capsys.readouterr().err
+    assert prepare.main(["--pure", "--to", "to", "--no-data"]) == 0 and not (to / data.ARCHIVE).exists()
+    assert "random pictures replace it" in data.environment_of(to, tmp_path, {}, tmp_path)[1]
+    (to / data.ARCHIVE).write_bytes(b"no archive")
+    assert "cannot be unpacked" in data.environment_of(to, tmp_path, {}, tmp_path)[1]
 
 
 def test_only_what_a_machine_lacks_is_installed(tmp_path: Path) -> None:

@@ -10,13 +10,14 @@ import subprocess
 import sys
 import tarfile
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from benchmarks.gpu import one_step
-from benchmarks.gpu.steps import LONGEST_S, STEPS, TOTAL_MINUTES, Command, Step, chosen
+from benchmarks.gpu.steps import LONGEST_S, REHEARSAL_MINUTES, STEPS, TOTAL_MINUTES, Command, Step, chosen
 
 ROOT = Path(__file__).parents[2]
 MACHINE = {
@@ -197,7 +198,8 @@ def test_steps_find_what_the_machine_has(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.delenv("TRITON_CACHE_DIR", raising=False)
     names = ["PYTHONPATH", "NUQ_DATA", "TRITON_CACHE_DIR"]
     code = f"import json, os; print(json.dumps({{name: os.environ[name] for name in {names}}}))"
-    assert run(tmp_path, (step("a", ("-c", code)),)).returncode == 0
+    wants = replace(step("a", ("-c", code)), pictures=True)
+    assert run(tmp_path, (wants,)).returncode == 0
     found = record(tmp_path, "a")["commands"][0]["result"]
     site, *rest = found["PYTHONPATH"].split(os.pathsep)
     assert rest == [str(ROOT), str(tmp_path / "own")]
@@ -218,6 +220,17 @@ def test_a_step_without_time_is_skipped_and_told(tmp_path: Path) -> None:
 def test_a_call_that_begins_no_step_has_failed(tmp_path: Path) -> None:
     done = run(tmp_path, (step("long", GOOD, limit_s=100.0),), "--minutes", "0.1")
     assert done.returncode == 1 and "long: skipped" in done.stdout and "nothing was measured" in done.stderr
+
+
+def test_a_rehearsal_that_takes_too_long_ends_and_has_failed(tmp_path: Path) -> None:
+    """What does not fit into its minutes is cut, or not begun; one sentence tells it."""
+    steps = (step("a", GOOD), step("slow", ("-c", DEFIANT, "99"), limit_s=100.0), step("b", GOOD))
+    code = program(steps).replace("sys.exit(", "run.REHEARSAL_MINUTES = 0.1; sys.exit(")
+    command = [sys.executable, "-c", code, "--out", str(tmp_path), "--rehearse"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1 and "a: done" in done.stdout
+    assert "slow: FAILED, killed at its limit" in done.stdout and "b: skipped, 0 s are left" in done.stdout
+    assert done.stderr == "benchmarks/gpu/run: the rehearsal did not end within 0.1 minutes, so it failed\n"
 
 
 def test_steps_are_chosen_by_name_and_packed(tmp_path: Path) -> None:
@@ -306,14 +319,15 @@ def test_a_python_without_torch_is_told(tmp_path: Path) -> None:
 
 def test_the_table_keeps_its_limits() -> None:
     assert all(0 < one.limit_s <= LONGEST_S < 600 for one in STEPS)
-    assert sum(one.limit_s for one in STEPS) <= 60 * TOTAL_MINUTES
+    assert sum(one.limit_s for one in STEPS) <= 60 * TOTAL_MINUTES and REHEARSAL_MINUTES == 6
     assert [one.name for one in STEPS] == ["bits", "quantize", "methods", "ranks", "train", "gradients", "paper"]
     assert all(one.told.endswith(".") and one.commands and one.rehearsal for one in STEPS)
     assert chosen([]) == STEPS and [one.name for one in chosen(["paper", "bits"])] == ["bits", "paper"]
     for one in STEPS:
         longest = max(command.limit_s for command in one.commands)
         assert longest <= 2 / 3 * one.limit_s or len(one.commands) == 1, "one that hangs leaves time to the others"
-    assert STEPS[0].commands[0].words[1] == "benchmarks.gpu.bits"
+    programs = [command.words[1].rpartition(".")[2] for command in STEPS[0].commands]
+    assert programs == ["compile_kernels", "bits", "unit_tests", "bits"]
 
 
 def test_every_command_is_there_and_is_rehearsed() -> None:

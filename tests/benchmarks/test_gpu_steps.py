@@ -17,10 +17,11 @@ from typing import Any
 import pytest
 import torch
 
-from benchmarks import methods, model_gradient
-from benchmarks.gpu import bits, gradients, paper, rank_checks, ranks, train_in_small
+from benchmarks import methods, model_gradient, quantize
+from benchmarks.gpu import gradients, paper, rank_checks, ranks, train_in_small
 from benchmarks.gpu.steps import STEPS
-from benchmarks.quantize import MAIN, fractions
+from benchmarks.quantize import MAIN
+from nuq.kernels.cuda import kernels
 from settings import command_line, resolving
 from tests.nuq.ranks import Outcome, Ranks
 from train.steps import cuda_graphs
@@ -29,7 +30,7 @@ ROOT = Path(__file__).parents[2]
 
 
 class Parsed(Exception):
-    """The stand-in for the work of a program once it has parsed its words."""
+    """In place of what a program does once it has parsed its words."""
 
 
 OWN = [tuple(command.within(10.0)) for step in STEPS for command in (*step.commands, *step.rehearsal)]
@@ -37,7 +38,7 @@ OWN = [tuple(command.within(10.0)) for step in STEPS for command in (*step.comma
 
 @pytest.mark.parametrize("command", OWN, ids=" ".join)
 def test_programs_take_the_words_of_the_table(monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]) -> None:
-    """The test includes words that only a GPU would hear, and the meaning of the trainer's settings."""
+    """Also those that only a GPU would hear, and for the trainer's settings what they mean."""
     parse = argparse.ArgumentParser.parse_args
 
     def only(self: argparse.ArgumentParser, given: Any = None) -> None:
@@ -60,96 +61,47 @@ def test_the_large_models_can_be_configured() -> None:
         assert resolving.resolve({"method": "supersgd", "workers": 1, **settings})
 
 
-def test_bits_that_differ_are_found() -> None:
-    mine = {"bytes": torch.arange(10, dtype=torch.uint8), "scales": torch.tensor([0.0, 1.0])}
-    assert bits.differing(mine, {name: tensor.clone() for name, tensor in mine.items()}) == ""
-    other = {"bytes": mine["bytes"].clone(), "scales": torch.tensor([-0.0, 1.0])}
-    other["bytes"][7] = 0
-    assert (
-        bits.differing(mine, other)
-        == "1 bytes of bytes differ, the first at 7; 1 bytes of scales differ, the first at 3"
+def test_fractions_are_of_the_bytes_that_have_to_move(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are told after each row; on a GPU, those of the kernels alone too."""
+    every = [json.loads(json.dumps(known)) for known in quantize.fractions(1 << 12, 3, "cpu")]
+    assert [len(known["gpu"]["fraction_of_peak"]) for known in every] == [1, 2, 3, 4, 5, 6]
+    assert every[0]["decode_fraction_of_peak"] == quantize.NOT_MEASURED
+    told, found = every[-1], every[-1]["gpu"]["fraction_of_peak"]
+    assert [told[f"{kind}_fraction_of_peak"] for kind in ("encode", "decode")] == [found[MAIN[0]], found[MAIN[2]]]
+    assert told["gpu"]["name"] == "CPU" and told["gpu"]["size"] == 1 << 12
+    measure = quantize.measure
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "a GPU")
+    monkeypatch.setattr(
+        quantize, "measure", lambda rows, size, repeats, device, clock: measure(rows, size, repeats, "cpu")
     )
+    gpu = list(quantize.fractions(1 << 12, 3, "cuda"))[-1]["gpu"]
+    assert gpu["kernel_fraction_of_peak"].keys() == gpu["fraction_of_peak"].keys() == found.keys()
 
 
-def test_checks_of_the_bits_reach_every_width_norm_type_and_odd_size() -> None:
-    names = " ".join(bits.operator_checks(1000))
-    assert all(
-        f"num_levels={count}" in names for count in bits.LEVEL_COUNTS if count != 8
-    )  # 8 is the default, and not named
-    assert all(
-        word in names for word in ("norm=linf", "norm=rms", "norm=quantile", "bfloat16", "float16", "n=1007", "n=999")
-    )
-    assert all(
-        word in names
-        for word in (
-            "uniform=True dither=True",
-            "stochastic=False",
-            "accumulate=False",
-            "rotation (1077, 1048576, True)",
-        )
-    )
-    assert len(bits.statistics_checks(1000)) == 8 and len(list(bits.smaq_checks(1000))) == 9
+def test_kernels_alone_are_launched_within_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And nothing that waits for the GPU is done between the two events."""
+    done: list[str] = []
 
+    class Event:
+        def __init__(self, *, enable_timing: bool) -> None:
+            del enable_timing
 
-def test_a_case_that_fails_is_told_and_the_others_are_compared(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def refuses(by: object, device: str) -> bits.Tensors:
-        raise torch.OutOfMemoryError("no memory")
+        record = synchronize = lambda self: done.append("event")
+        elapsed_time = lambda self, other: 2.0  # noqa: E731
 
-    fine = bits.statistics_checks(1000)
-    monkeypatch.setenv("TRITON_INTERPRET", "0")  # so that what ``main`` sets is taken back
-    monkeypatch.setattr(bits, "operator_checks", lambda size: {"large": refuses})
-    monkeypatch.setattr(bits, "statistics_checks", lambda size: {name: fine[name] for name in list(fine)[:1]})
-    monkeypatch.setattr(bits, "smaq_checks", lambda size: iter(()))
-    assert bits.main(["--device", "cpu", "--size", "1000"]) == 1
-    told = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert told["different"] == {"large": "failed: OutOfMemoryError: no memory"} and told["cases"] == 2
-    assert told["compared_numbers"]["statistics on the CPU"] > 0
-    monkeypatch.setattr(bits, "operator_checks", lambda size: {})
-    assert bits.main(["--device", "cpu", "--size", "1000", "--seconds", "-1"]) == 1, "nothing was compared"
+    monkeypatch.setattr(torch.cuda, "Event", Event)
+    monkeypatch.setattr(torch.cuda, "_sleep", lambda cycles: done.append("pause"))
+    monkeypatch.setattr(kernels, "check_scales", lambda *_: done.append("wait"))
 
+    def call() -> None:
+        done.append("call")
+        kernels.check_scales(torch.ones(1), "l2")
 
-def test_a_run_under_the_sanitizer_that_fails_is_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    assert bits.sanitized("cpu", 10.0)["ran"] is False
-    tool = tmp_path / "compute-sanitizer"
-    monkeypatch.setattr(bits.shutil, "which", lambda name: str(tool))
-    for end, errors in ((0, False), (1, True), (9, True)):
-        tool.write_text(f"#!/bin/sh\necho '========= words'\nexit {end}\n")
-        tool.chmod(0o755)
-        assert bits.sanitized("cuda", 10.0) == {
-            "ran": True,
-            "exit_code": end,
-            "errors": errors,
-            "said": ["========= words"],
-        }
-    tool.write_text("#!/bin/sh\nsleep 99\n")
-    assert bits.sanitized("cuda", 0.5) == {"ran": False, "why": "0 s were not enough"}
-
-
-def test_nothing_but_skipped_tests_has_failed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """The step's check runs in a process of its own, as the step calls it: pytest inside pytest shares too much."""
-    skipped = "@pytest.mark.skip(reason='why')\ndef test_two(): pass\n"
-    text = f"import pytest\ndef test_one(): pass\n{skipped}def test_three(): assert 0\n"
-    (tmp_path / "test_some.py").write_text(text)
-
-    def ended(*words: str) -> tuple[int, dict[str, Any]]:
-        command = [sys.executable, "-m", "benchmarks.gpu.unit_tests", str(tmp_path / "test_some.py"), *words]
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=100)
-        return done.returncode, json.loads(done.stdout.splitlines()[-1])
-
-    code, told = ended("--names", "one or two")
-    assert code == 0 and told["passed"] == 1 and list(told["skipped"].values()) == ["Skipped: why"]
-    assert ended("--names", "one or two", "--device", "cuda")[0] == 1 and ended("--names", "two")[0] == 1
-    code, told = ended("--names", "one or three")
-    assert code == 1 and len(told["failed"]) == 1 and told["passed"] == 1
-
-
-def test_fractions_are_of_the_bytes_that_have_to_move() -> None:
-    told = fractions(1 << 12, 3, "cpu")
-    found = told["gpu"]["fraction_of_peak"]
-    assert told["encode_fraction_of_peak"] == found[MAIN[0]] and told["decode_fraction_of_peak"] == found[MAIN[2]]
-    assert len(found) == 6 and told["gpu"]["name"] == "CPU" and told["gpu"]["size"] == 1 << 12
+    assert quantize.kernel_seconds(call) == 2e-3
+    assert done == ["pause", "event", "call", "event", "event"]
+    done.clear()
+    quantize.gpu_seconds(call)
+    assert done == ["event", "call", "wait", "event", "event"]
 
 
 def test_ages_methods_and_failures_of_gradients(
@@ -316,6 +268,10 @@ def test_a_part_of_the_methods_and_those_without_time(
     monkeypatch.setattr(
         model_gradient, "recorded", lambda model: model_gradient.Gradients("", {"x": (64,)}, [x, x], [x])
     )
+    methods.main(["--device", "cpu", "--methods", "sign", "trn", "--pairs", "1"])
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines() if line.startswith("{")]
+    assert [list(line["methods"]) for line in lines] == [["sign"], ["sign", "trn"], ["sign", "trn"]], "after each"
+    assert [line["not_reached"] for line in lines] == [["trn"], [], []]
     with pytest.raises(SystemExit, match="1"):
         methods.main(["--device", "cpu", "--methods", "sign", "trn", "--part", "1/1", "--seconds", "-1"])
     assert json.loads(capsys.readouterr().out.splitlines()[-1])["not_reached"] == ["sign", "trn"]

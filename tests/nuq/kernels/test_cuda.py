@@ -113,6 +113,7 @@ BIG = [
     *(Case((1 << 20) + 5, 512, "linf", count, uniform=True, dither=True) for count in (2, 3, 16, 255)),
     *(Case(3 << 19, 1 << 20, norm, 8) for norm in spec.NORMS),
 ]
+PARTS = 8  # tests on a GPU: what comes before a time limit is told
 
 
 def vector(case: Case) -> Tensor:
@@ -262,8 +263,10 @@ def test_interpreter_equals_reference() -> None:
 @pytest.mark.skipif(
     not torch.cuda.is_available(), reason="no GPU here: the kernels were interpreted and compiled, not run"
 )
-def test_gpu_equals_reference() -> None:
-    assert differences(torch.ops.nuq, "cuda", CASES + BIG, ROTATIONS + BIG_ROTATIONS) == {}
+@pytest.mark.parametrize("part", range(PARTS))
+def test_gpu_equals_reference(part: int) -> None:
+    cases, rotations = (CASES + BIG)[part::PARTS], (ROTATIONS + BIG_ROTATIONS)[part::PARTS]
+    assert differences(torch.ops.nuq, "cuda", cases, rotations) == {}
 
 
 # --- what they compile to --------------------------------------------------------------------------------------------
