@@ -144,9 +144,9 @@ def kernel_seconds(call: Callable[[], object]) -> float:
 
     Encoding does not look at its scales, which would wait for the pause.
     """
-    from nuq.kernels.cuda import kernels
+    from nuq.kernels.cuda import operators
 
-    with mock.patch.object(kernels, "check_scales", lambda *_: None):
+    with mock.patch.object(operators, "check_scales", lambda *_: None):
         torch.cuda._sleep(PAUSE_CYCLES)
         return gpu_seconds(call)
 

@@ -38,7 +38,7 @@ DISPATCH = ("nuq.kernels.operators",)  # it imports the implementations of the o
 CODING = (*KERNELS, "nuq.coding")
 COMPRESSORS = (*CODING, "nuq.compressors")
 MODELS = (*COMPRESSORS, "nuq.parameters")
-UNDER_COLLECTIVES = ("nuq.exchange.payload", "nuq.exchange.transport")
+UNDER_COLLECTIVES = ("nuq.exchange.flat_layout", "nuq.exchange.payload", "nuq.exchange.transport")
 ARRAYS = ("numpy", "torch")
 HYDRA = ("hydra", "omegaconf")
 OURS = ("args", "settings", "files")
@@ -62,7 +62,7 @@ RULES = (
     Rule(("nuq.levels",), (*LEVELS, "numpy", "scipy")),
     Rule(
         ("nuq.kernels.spec", "nuq.kernels.bit_packing"),
-        ("nuq.errors", "nuq.kernels.bit_packing", "torch", "jaxtyping"),
+        ("nuq.errors", "nuq.kernels.bit_packing", *ARRAYS, "jaxtyping"),
     ),
     Rule(("nuq.kernels.cuda",), (*KERNELS, "torch", "triton"), never=DISPATCH),
     Rule(("nuq.kernels.reference", "nuq.kernels.cpu"), (*KERNELS, "torch", "jaxtyping"), never=DISPATCH),

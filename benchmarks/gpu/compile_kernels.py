@@ -63,7 +63,7 @@ class Noted:
 @contextmanager
 def noted() -> Iterator[dict[Any, Launch]]:
     """A context within which all kernels are noted and compute nothing; gives what they note."""
-    from nuq.kernels.cuda import kernels
+    from nuq.kernels.cuda import operators
     from nuq.kernels.cuda.launch import device_code
 
     launches: dict[Any, Launch] = {}
@@ -71,7 +71,7 @@ def noted() -> Iterator[dict[Any, Launch]]:
     if modules is None:
         raise SystemExit("Triton is not installed: there is nothing to compile")
     with ExitStack() as stack:
-        stack.enter_context(mock.patch.object(kernels, "check_scales", lambda *_: None))
+        stack.enter_context(mock.patch.object(operators, "check_scales", lambda *_: None))
         for module in modules:
             for name, kernel in list(vars(module).items()):
                 if name.endswith("_kernel"):
@@ -82,15 +82,15 @@ def noted() -> Iterator[dict[Any, Launch]]:
 def _smaq() -> Any:
     """SmaQ by the kernels, whose launches are noted, and by the reference, which gives the numbers."""
     from nuq.kernels import smaq_reference
-    from nuq.kernels.cuda import smaq_kernels
+    from nuq.kernels.cuda import smaq_operators
 
     def encode(*arguments: Any, **fields: Any) -> Any:
-        smaq_kernels.encode(*arguments, **fields)[1](arguments[0])
+        smaq_operators.encode(*arguments, **fields)[1](arguments[0])
         return smaq_reference.encode(*arguments, **fields)
 
     def both(name: str) -> Any:
         def call(*arguments: Any, **fields: Any) -> Any:
-            getattr(smaq_kernels, name)(*arguments, **fields)
+            getattr(smaq_operators, name)(*arguments, **fields)
             return getattr(smaq_reference, name)(*arguments, **fields)
 
         return call
@@ -101,7 +101,7 @@ def _smaq() -> Any:
 def launches_of(sizes: Sequence[int]) -> list[Launch]:
     """Every launch of the tests on a GPU, and of ``benchmarks.gpu.bits`` at these sizes, that needs a kernel."""
     from benchmarks.gpu import bits
-    from nuq.kernels.cuda import kernels
+    from nuq.kernels.cuda import operators
     from tests.nuq.kernels import test_cuda, test_cuda_smaq
 
     def empty(case: Any) -> Tensor:
@@ -110,15 +110,15 @@ def launches_of(sizes: Sequence[int]) -> list[Launch]:
     unwritten = mock.patch.object(Tensor, "clone", lambda x: torch.empty_like(x))  # the numbers do not matter
     with noted() as launches, mock.patch.object(bits, "vector_of", empty), unwritten:
         for case in test_cuda.CASES + test_cuda.BIG:
-            scales, packed = test_cuda.encoded(kernels, case, "cpu", empty(case))
-            test_cuda.decoded(kernels, case, scales, packed, "cpu", torch.empty(case.n))
+            scales, packed = test_cuda.encoded(operators, case, "cpu", empty(case))
+            test_cuda.decoded(operators, case, scales, packed, "cpu", torch.empty(case.n))
         for n, block, inverse in test_cuda.ROTATIONS + test_cuda.BIG_ROTATIONS:
-            kernels.hadamard_(torch.empty(n), block, test_cuda.K0, test_cuda.K1, inverse)
+            operators.hadamard_(torch.empty(n), block, test_cuda.K0, test_cuda.K1, inverse)
         for check in test_cuda.ERRORS.values():
-            check(kernels, "cpu")
+            check(operators, "cpu")
         for size in sizes:
             for check in bits.operator_checks(size).values():
-                check(kernels, "cpu")
+                check(operators, "cpu")
         smaq = _smaq()
         for case in (*test_cuda_smaq.CASES, *bits.smaq_cases(NUM_SMAQ)):
             test_cuda_smaq.coded(case, smaq, "cpu")

@@ -93,6 +93,21 @@ class Pieces:
     shapes: tuple[tuple[int, ...] | None, ...]
     cut: tuple[bool, ...]
 
+    @classmethod
+    def of(
+        cls,
+        numbers: Sequence[int],
+        places: Sequence[tuple[int, int]],
+        names: Sequence[str],
+        shapes: Sequence[tuple[tuple[int, ...] | None, bool]],
+    ) -> Pieces:
+        """The pieces, from the start and size of each, and from its shape and whether it was cut."""
+        starts, sizes = np.array(places, dtype=np.int64).reshape(-1, 2).T
+        rows = (np.ascontiguousarray(starts), np.ascontiguousarray(sizes), tuple(names))
+        return cls(
+            np.array(numbers, dtype=np.int64), *rows, tuple(s for s, _ in shapes), tuple(cut for _, cut in shapes)
+        )
+
     @cached_property
     def _checksums(self) -> dict[str, NDArray[np.uint64]]:
         return {}
@@ -152,9 +167,9 @@ class Frame:
         return len(self._entries)
 
     @property
-    def counts(self) -> Places:
+    def counts(self) -> list[int]:
         """The coordinates that every message claims."""
-        return self._entries["num_coordinates"].astype(np.int64)
+        return self._entries["num_coordinates"].tolist()
 
     def body(self, number: int) -> Tensor:
         """The body of one message: a view."""

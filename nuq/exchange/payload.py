@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -40,7 +39,7 @@ class _Plan:
 
     groups: list[tuple[Compressor, Pieces]]
     table: Table | None
-    counts: np.ndarray
+    counts: list[int]
 
 
 class PayloadCodec:
@@ -84,7 +83,7 @@ class PayloadCodec:
         if all(compressor.exact_bytes for compressor in members):
             sizes = [self._of(segment).message_bytes(segment.size) - HEADER_BYTES for segment in layout.segments]
             table = Table.of(counts, sizes)
-        return _Plan(groups, table, np.array(counts, dtype=np.int64))
+        return _Plan(groups, table, counts)
 
     def size(self, layout: FlatLayout) -> int | None:
         """The number of bytes of a payload; None where they depend on the values."""
@@ -136,8 +135,8 @@ class PayloadCodec:
             raise RemoteNonFinite(worker, first.num_coordinates, layout.segments)
         if frame.num_bytes != payload.numel():
             raise MessageError(f"{payload.numel()} bytes where a frame of {frame.num_bytes} is expected")
-        if not np.array_equal(frame.counts, plan.counts):
-            raise MessageError(_other_layout(frame.counts.tolist(), layout.segments))
+        if (found := frame.counts) != plan.counts:
+            raise MessageError(_other_layout(found, layout.segments))
         for compressor, pieces in plan.groups:
             compressor.add_pieces(frame, pieces, total)
 
@@ -145,14 +144,9 @@ class PayloadCodec:
 def _pieces(layout: FlatLayout, numbers: Sequence[int]) -> Pieces:
     """The pieces of some segments of a layout."""
     chosen = [layout.segments[number] for number in numbers]
-    return Pieces(
-        np.array(numbers, dtype=np.int64),
-        np.array([segment.start for segment in chosen], dtype=np.int64),
-        np.array([segment.size for segment in chosen], dtype=np.int64),
-        tuple(segment.key_name for segment in chosen),
-        tuple(segment.shape for segment in chosen),
-        tuple(segment.first >= 0 for segment in chosen),
-    )
+    names = [segment.key_name for segment in chosen]
+    shapes = [(segment.shape, segment.first >= 0) for segment in chosen]
+    return Pieces.of(numbers, [(segment.start, segment.size) for segment in chosen], names, shapes)
 
 
 def _first_not_finite(vector: Tensor, layout: FlatLayout, number: int) -> int:

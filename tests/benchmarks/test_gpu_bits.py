@@ -133,7 +133,7 @@ LAUNCHED = """
 import json, os
 from pathlib import Path
 from benchmarks.gpu import bits, compile_kernels
-from nuq.kernels.cuda import kernels
+from nuq.kernels.cuda import operators
 from tests.nuq.kernels import test_cuda, test_cuda_smaq
 for known in (test_cuda.BIG, test_cuda.ROTATIONS, test_cuda.BIG_ROTATIONS, test_cuda_smaq.CASES):
     known.clear()
@@ -147,7 +147,7 @@ done = list(compile_kernels.compiled(launches, 90, 2, 100.0))[-1]
 before, ends = cached(), []
 for case in test_cuda.CASES:
     try:
-        test_cuda.encoded(kernels, case, "cpu")  # a real launch, as far as Triton comes without a GPU
+        test_cuda.encoded(operators, case, "cpu")  # a real launch, as far as Triton comes without a GPU
     except AttributeError as error:
         ends.append(str(error))
 print(json.dumps({"late": late, "done": done, "before": before, "after": cached(), "ends": ends}))

@@ -21,7 +21,7 @@ from benchmarks import methods, model_gradient, quantize
 from benchmarks.gpu import gradients, paper, rank_checks, ranks, train_in_small
 from benchmarks.gpu.steps import STEPS
 from benchmarks.quantize import MAIN
-from nuq.kernels.cuda import kernels
+from nuq.kernels.cuda import operators
 from settings import command_line, resolving
 from tests.nuq.ranks import Outcome, Ranks
 from train.steps import cuda_graphs
@@ -91,11 +91,11 @@ def test_kernels_alone_are_launched_within_a_pause(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(torch.cuda, "Event", Event)
     monkeypatch.setattr(torch.cuda, "_sleep", lambda cycles: done.append("pause"))
-    monkeypatch.setattr(kernels, "check_scales", lambda *_: done.append("wait"))
+    monkeypatch.setattr(operators, "check_scales", lambda *_: done.append("wait"))
 
     def call() -> None:
         done.append("call")
-        kernels.check_scales(torch.ones(1), "l2")
+        operators.check_scales(torch.ones(1), "l2")
 
     assert quantize.kernel_seconds(call) == 2e-3
     assert done == ["pause", "event", "call", "event", "event"]
