@@ -32,11 +32,13 @@ def read_bytes(path: Path, most_bytes: int | None = TEXT_BYTES) -> bytes:
     """The contents of a regular file of at most so many bytes (None: of any size)."""
     with opened(path) as file:
         size = os.fstat(file.fileno()).st_size
-        if most_bytes is None:
-            return file.read(size)
-        content = file.read(most_bytes + 1) if size <= most_bytes else b""
-    if max(size, len(content)) > most_bytes:
-        raise Unreadable(f"is larger than {most_bytes / 2**20:g} MB")
+        if most_bytes is not None and size > most_bytes:
+            raise Unreadable(_too_large(most_bytes))
+        content = file.read(size if most_bytes is None else most_bytes + 1)
+    if content is None:  # such as /proc/kmsg, whose kind is that of a regular file
+        raise Unreadable("waits for more to be written, no regular file")
+    if most_bytes is not None and len(content) > most_bytes:
+        raise Unreadable(_too_large(most_bytes))
     return content
 
 
@@ -136,6 +138,10 @@ def _walk(value: Any) -> Iterator[tuple[Any, int]]:
             waiting += [(part, depth + 1) for pair in item.items() for part in pair]
         elif isinstance(item, list | tuple | set):
             waiting += [(part, depth + 1) for part in item]
+
+
+def _too_large(most_bytes: int) -> str:
+    return f"is larger than {most_bytes / 2**20:g} MB"
 
 
 def _too_deep() -> str:

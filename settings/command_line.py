@@ -6,9 +6,10 @@ This module imports no torch.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -169,6 +170,23 @@ def parse_overrides(overrides: Sequence[str]) -> dict[str, Any]:
             raise ValueError(f"{text!r}: every setting exists already, so + and ~ are not used; write name=value")
         settings[override.key_or_group] = override
     return {key: override.value() for key, override in settings.items() if not override.is_sweep_override()}
+
+
+def jobs(overrides: Sequence[str]) -> Iterator[list[str]]:
+    """The overrides of every run that ``-m`` makes of these.
+
+    Those whose values Hydra alone knows (``glob(*)``, ``interval(0, 1)``) are left out.
+    """
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+    from hydra.core.override_parser.types import Glob
+
+    words = []
+    for override in OverridesParser.create().parse_overrides(list(overrides)):
+        if not override.is_sweep_override():
+            words.append([str(override.input_line)])
+        elif override.is_discrete_sweep() and not isinstance(override.value(), Glob):
+            words.append([f"{override.key_or_group}={value}" for value in override.sweep_string_iterator()])
+    return map(list, itertools.product(*words))
 
 
 def _unread(text: str) -> str:

@@ -11,7 +11,7 @@ from args import DEFAULTS, GROUPS, SECTIONS, Config
 from nuq.registry import METHODS
 from nuq.settings import check, converted, types_of, unknown
 from nuq.settings.feedback import Feedback, check_masking, check_memory
-from settings.command_line import parse_overrides
+from settings.command_line import jobs, parse_overrides
 from settings.models import check_model
 from settings.optim import check_optimizer, check_schedule
 from settings.run import Exchange, check_compute, check_tensors
@@ -193,9 +193,13 @@ def _validate_exchange(config: Mapping[str, Any]) -> None:
 
 
 def check_overrides(overrides: Sequence[str], *, sweep: bool = False) -> None:
-    """Raise ValueError, with the legal choices, where Hydra would refuse less clearly. Hydra's own settings pass."""
+    """Raise ValueError, with the legal choices, where Hydra would refuse less clearly. Hydra's own settings pass.
+
+    sweep: several values of a setting are as many runs, none of which begins before all are checked.
+    """
     own = [text for text in overrides if not text.startswith("hydra")]
     settings = parse_overrides(own)
     if not sweep and len(settings) < len({text.partition("=")[0] for text in own}):
         raise ValueError(f"several values in {' '.join(own)}: a run has one of each; -m runs them one after another")
-    resolve(settings)
+    for words in jobs(own) if sweep else [own]:
+        resolve(parse_overrides(words))

@@ -4,6 +4,7 @@ without it.
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import socket
@@ -189,6 +190,22 @@ def test_a_site_profile_is_a_file(kind: str, tmp_path: Path) -> None:
     replaced(tmp_path / "site.yaml", kind)
     with pytest.raises((ValueError, OSError), match=f"is a {kind}, no regular file|Is a directory|No such device"):
         site_yaml.load_site(tmp_path / "site.yaml")
+
+
+def test_a_file_that_waits_for_more_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file of the kernel's, regular by its kind, whose reading would block, gives None."""
+
+    class Waiting(io.BytesIO):
+        def read(self, size: int | None = -1) -> bytes:
+            return None  # type: ignore[return-value]
+
+        def fileno(self) -> int:
+            return 0
+
+    monkeypatch.setattr(plain, "opened", lambda path: Waiting())
+    for limit in (plain.TEXT_BYTES, None):
+        with pytest.raises(Unreadable, match="waits for more"):
+            plain.read_bytes(tmp_path / "status.json", limit)
 
 
 def test_what_runs_write_themselves_is_read() -> None:

@@ -59,6 +59,23 @@ def test_odd_words_are_told_in_one_sentence(word: str, sentence: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["lr=.1,.2"], "unknown setting 'lr'; did you mean 'optim.lr'?"),
+        (["seed=1,x"], "seed='x': must be of type int"),
+        (["seed=range(1,4)", "workers=1,0"], "workers=0: must be at least 1"),
+        (["method=alq,qsgd", "method.norm=l2"], "unknown setting of method=qsgd 'method.norm'"),
+        (["method=alq,alg"], "unknown method 'alg'; did you mean 'alq'?"),
+    ],
+)
+def test_every_run_of_several_is_checked_before_the_first(words: list[str], sentence: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(sentence)):
+        resolving.check_overrides(words, sweep=True)
+    for good in ("seed=1,2", "method=alq,trn", "optim.lr=0.1,0.2", "seed=range(1,4)", "method=glob(al*)"):
+        resolving.check_overrides([good], sweep=True)
+
+
+@pytest.mark.parametrize(
     ("word", "sentence"),
     [
         ("hydra/launcher=joblib", "main.py: In 'hydra/config': Could not find 'hydra/launcher/joblib'"),
