@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from grid.commands.options import count
 
-NUMBERS = re.compile(r"(?<![\w.])\d[\d_.]*(?!\w)")  # numbers of jobs, steps, seconds make equal reasons differ
+# numbers of jobs, steps, seconds make equal reasons differ; CIFAR-10 is a name
+NUMBERS = re.compile(r"(?<![\w.])(?<![A-Z]-)\d[\d_.]*(?!\w)")
 
 if TYPE_CHECKING:
     from grid.engine.states.evidence import View

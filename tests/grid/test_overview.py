@@ -11,6 +11,9 @@ import pytest
 
 import grid_run
 from grid.commands.options import table
+from grid.commands.report import counted
+from grid.engine.states.evidence import View
+from grid.engine.states.run_files import State
 from grid.engine.states.runs import Run, runs_of
 from grid.engine.sweep import load
 
@@ -141,3 +144,8 @@ def test_a_table_has_one_line_for_each_row(capsys: pytest.CaptureFixture[str]) -
     lines = capsys.readouterr().out.splitlines()
     assert lines[1] == r"a\r\nb\tc".ljust(60) + "  x"
     assert lines[2] == "y" * 37 + "..." + "y" * 20 + "  z"
+
+
+def test_reasons_keep_names() -> None:
+    states = {str(step): State("failed", f"CIFAR-10 not found at step {step} by rank-{step}") for step in (3, 4)}
+    assert counted(View(states), "failed") == "2 CIFAR-10 not found at step ... by rank-..."

@@ -63,13 +63,15 @@ def look(
             answer = replace(answer, keeps_s=_keeps_s(root))
     now = time.time()
     states, jobs = {}, {}
+    passed_on = ledger.passed_on(submissions, claims)
     for run, record in records.items():
         states[run] = judge(record, claims.get(run), None, answer, now)
-        element = states[run].element
+        element = states[run].element if run not in passed_on else ""
         if answer is not None and element and (job := answer.job(element)) is not None:
             jobs[run] = job
             states[run] = judge(record, claims.get(run), job, answer, now)
-    view = _explained(View(states, claims, jobs, answer, submissions), records, recalled, marks, root, now)
+    view = View(states, claims, jobs, answer, submissions)
+    view = _explained(view, records, recalled, passed_on, marks, root, now)
     wanted = {run: view.states[run] for run in run_dirs}
     return replace(view, states=wanted, others={run: state for run, state in view.states.items() if run not in wanted})
 
@@ -86,7 +88,13 @@ def _by_hand(records: Iterable[Mapping[str, Any]]) -> dict[str, set[str]]:
 
 
 def _explained(
-    view: View, records: Mapping[str, Record], recalled: Collection[str], marks: scheduler.Marks, root: Path, now: float
+    view: View,
+    records: Mapping[str, Record],
+    recalled: Collection[str],
+    passed_on: Collection[str],
+    marks: scheduler.Marks,
+    root: Path,
+    now: float,
 ) -> View:
     """The view, with explanations of jobs that left the queue where their runs gave none.
 
@@ -98,24 +106,22 @@ def _explained(
     gone = [
         run
         for run, state in view.states.items()
-        if state.element and state.word not in EXPLAINED and answer.job(state.element) is None
+        if state.element and state.word not in EXPLAINED and (run in passed_on or answer.job(state.element) is None)
     ]
     # SLURM forgets at once, accounting included, what is cancelled while it waits beside others of its array
     told = {element: Job("CANCELLED") for element in recalled}
-    if asking := [run for run in gone if view.states[run].element not in told]:
+    if asking := [run for run in gone if view.states[run].element not in told and run not in passed_on]:
         since = min((view.claims[run].submitted_at for run in asking if run in view.claims), default=now)
         told |= _accounts([view.states[run].element for run in asking], since, marks, root)
     unbegun = job_logs.without_log(
-        view.submissions, {run for run in gone if view.states[run].element not in told}, root
+        view.submissions, {run for run in gone if view.states[run].element not in told or run in passed_on}, root
     )
-    told |= {
-        view.states[run].element: Job("CANCELLED", "it left the queue before it began")
-        for run in unbegun
-        if _never_spoke(run, records, view)
-    }
+    never = {run for run in unbegun if _never_spoke(run, records, view)}
+    left = Job("CANCELLED", "it left the queue before it began")
     states, jobs = dict(view.states), dict(view.jobs)
     for run in gone:
-        if (job := told.get(states[run].element)) is not None:
+        job = left if run in never else None if run in passed_on else told.get(states[run].element)
+        if job is not None:
             jobs[run] = job
             states[run] = judge(records[run], view.claims.get(run), job, answer, now)
     return replace(view, states=states, jobs=jobs)

@@ -21,6 +21,7 @@ from typing import Any
 
 from files import plain
 from files.atomic import write_text
+from grid.engine.slurm.scheduler_cache import array_id
 from grid.engine.states import records
 from grid.engine.states.run_files import Claim, read_ledger
 
@@ -255,6 +256,24 @@ def marks(submissions: Sequence[Submission]) -> dict[str, set[str]]:
                 file = f"{Path(chunk.scripts).name}_slurm.sbatch" if chunk.scripts else f"{item.id}/{chunk.name}.sbatch"
                 found.setdefault(chunk.job_id, set()).update((item.job_name(chunk), file))
     return found
+
+
+def passed_on(submissions: Sequence[Submission], found: Mapping[str, Claim]) -> set[str]:
+    """The runs whose array id the cluster has given to a later array of ours, because it began its ids anew.
+
+    What the queue says of that id is not said of their elements.
+    """
+    latest: dict[tuple[str, str], float] = {}
+    for item in submissions:
+        for chunk in item.chunks:
+            if chunk.is_settled:
+                key = chunk.cluster, chunk.job_id
+                latest[key] = max(chunk.at, latest.get(key, 0.0))
+    return {
+        run
+        for run, claim in found.items()
+        if claim.element and claim.submitted_at < latest.get((claim.cluster, array_id(claim.element)), 0.0)
+    }
 
 
 def note_cancelled(root: Path, folder: str, elements: Sequence[str]) -> None:

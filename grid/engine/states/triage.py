@@ -225,9 +225,10 @@ _VARYING: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ..
     (re.compile(r"(?<![\w./])(?:(?:~|\.{1,2})?(?:/[\w.+=,@-]+)+|[\w.+=,@-]+(?:/[\w.+=,@-]+){2,})/?"), "PATH"),
     (re.compile(r"\b(?=[0-9a-f]*[a-f])(?=[0-9a-f]*\d)[0-9a-f]{8,}\b"), "*"),
     (re.compile(r"(?<![\w.])\d+_\d+(?!\w)"), "N_N"),  # an element of an array
-    (  # numbers by themselves, or with a unit; float16, 32x32 and conv1.weight are names
+    (  # numbers by themselves, or with a unit; float16, 32x32, conv1.weight and CIFAR-10 are names
         re.compile(
-            r"\b(exit code \d+)\b|(?<![\w.])-?\d+(?:\.\d+)*(?:e[-+]?\d+)?(?=(?:[kKMGT]?i?B|[num]?s|min|h)?(?!\w))"
+            r"\b(exit code \d+)\b|(?<![\w.])(?<![A-Z]-)"
+            r"-?\d+(?:\.\d+)*(?:e[-+]?\d+)?(?=(?:[kKMGT]?i?B|[num]?s|min|h)?(?!\w))"
         ),
         lambda found: found[1] or "N",
     ),

@@ -49,6 +49,23 @@ def test_a_strangers_job_is_not_taken_for_ours(here: Bench) -> None:
     assert here.starts() == {1: 1, 2: 1, 3: 1}
 
 
+def test_nor_is_a_later_job_of_our_own_taken_for_an_earlier_one(here: Bench) -> None:
+    here.good("plan")
+    here.good("submit")
+    here.slurm.begin_anew()
+    here.good("plan --seeds 4,5,6")
+    here.good("submit")
+    assert [item.chunks[0].job_id for item in here.records()] == ["1", "1"]
+    assert "nothing to cancel" in here.good("cancel --yes --seeds 1,2,3")
+    assert set(here.submitted().values()) == {"PENDING"}
+    assert "3 cancelled" in here.good("status --now --seeds 1,2,3"), "they left the queue before they began"
+    assert "3 pending" in here.good("status --now --seeds 4,5,6")
+    here.slurm.release_all()
+    here.wait()
+    assert here.starts() == {4: 1, 5: 1, 6: 1}
+    assert "3 done" in here.good("status --now --seeds 4,5,6")
+
+
 def test_nor_for_one_that_was_submitted_by_hand(here: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     job = strangers(here)
     (run, *_) = runs_of(named(str(here.family), "tiny")[1], here.root)

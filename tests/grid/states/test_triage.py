@@ -333,6 +333,7 @@ def test_the_same_bug_of_two_thousand_runs_is_one_line(tmp_path: Path) -> None:
         ("resnet8 needs 32x32 pixels, not 28x28", "resnet8 needs 32x32 pixels, not 28x28"),
         ("step=304 of [3,32] took 18s and 2.5GiB on cuda:1", "step=N of [N,N] took Ns and NGiB on cuda:N"),
         ("versions 1.2.3 and v4", "versions N and v4"),
+        ("CIFAR-10 not found after 10 s", "CIFAR-10 not found after N s"),
     ],
 )
 def test_normal(text: str, expected: str) -> None:
