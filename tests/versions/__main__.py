@@ -1,8 +1,8 @@
 """Run the matrix: ``python -m tests.versions [--only NAME ...] [--list]`` (``make test-versions``).
 
 It takes several GB and minutes a row.  Each row gets a temporary environment, the project's wheel by pip or uv with the
-row's versions, and the library's tests on it.  A row that fails stops no other.  ``results/versions.json`` and the
-table in ``docs/versions.md`` are written after each.
+row's versions, and the library's tests on it; that of a machine with a GPU rehearses its steps too.  A row that fails
+stops no other.  ``results/versions.json`` and the table in ``docs/versions.md`` are written after each.
 """
 
 from __future__ import annotations
@@ -36,6 +36,9 @@ def outcome(row: Row, wheel: Path, tree: Path) -> tuple[Result, str]:
             environment.tests_only(tree, tests)
             asked |= environment.versions(installed, tests)
             counts = environment.test(installed, tests, FILES)
+            if row.rehearsed_with:
+                with_it = (row.python, row.rehearsed_with, tree, folder)
+                asked["rehearsal"] = environment.rehearse(installed, *with_it)
         except environment.StepError as error:
             return Result(**asked, reason=str(error)), str(error)
         asked |= {"passed": counts.passed, "failed": counts.failed, "skipped": counts.skipped}

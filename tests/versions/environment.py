@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 import tomllib
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Mapping, Sequence
@@ -165,6 +166,27 @@ def test(python: Path, folder: Path, files: Sequence[str], environment: Mapping[
     if done.returncode and not found.failed:
         raise StepError(f"pytest ended with {done.returncode}:\n{(done.stdout + done.stderr)[-2000:]}")
     return Counts(found.passed, found.failed, found.skipped, found.seconds, done.stdout[-6000:] if found.failed else "")
+
+
+FAILED = "failed: "
+
+
+def rehearse(python: Path, version: str, torchvision: str, tree: Path, folder: Path) -> str:
+    """How ``benchmarks/gpu/run --rehearse`` ended in the checkout ``tree`` with this Python and that torchvision.
+
+    What else the steps need comes from the wheels that ``benchmarks/gpu/prepare`` collects for it.
+    """
+    wheels, out, began = folder / "wheels", folder / "rehearsal", time.monotonic()
+    given = clean(os.environ) | {"PYTHON": str(python)}
+    try:
+        run([python, "-m", "pip", "install", "-q", "--no-deps", f"torchvision=={torchvision}"], folder)
+        run([tree / "benchmarks/gpu/prepare", "--to", wheels, "--python", version, "--no-data"], tree, given)
+        began = time.monotonic()
+        run([tree / "benchmarks/gpu/run", "--rehearse", "--wheels", wheels, "--out", out], tree, given)
+    except StepError as error:
+        told = str(error).splitlines()
+        return FAILED + next((line for line in told[1:] if "FAILED" in line or "not end" in line), told[-1])
+    return f"passed in {time.monotonic() - began:.0f} s"
 
 
 def counted(report: str) -> Counts:

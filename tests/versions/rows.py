@@ -16,6 +16,7 @@ class Row:
     scipy: str = ""
     jaxtyping: str = ""
     installer: str = "pip"  # or uv
+    rehearsed_with: str = ""  # the torchvision of a machine with a GPU: `benchmarks/gpu/run --rehearse` runs on it too
 
     def requirements(self) -> list[str]:
         """The requirements for an installer.  Triton is not among them: torch asks for its own."""
@@ -25,7 +26,7 @@ class Row:
 
 ROWS = (
     Row("lowest", "3.11", "2.11.0", numpy="2.0.0", scipy="1.13.0", jaxtyping="0.3.0", installer="uv"),
-    Row("gpu-machine", "3.12", "2.11.0"),
+    Row("gpu-machine", "3.12", "2.11.0", rehearsed_with="0.26.0"),
     Row("pinned", "3.11", "2.13.0", numpy="2.4.6", scipy="1.17.1", jaxtyping="0.3.11"),
     Row("pinned-torch-old-numpy", "3.11", "2.13.0", numpy="2.0.2", installer="uv"),
     Row("newest", "3.11", "2.15.0", installer="uv"),

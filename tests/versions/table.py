@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from tests.versions import environment
 from tests.versions.environment import ROOT
 from tests.versions.rows import ROWS
 
@@ -32,12 +33,16 @@ class Result:
     failed: int = 0
     skipped: int = 0
     seconds: float = 0.0
+    rehearsal: str = ""  # of the steps for a GPU: how it ended, where the row has one
     run: bool = True
     reason: str = ""
 
     @property
     def bad(self) -> bool:
-        return bool(self.run and (self.failed or self.reason or not self.passed))
+        return bool(
+            self.run
+            and (self.failed or self.reason or not self.passed or self.rehearsal.startswith(environment.FAILED))
+        )
 
 
 def load(file: Path = RESULTS) -> list[Result]:
@@ -62,15 +67,15 @@ def save(results: Sequence[Result], file: Path = RESULTS) -> None:
 def table(results: Sequence[Result]) -> str:
     """The matrix in Markdown, one line a row."""
     columns = ["row", "date", "Python", "torch", "Triton", "numpy", "scipy", "jaxtyping", "by"]
-    columns += ["passed", "failed", "skipped", "seconds"]
+    columns += ["passed", "failed", "skipped", "seconds", "rehearsal"]
     lines = [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
     for each in results:
         asked = [each.name, each.date, each.python, each.torch, each.triton]
         asked += [each.numpy, each.scipy, each.jaxtyping, each.installer]
-        counts = [f"{each.passed:,}", str(each.failed), str(each.skipped), f"{each.seconds:.0f}"]
+        counts = [f"{each.passed:,}", str(each.failed), str(each.skipped), f"{each.seconds:.0f}", each.rehearsal or "-"]
         if each.reason:
             why = each.reason.splitlines()[0].replace("|", "/")
-            counts = [f"failed: {why}" if each.run else f"not run here: {why}", "", "", ""]
+            counts = [f"failed: {why}" if each.run else f"not run here: {why}", "", "", "", ""]
         lines.append("| " + " | ".join(cell or "-" for cell in asked) + " | " + " | ".join(counts) + " |")
     return "\n".join(lines)
 

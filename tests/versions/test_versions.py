@@ -110,6 +110,26 @@ def test_a_library_of_the_checkout_is_refused(tmp_path: Path) -> None:
     assert environment.versions(python, tmp_path) == {"torch": "1"}
 
 
+def test_a_rehearsal_is_one_of_the_checkout_with_the_rows_python(tmp_path: Path) -> None:
+    """With the wheels that were collected for it, and a failure in the words of the step."""
+    (row,) = [row for row in ROWS if row.rehearsed_with]
+    assert row.name == "gpu-machine"
+    said = tmp_path / "said"
+    python = _program(tmp_path / "python", f'echo "$@" >> {said}')
+    for name, text in (("prepare", ""), ("run", 'echo "bits: done"; echo "ranks: FAILED, exit code 1"; exit $END')):
+        _program(tmp_path / "benchmarks" / "gpu" / name, f'echo {name} "$PYTHON" "$@" >> {said}\n{text}')
+    for end, expected in (("0", r"passed in \d+ s"), ("1", r"failed: ranks: FAILED, exit code 1")):
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setenv("END", end)
+            told = environment.rehearse(python, row.python, row.rehearsed_with, tmp_path, tmp_path)
+        assert re.fullmatch(expected, told)
+        assert Result("a", "d", "3.12", "2.11.0", passed=1, rehearsal=told).bad is (end == "1")
+    installed, collected, rehearsed = said.read_text().splitlines()[:3]
+    assert installed.endswith("torchvision==0.26.0") and "--no-deps" in installed
+    assert collected == f"prepare {python} --to {tmp_path}/wheels --python 3.12 --no-data"
+    assert rehearsed == f"run {python} --rehearse --wheels {tmp_path}/wheels --out {tmp_path}/rehearsal"
+
+
 def test_results_go_through_the_file_and_replace_their_row(tmp_path: Path) -> None:
     old = Result("lowest", "2026-01-01", "3.11", "2.8.0", passed=5)
     other = Result("newest", "2026-01-01", "3.11", "2.15.0", passed=5)
