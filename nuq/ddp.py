@@ -24,8 +24,8 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch._C._distributed_c10d import GradBucket
 
+from nuq.compressors import frame, message
 from nuq.compressors.feedback import keep_fitting
-from nuq.compressors.message import VERSION
 from nuq.errors import NonFiniteError
 from nuq.exchange import agreement, gate, saved_state, summary
 from nuq.exchange.bucket_thread import BucketThread
@@ -120,7 +120,7 @@ class CompressionState:
         self._shapes = {name: tuple(p.shape) for name, p in parameters.items()}
         shared = getattr(model, "process_group", None) or dist.group.WORLD
         assert isinstance(shared, dist.ProcessGroup)
-        versions = {"message version": VERSION, "torch": torch.__version__}
+        versions = {"message version": message.VERSION, "frame version": frame.VERSION, "torch": torch.__version__}
         chosen = {"method": self.method, **self._settings}
         # a transport apart from the buckets' messages
         self._told = Transport(group or shared, timeout_s=self.hook.timeout_s, device=device)
