@@ -13,7 +13,7 @@ import torch.distributed as dist
 from torch import nn
 
 import nuq
-import nuq.ddp
+from nuq.compressors import frame
 from nuq.errors import NonFiniteError
 from nuq.exchange.transport import Transport
 from tests.nuq.ranks import second_group
@@ -68,9 +68,9 @@ def differing(group):
         nuq.CompressionState(net(hidden=41 if rank == 2 else 40), group=group, timeout_s=20)
     with (
         pytest.MonkeyPatch.context() as patch,
-        pytest.raises(ValueError, match="rank 0 has message version=2 and rank 1 has message version=9"),
+        pytest.raises(ValueError, match="rank 0 has frame version=1 and rank 1 has frame version=9"),
     ):
-        patch.setattr(nuq.ddp, "VERSION", 9 if rank == 1 else 2)
+        patch.setattr(frame, "VERSION", 9 if rank == 1 else 1)
         nuq.CompressionState(net(), group=group, timeout_s=20)
     more = nn.Sequential(*net(), nn.Linear(5, 5)) if rank == 1 else net()
     with pytest.raises(ValueError, match=r"rank 0 has no parameter 5\.weight and rank 1 has parameter 5\.weight="):
