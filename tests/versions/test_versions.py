@@ -124,7 +124,8 @@ def test_a_rehearsal_is_one_of_the_checkout_with_the_rows_python(tmp_path: Path)
             told = environment.rehearse(python, row.python, row.rehearsed_with, tmp_path, tmp_path)
         assert re.fullmatch(expected, told)
         assert Result("a", "d", "3.12", "2.11.0", passed=1, rehearsal=told).bad is (end == "1")
-    installed, collected, rehearsed = said.read_text().splitlines()[:3]
+    installed, collected, built, rehearsed = said.read_text().splitlines()[:4]
+    assert built == "-m nuq.native"
     assert installed.endswith("torchvision==0.26.0") and "--no-deps" in installed
     assert collected == f"prepare {python} --to {tmp_path}/wheels --python 3.12 --no-data"
     assert rehearsed == f"run {python} --rehearse --wheels {tmp_path}/wheels --out {tmp_path}/rehearsal"
