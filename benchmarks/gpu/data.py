@@ -15,6 +15,8 @@ ROOT = Path(__file__).parents[2]
 NAME = "cifar10"
 ARCHIVE = "cifar10.tar.xz"
 SUFFIXES = (".jpg", ".jpeg", ".png")
+PICTURES = ("train", "test")
+FORMS = ("cifar-10-batches-py", "cifar-10-batches-bin", "cifar-10-python.tar.gz")  # others that the trainer reads
 
 
 def folder_of(environment: Mapping[str, str], start: Path) -> Path:
@@ -25,8 +27,15 @@ def folder_of(environment: Mapping[str, str], start: Path) -> Path:
 
 def pictures(folder: Path) -> list[Path]:
     """The pictures of CIFAR-10 in a folder of data sets; none where they are not there in this form."""
-    found = [path for split in ("train", "test") for path in (folder / NAME / split).glob("*/*")]
+    found = [path for split in PICTURES for path in (folder / NAME / split).glob("*/*")]
     return sorted(path for path in found if path.suffix.lower() in SUFFIXES)
+
+
+def is_in(folder: Path) -> bool:
+    """Whether a folder of data sets has CIFAR-10 in a form that the trainer looks for."""
+    own = folder / NAME
+    places = [*(own / split for split in PICTURES), *(home / form for home in (own, folder) for form in FORMS)]
+    return any(place.exists() for place in places)
 
 
 def pack(folder: Path, archive: Path) -> None:
@@ -54,17 +63,17 @@ def unpack(archive: Path, target: Path) -> str:
 def environment_of(wheels: Path, site: Path, given: Mapping[str, str], start: Path) -> tuple[dict[str, str], str]:
     """Where the steps find CIFAR-10, as an environment, and a sentence that tells it.
 
-    Data that are there come first, in ``$NUQ_DATA`` or ``data``; else what was packed is unpacked below ``site``.
+    What is there comes first, in ``$NUQ_DATA`` or ``data``; else what was packed is unpacked below ``site``.
     """
     folder, archive = folder_of(given, start), wheels / ARCHIVE
     known = {"NUQ_DATA": str(folder)} if given.get("NUQ_DATA") else {}
-    if known or (folder / NAME).exists():
+    if is_in(folder):
         return known, ""
     if not archive.is_file():
         return (
-            {},
+            known,
             f"no CIFAR-10 in {folder} ($NUQ_DATA names another folder) and no {archive}: random pictures replace it",
         )
     if said := unpack(archive, site / "data"):
-        return {}, said
-    return {"NUQ_DATA": str(site / "data")}, f"CIFAR-10 of {archive}"
+        return known, said
+    return {"NUQ_DATA": str(site / "data")}, f"CIFAR-10 of {archive}{f', since {folder} has none' if known else ''}"

@@ -249,6 +249,8 @@ def measure(options: argparse.Namespace, steps: tuple[Step, ...], look: Callable
                 "this machine has no GPU that torch can use: --rehearse runs every step in small without one"
             )
         _describe(found, out, needed, refused)
+        if options.wheels and not folder.is_dir():
+            say(f"--wheels {options.wheels}: no such folder, so nothing is taken from it")
         if any(step.pictures for step in wanted):
             place, said = data.environment_of(folder, Path(site), os.environ, _place(""))
             environment |= place

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from importlib import metadata
@@ -14,6 +15,7 @@ import pytest
 from packaging.requirements import Requirement
 
 from benchmarks.gpu import data, prepare, wheels
+from train.data.cifar10 import CIFAR10
 
 
 def plain(name: str) -> str:
@@ -145,6 +147,25 @@ def test_pictures_travel_and_are_found_by_the_steps(
     assert "random pictures replace it" in data.environment_of(to, tmp_path, {}, tmp_path)[1]
     (to / data.ARCHIVE).write_bytes(b"no archive")
     assert "cannot be unpacked" in data.environment_of(to, tmp_path, {}, tmp_path)[1]
+
+
+def test_a_folder_without_cifar10_is_told(tmp_path: Path) -> None:
+    """Also one that ``$NUQ_DATA`` names: what was packed takes its place, and random pictures where nothing was."""
+    sets, to, given = tmp_path / "sets", tmp_path / "to", {"NUQ_DATA": str(tmp_path / "sets")}
+    (sets / data.NAME).mkdir(parents=True)
+    for _ in range(2):
+        environment, said = data.environment_of(to, tmp_path / "site", given, tmp_path)
+        assert environment == given and said.startswith(f"no CIFAR-10 in {sets} ") and "random pictures" in said
+        shutil.rmtree(sets, ignore_errors=True)
+    to.mkdir()
+    data.pack(sets, to / data.ARCHIVE)
+    environment, said = data.environment_of(to, tmp_path / "site", given, tmp_path)
+    assert environment["NUQ_DATA"] == str(tmp_path / "site/data") and said.endswith(f", since {sets} has none")
+    for form in data.FORMS:
+        (sets / form).mkdir(parents=True)
+        assert data.environment_of(to, tmp_path / "site", given, tmp_path) == (given, "")
+        (sets / form).rmdir()
+    assert set(data.FORMS) == {CIFAR10.folder, CIFAR10.binary_folder, CIFAR10.archive}
 
 
 def test_only_what_a_machine_lacks_is_installed(tmp_path: Path) -> None:

@@ -206,6 +206,13 @@ def test_steps_find_what_the_machine_has(tmp_path: Path, monkeypatch: pytest.Mon
     assert found["NUQ_DATA"] == str(tmp_path / "data") and found["TRITON_CACHE_DIR"] == f"{site}/triton"
 
 
+def test_a_folder_of_wheels_that_is_not_there_is_told(tmp_path: Path) -> None:
+    sentence = f"--wheels {tmp_path / 'none'}: no such folder, so nothing is taken from it\n"
+    assert sentence in run(tmp_path, (step("a", GOOD),)).stdout
+    (tmp_path / "none").mkdir()
+    assert sentence not in run(tmp_path, (step("a", GOOD),)).stdout
+
+
 def test_a_step_without_time_is_skipped_and_told(tmp_path: Path) -> None:
     steps = (step("short", GOOD, limit_s=10.0), step("long", GOOD, limit_s=100.0))
     done = run(tmp_path, steps, "--minutes", "0.25")
