@@ -82,7 +82,7 @@ STEPS = (
     ),
     Step(
         "quantize",
-        "Encode, decode and rotation as fractions of the bandwidth of a copy, which is measured beside every call.",
+        "Encode, decode and rotation as fractions of the bandwidth of a copy, measured beside each call (goal: .85).",
         (
             _module(50, "quantize", "--device cuda --size 33554432 --repeats 30"),
             _module(40, "quantize", "--device cuda --size 268435456"),
