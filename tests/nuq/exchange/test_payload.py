@@ -157,6 +157,17 @@ def test_a_marker_names_the_worker_and_the_part(name, bad):
     assert (caught.value.worker, caught.value.number) == (1, 2)
 
 
+@pytest.mark.parametrize("exact", [False, True])
+@pytest.mark.parametrize("name", CODECS)
+def test_a_marker_is_as_long_as_the_shortest_payload(name, exact):
+    of, layout = CODECS[name], FlatLayout((Segment("a", 0, 1, exact=exact),))
+    payload = of.encode_or_mark(torch.full((1,), float("nan")), layout, KEY)
+    assert of.size(layout) in (None, payload.numel())  # the others wait for as many bytes
+    with pytest.raises(RemoteNonFinite) as caught:
+        decoded(of, payload, layout, 1)
+    assert (caught.value.worker, caught.value.number) == (1, 0)
+
+
 # --- shards ---
 
 
