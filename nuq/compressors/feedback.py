@@ -65,14 +65,18 @@ class ErrorFeedback(Compressor):
     kinds: tuple[str, ...] = ("residuals",)
 
     def __init__(self, inner: Compressor, sizes: Mapping[str, int]) -> None:
-        self.inner = inner
-        self.shaped, self.exact_bytes = inner.shaped, inner.exact_bytes
+        self.surround(inner)
         self.sizes = dict(sizes)
         self.memories: dict[int, Memory] = {}  # by worker
         self._before: list[
             tuple[Tensor, Tensor]
         ] = []  # memory behind messages that may yet be thrown away, and what it was
         self.may_undo = False
+
+    def surround(self, inner: Compressor) -> None:
+        """Put the memory around this method from now on."""
+        self.inner = inner
+        self.shaped, self.exact_bytes = inner.shaped, inner.exact_bytes
 
     @property
     def method(self) -> Compressor:

@@ -36,6 +36,7 @@ _HEAD = struct.Struct("<2sBBII")
 _CHECKED_FROM = 8  # bytes: magic, version and the CRC itself
 _ENTRY = np.dtype([("tag", "<u4"), ("num_coordinates", "<u4"), ("end", "<u8")])
 _ALIGNMENT = 4
+_MOST_COORDINATES = (1 << 32) - 1
 
 Places = NDArray[np.int64]
 
@@ -54,7 +55,15 @@ class Table:
 
     @classmethod
     def of(cls, counts: Sequence[int], body_bytes: Sequence[int]) -> Table:
-        """The table of messages of so many coordinates and bytes, whose tags are yet to be written."""
+        """The table of messages of so many coordinates and bytes, whose tags are yet to be written.
+
+        ValueError for more coordinates than an entry can name.
+        """
+        if max(counts, default=0) > _MOST_COORDINATES:
+            raise ValueError(
+                f"num_coordinates={max(counts)}: one message in a frame holds fewer than 2^32 coordinates; cut it into "
+                "several"
+            )
         entries = np.zeros(len(counts), dtype=_ENTRY)
         entries["num_coordinates"] = counts
         sizes = np.asarray(body_bytes, dtype=np.int64)

@@ -70,13 +70,12 @@ class PowerSGD(InPlace):
     all ranks.
     """
 
-    shaped = True  # encode takes a parameter's own shape where scope=tensor
-
     def __init__(self, settings: Settings) -> None:
         check(type(settings), vars(settings), "")
         self.settings = settings
         self.rank, self.half = settings.rank, settings.values == "fp16"
         self.exact_bytes = settings.scope == "model"
+        self.shaped = not self.exact_bytes  # the length of a message depends on the tensor's shape
         self.starts: dict[str, Tensor] = {}
 
     def columns(self, shape: Sequence[int], dims: int) -> int:

@@ -64,7 +64,7 @@ class MethodState:
         """Encode means by another encoder from now on; a memory of means stays around it."""
         around = self.mean_compressor.compressor
         if isinstance(around, ErrorFeedback):
-            around.inner = mean_compressor.compressor
+            around.surround(mean_compressor.compressor)
             mean_compressor = PayloadCodec(around)
         self.mean_compressor = mean_compressor
 

@@ -18,7 +18,7 @@ from torch import Tensor
 from nuq.compressors.compressor import Compressor
 from nuq.compressors.frame import Frame, PieceError, Pieces, Table, told
 from nuq.compressors.full_precision import FullPrecision
-from nuq.compressors.message import HEADER_BYTES, Message
+from nuq.compressors.message import HEADER_BYTES, Message, from_bytes
 from nuq.errors import MessageError, NonFiniteError
 from nuq.exchange.flat_layout import FlatLayout, Segment
 from nuq.kernels.spec import Key
@@ -116,7 +116,7 @@ class PayloadCodec:
 
     def marker(self, worker: int, number: int, layout: FlatLayout, device: torch.device) -> Tensor:
         """The bytes that replace a payload of ``layout`` whose segment ``number`` is not finite on ``worker``."""
-        body = torch.tensor([worker], dtype=torch.int64).view(torch.uint8).to(device)
+        body = torch.tensor([worker], dtype=torch.int32).view(torch.uint8).to(device)  # as short as any body: 4 bytes
         marker = Frame.of([Message(MARKER, number, body)], device).sealed()
         padded = torch.zeros(max(self.size(layout) or 0, marker.numel()), dtype=torch.uint8, device=device)
         padded[: marker.numel()] = marker
@@ -131,7 +131,7 @@ class PayloadCodec:
             return
         frame, plan = Frame.read(payload.to(total.device)), self._plan(layout)
         if frame.num_messages and (first := frame.message(0)).tag == MARKER:
-            worker = int(first.body.cpu().clone().view(torch.int64)) if first.body.numel() == 8 else 0
+            worker = int(from_bytes(first.body, torch.int32)) if first.body.numel() == 4 else 0
             raise RemoteNonFinite(worker, first.num_coordinates, layout.segments)
         if frame.num_bytes != payload.numel():
             raise MessageError(f"{payload.numel()} bytes where a frame of {frame.num_bytes} is expected")

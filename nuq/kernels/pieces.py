@@ -88,7 +88,10 @@ def encode_(
     uint8[bytes]; bodies, ends: where the body of each begins, at multiples of 4, and ends.
     """
     check_input(vector[:0], how.bucket_size, how.norm)
-    assert not len(sizes) or sizes.max() <= MAX_COORDINATES
+    if len(sizes) and sizes.max() > MAX_COORDINATES:
+        raise ValueError(
+            f"num_coordinates={sizes.max()}: one vector holds at most 2^31 coordinates; cut it into several"
+        )
     _check(vector.numel(), starts, sizes, frame, bodies, ends)
     assert (ends - bodies == how.body_bytes(sizes)).all()
     assert words.shape == (len(starts), 2) and words.dtype == np.uint32 and words.flags.c_contiguous

@@ -60,7 +60,7 @@ def _fitted(codec: PayloadCodec, mean: Tensor, segments: Sequence[Segment], key:
     if not isinstance(around, ErrorFeedback):
         return compressor
     around = copy(around)  # of the same memory
-    around.inner = compressor
+    around.surround(compressor)
     return around
 
 

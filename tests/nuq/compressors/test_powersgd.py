@@ -11,6 +11,8 @@ import torch.distributed as dist
 
 from nuq.compressors.message import parse
 from nuq.errors import NonFiniteError
+from nuq.exchange.flat_layout import FlatLayout, Segment
+from nuq.exchange.payload import PayloadCodec
 from nuq.kernels.low_rank import start
 from nuq.kernels.spec import Key
 from nuq.registry import METHODS
@@ -351,3 +353,12 @@ def in_processes(group):
 
 def test_real_processes_give_the_bits_of_the_simulation(ranks):
     ranks.run(in_processes, world=3)
+
+
+def test_one_vector_of_all_has_a_length_that_no_shape_changes() -> None:
+    """A layout may tell the shape of what is one vector (``nuq.all_reduce``); the table of a frame is made before."""
+    made, layout = compressor(scope="model"), FlatLayout((Segment("tensor", 0, 1500, shape=(3, 500)),))
+    codec, x = PayloadCodec(made), torch.randn(1500)
+    payload, total = codec.encode(x, layout, Key(0, 0, 0)), torch.zeros(1500)
+    codec.add(payload, layout, total)
+    assert payload.numel() == codec.size(layout) and float(torch.linalg.vector_norm(x - total)) < 39

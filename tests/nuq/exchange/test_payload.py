@@ -14,10 +14,12 @@ from nuq.compressors.feedback import ErrorFeedback
 from nuq.compressors.frame import Frame
 from nuq.compressors.message import Message
 from nuq.errors import MessageError, NonFiniteError
+from nuq.exchange.compressor_map import MethodState
 from nuq.exchange.flat_layout import FlatLayout, Segment
 from nuq.exchange.payload import PayloadCodec, RemoteNonFinite
 from nuq.kernels.spec import Key
 from nuq.registry import METHODS
+from nuq.settings.feedback import Feedback
 from tests.nuq.parts import tiled
 
 KEY = Key(5, 3, 1)
@@ -157,6 +159,17 @@ def test_a_marker_names_the_worker_and_the_part(name, bad):
     assert (caught.value.worker, caught.value.number) == (1, 2)
 
 
+@pytest.mark.parametrize("exact", [False, True])
+@pytest.mark.parametrize("name", CODECS)
+def test_a_marker_is_as_long_as_the_shortest_payload(name, exact):
+    of, layout = CODECS[name], FlatLayout((Segment("a", 0, 1, exact=exact),))
+    payload = of.encode_or_mark(torch.full((1,), float("nan")), layout, KEY)
+    assert of.size(layout) in (None, payload.numel())  # the others wait for as many bytes
+    with pytest.raises(RemoteNonFinite) as caught:
+        decoded(of, payload, layout, 1)
+    assert (caught.value.worker, caught.value.number) == (1, 0)
+
+
 # --- shards ---
 
 
@@ -184,3 +197,15 @@ def test_pieces_and_wholes_have_other_random_numbers():
     shards = tiled({"a": 128}).shards(2)
     first, second = (Frame.read(of.encode(x, shard, KEY)).message(0).body for shard in shards)
     assert not torch.equal(first, second)
+
+
+# --- memories ---
+
+
+def test_a_memory_around_another_encoder_of_means_has_its_lengths():
+    """Two stages may turn to float16, whose lengths are known where those of topk are not."""
+    made = MethodState("topk", METHODS["topk"].settings(), 4)
+    made.remember(Feedback(kind="error", both=True), {"a": 1}, num_workers=2)
+    assert not made.mean_compressor.fixed
+    made.encode_means_by(made.encoder_of_means(16))
+    assert made.mean_compressor.fixed and made.mean_compressor.size(tiled({"a": 1})) is not None

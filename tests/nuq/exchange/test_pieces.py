@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from nuq.compressors.frame import Frame, PieceError
 from nuq.compressors.quantized import AdaptiveQuantizer
+from nuq.exchange.flat_layout import FlatLayout, Segment
 from nuq.exchange.payload import PayloadCodec
 from nuq.kernels import pieces
 from nuq.kernels.spec import Key
@@ -89,3 +91,16 @@ def test_the_piece_that_is_not_finite_is_numbered() -> None:
     with pytest.raises(PieceError, match="norm of a bucket is not finite") as caught:
         PayloadCodec(compressor("qsgdinf")).encode(x, tiled({"a": 100, "b": 100, "c": 100}), KEY)
     assert caught.value.number == 1
+
+
+@pytest.mark.skipif(not pieces.together(torch.zeros(1)), reason="the C++ kernels are not built")
+def test_a_vector_that_is_too_long_for_one_message_is_told() -> None:
+    """Before anything of it is read; nobody here has the memory for one."""
+    made, places = compressor("qsgd"), np.zeros(1, dtype=np.int64)
+    words, long = np.zeros((1, 2), dtype=np.uint32), np.array([(1 << 31) + 1], dtype=np.int64)
+    with pytest.raises(ValueError, match=r"num_coordinates=2147483649: one vector holds at most 2\^31 coordinates"):
+        pieces.encode_(
+            torch.zeros(4), places, long, words, torch.zeros(4).view(torch.uint8), places, places, made._format
+        )
+    with pytest.raises(ValueError, match=r"num_coordinates=4294967296: one message in a frame holds fewer than 2\^32"):
+        PayloadCodec(made).size(FlatLayout((Segment("a", 0, 1 << 32),)))
