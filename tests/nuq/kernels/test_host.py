@@ -133,7 +133,6 @@ UNTOLD = {
     "level_updates": 1,
     "message": 2,
     "operators": 1,
-    "payload": 1,
     "quantized": 1,
     "saved_state": 1,
     "simulation": 3,

@@ -27,7 +27,7 @@ def ranks(tmp_path_factory) -> list[dict[str, Any]]:
         str(folder),
     ]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, timeout=240)
+    done = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, timeout=480)
     assert done.returncode == 0, done.stderr[-3000:]
     return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(4)]
 
