@@ -21,9 +21,10 @@ def aside(path: Path, *, durable: bool = False) -> Iterator[Path]:
             with open(place, "rb+") as file:
                 os.fsync(file.fileno())
         os.replace(place, path)
-    finally:
+    except BaseException:
         with suppress(OSError):
             place.unlink(missing_ok=True)
+        raise
 
 
 def write_text(path: Path, text: str, *, executable: bool = False, durable: bool = False) -> None:
