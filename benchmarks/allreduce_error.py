@@ -138,7 +138,7 @@ def recorded(data: str) -> Tensor:
     for _ in range(steps):
         trainer.train_step()
     gradients = [trainer.gradient(worker, steps, trainer.order, "train")[0] for worker in range(workers)]
-    return torch.stack([torch.cat([part.reshape(-1) for part in gradient]) for gradient in gradients])
+    return torch.stack(gradients)
 
 
 def all_inputs(size: int) -> Iterator[tuple[str, dict[int, Tensor]]]:

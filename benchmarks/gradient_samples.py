@@ -98,7 +98,7 @@ def recorded(data: str) -> Source:
         wanted = learn if -NUM_LEARNED <= after < 0 else measure if after >= 0 and after % EVERY == 0 else None
         if wanted is not None:
             gradient, _ = trainer.gradient(0, step, trainer.order, "train")
-            wanted.append(torch.cat([part.reshape(-1) for part in gradient]))
+            wanted.append(gradient)
         trainer.train_step()
     place.parent.mkdir(parents=True, exist_ok=True)
     torch.save({"learn": learn, "measure": measure}, place)

@@ -112,9 +112,8 @@ def record(data: str, model: str, steps: int, every: int, seed: int) -> tuple[li
     for step in range(steps + 1):
         if step and step % every == 0:
             gradient, _loss = trainer.gradient(0, step, trainer.order, "train")
-            recorded.append(
-                Recorded(step, dict(zip(trainer.parameters, (part.clone() for part in gradient), strict=True)))
-            )
+            parts = trainer.gradients.layout.views(gradient)
+            recorded.append(Recorded(step, dict(zip(trainer.parameters, parts, strict=True))))
         trainer.train_step()
     return recorded, kinds_of(trainer.model)
 

@@ -94,6 +94,6 @@ def trained(trainer: Trainer, learn_at: Sequence[int], measure_at: Sequence[int]
     while trainer.step <= measure_at[-1]:
         if trainer.step in (*learn_at, *measure_at):
             gradient, _ = trainer.gradient(0, trainer.step, trainer.order, "train")
-            (learn if trainer.step in learn_at else measure).append(torch.cat([part.reshape(-1) for part in gradient]))
+            (learn if trainer.step in learn_at else measure).append(gradient)
         trainer.train_step()
     return Gradients(title, shapes, learn, measure, trainer.data.is_stand_in)

@@ -101,7 +101,7 @@ def recorded(title: str) -> Recorded:
     for step in range(MOMENTS[-1] + 1):
         if step in MOMENTS:
             of_workers, _ = trainer.gradients.of_workers(range(WORKERS), step, trainer.order, "norms")
-            found.append([torch.cat([part.reshape(-1) for part in gradient]) for gradient in of_workers.values()])
+            found.append(list(of_workers.values()))
         trainer.train_step()
     sizes = [parameter.numel() for parameter in trainer.parameters.values()]
     place.parent.mkdir(parents=True, exist_ok=True)

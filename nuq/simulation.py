@@ -27,7 +27,8 @@ from nuq.exchange.collective_factory import build
 from nuq.exchange.collectives.collective import ExchangeStats, WorkerPlacement
 from nuq.exchange.collectives.means import scale
 from nuq.exchange.compressor_map import CompressorMap, by_encoder
-from nuq.exchange.finite import Gradient, _largest_parameter, joined, non_finite_parameter, surely_finite
+from nuq.exchange.finite import first_not_finite, largest, surely_finite
+from nuq.exchange.flat_layout import of_parameters
 from nuq.exchange.level_updates import LevelUpdater, level_updaters
 from nuq.exchange.payload import RemoteNonFinite
 from nuq.exchange.transport import Transport
@@ -118,6 +119,7 @@ class Workers:
         self.parameters = parameters
         self.compressors.assign(parameters)
         self.layout = self.compressors.arrange(parameters)
+        self.model_layout = of_parameters(parameters)  # of a gradient as it is given
         self.seed = seed
         self.device = device
         self.group = group
@@ -147,18 +149,22 @@ class Workers:
 
     @property
     def num_coordinates(self) -> int:
-        return sum(shape.numel() for shape in self.parameters.values())
+        return self.model_layout.num_coordinates
 
-    def encode(self, gradient: Gradient, key: Key) -> Tensor:
+    def encode(self, gradient: Tensor, key: Key) -> Tensor:
         """The payload of one worker: uint8[bytes]."""
         return self.compressors.bare.encode(self._vector(gradient), self.layout, key)
 
-    def _vector(self, gradient: Gradient) -> Tensor:
-        return joined(self.layout.arranged(gradient))
+    def _vector(self, gradient: Tensor) -> Tensor:
+        return self.layout.from_model(gradient, self._sizes)
 
     def _restored(self, vector: Tensor) -> Tensor:
         """A vector in the model's order."""
-        return self.layout.restored(vector, [shape.numel() for shape in self.parameters.values()])
+        return self.layout.restored(vector, self._sizes)
+
+    @property
+    def _sizes(self) -> list[int]:
+        return [segment.size for segment in self.model_layout.segments]
 
     def average(self, payloads: Sequence[Tensor]) -> Tensor:
         """The mean of payloads: decoded, added in worker order and multiplied once by float32(1/M)."""
@@ -168,7 +174,7 @@ class Workers:
         scale(total, len(payloads))
         return self._restored(total)
 
-    def vectors(self, gradient: Gradient, encoder: int = 0) -> dict[str, Tensor]:
+    def vectors(self, gradient: Tensor, encoder: int = 0) -> dict[str, Tensor]:
         """The vectors that one encoder is given, by name.
 
         There is one named ``model`` (``Layer.vector_name``), or one per parameter.
@@ -179,16 +185,18 @@ class Workers:
     # --- one step ---
 
     def exchange(
-        self, gradients: Mapping[int, Gradient], losses: Mapping[int, float], step: int, *, stop: bool = False
+        self, gradients: Mapping[int, Tensor], losses: Mapping[int, float], step: int, *, stop: bool = False
     ) -> Exchanged:
         """The mean of the hosted workers' and all others' gradients, by the collective of the settings.
 
-        gradients, losses: one for every hosted worker.  NonFiniteError, on all processes alike, names the step, the
-        worker and the parameter (or the loss); BadGradientError where that is known before anything is encoded.
+        gradients: flat vectors float32[n] in the model's order, one for every hosted worker, as are losses.
+        NonFiniteError, on all processes alike, names the step, the worker and the parameter (or the loss);
+        BadGradientError where that is known before anything is encoded.
         """
         vectors = {worker: self._vector(gradients[worker]) for worker in self.hosted}
         finite = surely_finite(list(vectors.values()))
-        bad = [None if finite else non_finite_parameter(gradients[worker]) for worker in self.hosted]
+        views = self.model_layout.views
+        bad = [None if finite else first_not_finite(views(gradients[worker])) for worker in self.hosted]
         bad, every_loss, stop = self._agree(bad, [losses[worker] for worker in self.hosted], stop)
         for worker, (number, loss) in enumerate(zip(bad, every_loss, strict=True)):
             if number is not None:
@@ -200,8 +208,8 @@ class Workers:
         try:
             self.collective.mean(vectors, self.layout, Key(self.seed, step, 0), mean)
         except RemoteNonFinite as marked:  # finite coordinates whose norm overflows
-            largest = {worker: torch.tensor(_largest_parameter(gradients[worker])) for worker in self.hosted}
-            number = int(self.gather_tensors(largest)[marked.worker])
+            suspects = {worker: torch.tensor(largest(views(gradients[worker]))) for worker in self.hosted}
+            number = int(self.gather_tensors(suspects)[marked.worker])
             raise NonFiniteError(self._not_finite(step, marked.worker, number)) from marked
         except NonFiniteError as error:
             raise NonFiniteError(f"step {step}: {error}") from error
@@ -286,7 +294,7 @@ class Workers:
         return any(level_updater.collects(step) for level_updater in self.level_updaters)
 
     def observe(
-        self, gradients: Mapping[int, Gradient], step: int, level_updaters: Sequence[LevelUpdater] | None = None
+        self, gradients: Mapping[int, Tensor], step: int, level_updaters: Sequence[LevelUpdater] | None = None
     ) -> None:
         """Add the hosted workers' gradients of a step to the statistics of these methods, or of all.
 
@@ -301,8 +309,9 @@ class Workers:
                 try:
                     level_updater.observe(self._vector(gradient), self.layout.segments, Key(self.seed, step, worker))
                 except NonFiniteError:
-                    bad = non_finite_parameter(gradient)
-                    statistics.totals[:] = math.nan, _largest_parameter(gradient) if bad is None else bad, 0.0
+                    parts = self.model_layout.views(gradient)
+                    bad = first_not_finite(parts)
+                    statistics.totals[:] = math.nan, largest(parts) if bad is None else bad, 0.0
 
     def update_levels(self, level_updaters: Sequence[LevelUpdater] | None = None) -> str | None:
         """Merge all workers' statistics on every process alike, and update the levels of these methods, or of all.

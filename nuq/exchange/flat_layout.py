@@ -97,9 +97,21 @@ class FlatLayout:
             tuple(replace(segment, start=start) for segment, start in zip(self.segments, starts, strict=False))
         )
 
-    def arranged(self, of_parameters: Sequence[Any]) -> Sequence[Any]:
+    def views(self, vector: Tensor) -> list[Tensor]:
+        """The segments of a vector as views of it, in a parameter's shape where they are a whole one."""
+        pieces = ((vector[segment.place], segment) for segment in self.segments)
+        return [
+            piece if segment.shape is None or segment.first >= 0 else piece.view(segment.shape)
+            for piece, segment in pieces
+        ]
+
+    def arranged(self, of_parameters: Sequence[Any]) -> list[Any]:
         """Items, one for every parameter, from the model's order into the vector's order."""
-        return of_parameters if self.order is None else [of_parameters[number] for number in self.order]
+        return list(of_parameters) if self.order is None else [of_parameters[number] for number in self.order]
+
+    def from_model(self, vector: Tensor, sizes: Sequence[int]) -> Tensor:
+        """A vector in this order, from one in the model's; sizes as in ``restored``."""
+        return vector if self.order is None else torch.cat(self.arranged(vector.split(list(sizes))))
 
     def restored(self, vector: Tensor, sizes: Sequence[int]) -> Tensor:
         """A vector in the model's order, from one in this order.
@@ -110,6 +122,11 @@ class FlatLayout:
             return vector
         pieces = dict(zip(self.order, vector.split([sizes[number] for number in self.order]), strict=True))
         return torch.cat([pieces[number] for number in range(len(sizes))])
+
+
+def of_parameters(shapes: Mapping[str, Sequence[int]]) -> FlatLayout:
+    """The layout of a vector of all parameters in the model's order, one segment for each."""
+    return arranged(shapes, dict.fromkeys(shapes, 0), [None])
 
 
 def _cut(segments: Sequence[Segment], num_shards: int) -> list[list[Segment]]:

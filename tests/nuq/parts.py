@@ -1,8 +1,18 @@
-"""Layouts of vectors for tests, and the lengths of frames."""
+"""Layouts of vectors for tests, flat vectors, and the lengths of frames."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor
+
 from nuq.exchange.flat_layout import FlatLayout, Segment
+
+
+def flat(parts: Iterable[Tensor]) -> Tensor:
+    """The parts one after another, as one vector."""
+    return torch.cat([part.reshape(-1) for part in parts])
 
 
 def tiled(sizes: dict[str, int], *more: Segment) -> FlatLayout:

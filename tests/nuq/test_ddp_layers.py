@@ -16,6 +16,7 @@ from nuq.registry import METHODS
 from nuq.settings.exchange import Exchange
 from nuq.settings.feedback import Feedback
 from nuq.simulation import Memory, Workers
+from tests.nuq.parts import flat
 from tests.nuq.small_training import backward, gradients, hooked, inputs, net, wrapped
 
 
@@ -49,7 +50,7 @@ def hook_is_workers(group: dist.ProcessGroup, method: str, lines: list[str], set
         own = {}
         for worker in range(world):
             x = torch.randn(4, 3, 7, 7, generator=torch.Generator().manual_seed(10 * step + worker))
-            own[worker] = list(torch.autograd.grad(local.module(x).square().mean(), list(local.module.parameters())))
+            own[worker] = flat(torch.autograd.grad(local.module(x).square().mean(), list(local.module.parameters())))
             if worker == rank:
                 model.zero_grad()
                 model(x).square().mean().backward()
@@ -171,7 +172,7 @@ def test_both_scopes_train_with_every_method(ranks: Any) -> None:
             for worker in of.hosted:
                 model.zero_grad()
                 loss.append(model(inputs(worker, step)).square().mean())
-                of_workers[worker] = list(torch.autograd.grad(loss[-1], list(model.parameters())))
+                of_workers[worker] = flat(torch.autograd.grad(loss[-1], list(model.parameters())))
             mean = of.exchange(of_workers, dict.fromkeys(of.hosted, 0.0), step).mean
             assert bool(torch.isfinite(mean).all()) and bool(mean.any()), (name, scope)
             with torch.no_grad():

@@ -231,12 +231,13 @@ def hook_is_simulation(group):
             for worker in range(world):
                 weight = local.weight.detach().clone().requires_grad_()
                 nn.functional.linear(inputs(worker, step), weight).square().mean().backward()
-                own.append(weight.grad)
+                assert weight.grad is not None
+                own.append(weight.grad.reshape(-1))
             if alone.next_update(step) == step:
                 alone.update_levels()
             if alone.collects(step + 1):
-                alone.observe({worker: [gradient] for worker, gradient in enumerate(own)}, step)
-            mean = alone.exchange({w: [g] for w, g in enumerate(own)}, dict.fromkeys(range(world), 0.0), step).mean
+                alone.observe(dict(enumerate(own)), step)
+            mean = alone.exchange(dict(enumerate(own)), dict.fromkeys(range(world), 0.0), step).mean
             model.zero_grad()
             backward(model, rank, step)
             assert torch.equal(gradients(model), mean), (collective, step)

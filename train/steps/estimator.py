@@ -36,7 +36,7 @@ from torch import Tensor
 
 from nuq.compressors.quantized import AdaptiveQuantizer, Quantizer
 from nuq.errors import NonFiniteError
-from nuq.exchange.finite import non_finite_parameter
+from nuq.exchange.finite import first_not_finite
 from nuq.kernels import operators, reference
 from nuq.kernels.spec import Key
 from nuq.kernels.statistics import Statistics, bin_edges
@@ -139,11 +139,8 @@ class Measured(NamedTuple):
     histograms: dict[str, np.ndarray]
 
 
-def measure(workers: Workers, samples: Iterable[list[list[Tensor]]], seed: int, step: int) -> Measured:
-    """The variance measured from samples.
-
-    samples: S lists of M gradients (a gradient is one tensor per parameter).
-    """
+def measure(workers: Workers, samples: Iterable[list[Tensor]], seed: int, step: int) -> Measured:
+    """The variance measured from samples: S lists of M gradients, flat vectors in the model's order."""
     est, sgd, super_, normalized = Moments(), Moments(), Moments(), Moments()
     est_rows, super_rows = Rows(), Rows()
     statistics = Statistics.empty(getattr(workers.settings, "num_components", 350))
@@ -153,11 +150,10 @@ def measure(workers: Workers, samples: Iterable[list[list[Tensor]]], seed: int, 
     payloads: list[Tensor] = []
     for number, gradients in enumerate(samples):
         for worker, gradient in enumerate(gradients):
-            if (bad := non_finite_parameter(gradient)) is not None:
+            if (bad := first_not_finite(workers.model_layout.views(gradient))) is not None:
                 raise NonFiniteError(
                     f"the gradient of {list(workers.parameters)[bad]!r} on worker {worker} is not finite"
                 )
-        flat = [torch.cat([part.reshape(-1) for part in gradient]) for gradient in gradients]
         payloads = [
             workers.encode(gradient, Key(seed, step, worker, f"measure/{number}"))
             for worker, gradient in enumerate(gradients)
@@ -165,9 +161,9 @@ def measure(workers: Workers, samples: Iterable[list[list[Tensor]]], seed: int, 
         for group in [payloads] if workers.num_workers > 1 else [[payload] for payload in payloads]:
             est.add(estimate := workers.average(group))
             est_rows.add(estimate, number)
-        super_.add(mean := torch.stack(flat).mean(dim=0))
+        super_.add(mean := torch.stack(gradients).mean(dim=0))
         super_rows.add(mean, number)
-        for vector in flat:
+        for vector in gradients:
             sgd.add(vector)
         if quantizer is not None:
             for worker, gradient in enumerate(gradients):

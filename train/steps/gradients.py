@@ -1,4 +1,4 @@
-"""The work of a worker: the loss of one minibatch and its gradient, one tensor per parameter.
+"""The work of a worker: the loss of one minibatch and its gradient, one flat vector.
 
 The workers of a process take turns.  ``torch.func.vmap`` over them instead was measured and is not here: on a CPU it
 took 1.04 to 1.6 times the loop's time for logistic regression, MLPs, LeNet and a small CNN, with 4 and 16 workers, and
@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from nuq.exchange.finite import surely_finite
+from nuq.exchange.flat_layout import of_parameters
 from train import models
 from train.data.dataset import DataSet, ReadsAhead
 from train.data.objective import Tally, objective_of
@@ -26,7 +27,6 @@ from train.steps.cuda_graphs import Pass, Recorded
 from train.steps.loss_scale import LossScale, unscaled
 from train.steps.order import Order, generator, seed_of
 
-Gradient = list[Tensor]  # one tensor per trained parameter, in the order of ``Gradients.parameters``
 TURNS_AHEAD = 2  # workers' turns whose pictures are decoded during the present one; more would only wait longer
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -56,7 +56,7 @@ class Gradients:
         self._arranged = channels_last if compute["channels_last"] else torch.Tensor.contiguous
         self.parameters = {name: p for name, p in self.model.named_parameters() if p.requires_grad}
         self._leaves, self._buffers = list(self.parameters.values()), list(self.model.buffers())
-        self._sizes, self._shapes = [p.numel() for p in self._leaves], [p.shape for p in self._leaves]
+        self.layout = of_parameters({name: p.shape for name, p in self.parameters.items()})
         self.scale = LossScale() if compute["precision"] == "fp16" else None
         self._forward = torch.compile(self.model) if compute["compile"] else self.model
         dtype = DTYPES.get(compute["precision"])
@@ -76,12 +76,10 @@ class Gradients:
         x, y = self.data.train_batch(indices, generator(self.config["seed"], step, worker, purpose))
         return self._arranged(x), y
 
-    def one(self, worker: int, step: int, order: Order, purpose: str) -> tuple[Gradient, Tensor]:
-        """The gradient and loss (0-d) of one worker.
+    def one(self, worker: int, step: int, order: Order, purpose: str) -> tuple[Tensor, Tensor]:
+        """The gradient float32[n], in ``layout``, and the loss (0-d) of one worker.
 
         They are the means of those of its minibatches, where ``compute.accumulate`` has several.
-
-        The gradient's tensors lie one after another in memory: once for all who take it as one vector.
         """
         if not self.model.training:
             self.model.train()
@@ -94,10 +92,7 @@ class Gradients:
         if len(minibatches) > 1:
             share = 1 / len(minibatches)
             flat, loss = flat.mul_(share), loss * share
-        return self._parts(flat), loss
-
-    def _parts(self, flat: Tensor) -> Gradient:
-        return [part.view(shape) for part, shape in zip(flat.split(self._sizes), self._shapes, strict=True)]
+        return flat, loss
 
     def _of_minibatch(self, indices: Tensor, worker: int, step: int, purpose: str) -> tuple[Tensor, Tensor]:
         """The flat gradient and the loss.
@@ -129,15 +124,15 @@ class Gradients:
             output = self._forward(x)
         loss = self._objective.loss(output.float(), y, label_smoothing=self.config["label_smoothing"])
         gradient = torch.autograd.grad(loss if factor is _ONE else loss * factor, self._leaves)
-        flat = torch.empty(sum(self._sizes), device=self.device)
-        torch._foreach_copy_(self._parts(flat), gradient)  # pyright: ignore[reportPrivateImportUsage]
+        flat = torch.empty(self.layout.num_coordinates, device=self.device)
+        torch._foreach_copy_(self.layout.views(flat), gradient)  # pyright: ignore[reportPrivateImportUsage]
         return flat, loss.detach()
 
     # --- several ---
 
     def of_workers(
         self, workers: Iterable[int], step: int, order: Order, purpose: str
-    ) -> tuple[dict[int, Gradient], dict[int, float]]:
+    ) -> tuple[dict[int, Tensor], dict[int, float]]:
         """The gradients and losses of ``workers``.
 
         The batch-norm buffers end as worker 0's (if it is among them) or as they were.
@@ -173,7 +168,7 @@ class Gradients:
 
     def samples(
         self, workers: Iterable[int], step: int, order: Order, count: int, purpose: str
-    ) -> Iterator[dict[int, Gradient]]:
+    ) -> Iterator[dict[int, Tensor]]:
         """The ``count`` extra gradients of each of ``workers`` at the present parameters; batch-norm buffers stay."""
         before = self._copies()
         for number in range(count):

@@ -7,14 +7,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
+from nuq.exchange.flat_layout import FlatLayout
 from nuq.quantized_training.counts import EDGES, Bytes, TensorHistograms, ratios
 from nuq.quantized_training.training import CompressedTraining
 from nuq.settings.quantized_training import formats_of
 from nuq.simulation import Exchanged
 from train.logs.run_log import Log, keeps_histogram
-from train.steps.gradients import Gradient
 
 NOT_ALONE = ("weights", "moments")  # are the optimizer's
 
@@ -62,14 +62,14 @@ def begin_step(tensors: CompressedTraining | None, step: int) -> None:
         tensors.counts.start()
 
 
-def see_gradients(tensors: CompressedTraining | None, gradients: Mapping[int, Gradient]) -> None:
+def see_gradients(tensors: CompressedTraining | None, gradients: Mapping[int, Tensor], layout: FlatLayout) -> None:
     """Add the first worker's gradient to the histograms, if any are due.
 
     A rank without that worker keeps no log.
     """
     if tensors is None or tensors.histograms is None:
         return
-    for part in gradients.get(0, ()):
+    for part in layout.views(gradients[0]) if 0 in gradients else ():
         if part.numel() >= tensors.min_size:
             tensors.histograms.add("gradients", part)
 

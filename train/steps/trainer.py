@@ -20,7 +20,7 @@ import args
 from nuq.compressors.message import VERSION
 from nuq.errors import NonFiniteError
 from nuq.exchange import agreement
-from nuq.exchange.finite import non_finite_parameter
+from nuq.exchange.finite import first_not_finite
 from nuq.exchange.level_updates import LevelUpdater
 from nuq.exchange.transport import Transport
 from nuq.simulation import BadGradientError, Exchanged, Memory, Workers
@@ -31,7 +31,7 @@ from train.process import checkpoint
 from train.process.checkpoint import Open
 from train.process.status import Progress
 from train.steps import estimator, optim, quantized_training
-from train.steps.gradients import Gradient, Gradients, evaluate
+from train.steps.gradients import Gradients, evaluate
 from train.steps.loss_scale import skipped
 from train.steps.order import Order, generator
 from train.steps.update import check_finite, check_state, update
@@ -130,8 +130,8 @@ class Trainer:
 
     # --- gradients ---
 
-    def gradient(self, worker: int, step: int, order: Order, purpose: str) -> tuple[Gradient, Tensor]:
-        """The gradient of one worker, one tensor per parameter, and its loss (0-d)."""
+    def gradient(self, worker: int, step: int, order: Order, purpose: str) -> tuple[Tensor, Tensor]:
+        """The gradient of one worker as one vector, and its loss (0-d)."""
         return self.gradients.one(worker, step, order, purpose)
 
     def sync_buffers(self) -> None:
@@ -148,17 +148,7 @@ class Trainer:
         self.trained.settle()
         self.fp32_workers.transport.barrier()
 
-    def _gather_gradients(self, gradients: dict[int, Gradient]) -> list[Gradient]:
-        """The full-precision gradients of all workers, in worker order."""
-        flat = {worker: torch.cat([part.reshape(-1) for part in gradient]) for worker, gradient in gradients.items()}
-        sizes = [p.numel() for p in self.parameters.values()]
-        shapes = [p.shape for p in self.parameters.values()]
-        return [
-            [part.view(shape) for part, shape in zip(row.split(sizes), shapes, strict=True)]
-            for row in self.fp32_workers.gather_tensors(flat)
-        ]
-
-    def _sampled_gradients(self, order: Order, count: int, purpose: str) -> Iterator[dict[int, Gradient]]:
+    def _sampled_gradients(self, order: Order, count: int, purpose: str) -> Iterator[dict[int, Tensor]]:
         with self.progress.during(f"sampling gradients ({purpose})"):
             for gradients in self.gradients.samples(self.fp32_workers.hosted, self.step, order, count, purpose):
                 yield gradients
@@ -186,7 +176,7 @@ class Trainer:
         self._sample_for_levels()
         quantized_training.begin_step(self.tensors, self.step)
         gradients, losses = self.gradients.of_workers(self.trained.hosted, self.step, self.order, "train")
-        quantized_training.see_gradients(self.tensors, gradients)
+        quantized_training.see_gradients(self.tensors, gradients, self.gradients.layout)
         self._update_levels(gradients)
         try:
             result = self.trained.exchange(gradients, losses, self.step, stop=stop or self.stop_requested())
@@ -230,14 +220,14 @@ class Trainer:
         finally:
             self.totals.update_s += time.perf_counter() - started
 
-    def _update_levels(self, gradients: dict[int, Gradient]) -> None:
+    def _update_levels(self, gradients: dict[int, Tensor]) -> None:
         workers = self.workers
         if not workers.adaptive:
             return
         started = time.perf_counter()
         if self.loss_scale is not None:  # gradients that overflow are skipped
             gradients = {
-                worker: gradient for worker, gradient in gradients.items() if non_finite_parameter(gradient) is None
+                worker: gradient for worker, gradient in gradients.items() if first_not_finite([gradient]) is None
             }
         workers.observe(
             gradients,
@@ -283,7 +273,8 @@ class Trainer:
             gradient, _ = self.gradient(0, step, order, "untrain")
             noise = generator(self.config["seed"], step, 0, "untrain/noise")
             with torch.no_grad():
-                for parameter, ascent in zip(self.parameters.values(), gradient, strict=True):
+                views = self.gradients.layout.views(gradient)
+                for parameter, ascent in zip(self.parameters.values(), views, strict=True):
                     parameter += settings["lr"] * ascent + settings["std"] * torch.randn(
                         parameter.shape, generator=noise
                     ).to(self.device)
@@ -296,7 +287,7 @@ class Trainer:
         started = time.perf_counter()
         count = self.config["measure"]["num_samples"]
         samples = (
-            self._gather_gradients(gradients)
+            self.fp32_workers.gather_tensors(gradients)
             for gradients in self._sampled_gradients(self.measure_order, count, "measure")
         )
         try:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from nuq.errors import NonFiniteError
-from nuq.exchange.finite import non_finite_parameter, surely_finite
+from nuq.exchange.finite import first_not_finite, surely_finite
 from train.steps import optim
 
 
@@ -33,7 +33,7 @@ def update(
         group["lr"] = rate
     optimizer.step()
     values = [parameter.detach() for parameter in parameters]
-    if not surely_finite(values) and (bad := non_finite_parameter(values)) is not None:
+    if not surely_finite(values) and (bad := first_not_finite(values)) is not None:
         raise NonFiniteError(f"step {step}: the parameter {list(named)[bad]!r} is not finite after the update")
 
 

@@ -21,7 +21,7 @@ from nuq.registry import METHODS
 from nuq.settings.feedback import Feedback
 from nuq.simulation import Memory, Workers
 from settings import resolving
-from tests.nuq.parts import frame_bytes
+from tests.nuq.parts import flat, frame_bytes
 from tests.nuq.small_training import backward, descend, hooked, net
 
 PAPER = [
@@ -85,7 +85,9 @@ def test_workers_send_as_many_as_the_schedule_says(step: int) -> None:
     settings = METHODS["dgc"].settings(warmup_every=10, **EXACT)
     workers = Workers("dgc", settings, 2, shapes, 1, torch.device("cpu"), memory=Memory(Feedback(), momentum=0.9))
     generator = torch.Generator().manual_seed(step)
-    gradients = {worker: [torch.randn(shape, generator=generator) for shape in shapes.values()] for worker in range(2)}
+    gradients = {
+        worker: flat(torch.randn(shape, generator=generator) for shape in shapes.values()) for worker in range(2)
+    }
     ratio = STAGES[min(step // 10, 4)]
     lengths = {name: message_bytes(shape, ratio) for name, shape in SHAPES.items()}
     sent = workers.exchange(gradients, {0: 0.0, 1: 0.0}, step).bytes_per_worker

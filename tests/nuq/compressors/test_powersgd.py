@@ -19,7 +19,7 @@ from nuq.registry import METHODS
 from nuq.settings.exchange import Exchange
 from nuq.settings.feedback import Feedback
 from nuq.simulation import Memory, Workers
-from tests.nuq.parts import tiled
+from tests.nuq.parts import flat, tiled
 from tests.nuq.small_training import assert_same_bits, backward, descend, gradients, hooked, net, residuals
 
 SEED = 5
@@ -89,7 +89,7 @@ def gradient(worker: int, step: int) -> list[torch.Tensor]:
 
 
 def exchanged(of: Workers, step: int) -> torch.Tensor:
-    every = {worker: gradient(worker, step) for worker in of.hosted}
+    every = {worker: flat(gradient(worker, step)) for worker in of.hosted}
     return of.exchange(every, dict.fromkeys(every, 0.0), step).mean
 
 
@@ -203,8 +203,8 @@ def test_what_arrives_and_what_is_left_add_up(how):
     wanted, momentum = total.clone(), [total.clone() for _ in range(3)]
     for step in range(4):
         total += exchanged(of, step)
-        flat = [torch.cat([g.reshape(-1) for g in gradient(worker, step)]) for worker in range(3)]
-        momentum = [how.get("momentum", 0.0) * before + now for before, now in zip(momentum, flat, strict=True)]
+        own = [flat(gradient(worker, step)) for worker in range(3)]
+        momentum = [how.get("momentum", 0.0) * before + now for before, now in zip(momentum, own, strict=True)]
         wanted += torch.stack(momentum).mean(dim=0)
     left = torch.stack(
         [
@@ -217,7 +217,7 @@ def test_what_arrives_and_what_is_left_add_up(how):
 
 def test_a_step_of_zeros_does_not_end_it():
     of = workers(2)
-    zeros = {worker: [torch.zeros(shape) for shape in SHAPES.values()] for worker in of.hosted}
+    zeros = {worker: torch.zeros_like(flat(gradient(0, 0))) for worker in of.hosted}
     assert not of.exchange(zeros, dict.fromkeys(zeros, 0.0), 0).mean.any()
     assert float(exchanged(of, 1).norm()) > 1
 
@@ -226,7 +226,7 @@ def test_bytes_do_not_grow_with_the_workers():
     """P and Q to their owners and back, and the tensors that travel whole: some headers of 28 bytes beside."""
     for num in (3, 12):
         of = workers(num)
-        every = {worker: gradient(worker, 0) for worker in of.hosted}
+        every = {worker: flat(gradient(worker, 0)) for worker in of.hosted}
         took = of.exchange(every, dict.fromkeys(every, 0.0), 0)
         assert took.means_bytes < took.bytes_per_worker - took.means_bytes == 4 * NUMBERS + 28 * messages(num)
 
@@ -248,8 +248,8 @@ def test_nobody_remembers_means_that_are_exact():
 
 def test_overflow_is_named():
     of = workers(2)
-    every = {worker: gradient(worker, 0) for worker in of.hosted}
-    every[1][2].fill_(3e38)
+    every = {worker: flat(gradient(worker, 0)) for worker in of.hosted}
+    of.model_layout.views(every[1])[2].fill_(3e38)
     with pytest.raises(
         NonFiniteError, match="step 0: the gradient of 'fc' on worker 1 is not finite or overflows float32"
     ):
@@ -267,7 +267,7 @@ def test_means_that_overflow_are_not_remembered():
     for step, size in enumerate((1.0, 1.5e38, 1.0)):
         draws = torch.Generator().manual_seed(step)
         common = [(torch.rand(shape, generator=draws) * 2 - 1) * size for shape in SHAPES.values()]
-        every = {worker: [part.clone() for part in common] for worker in of.hosted}
+        every = {worker: flat(common) for worker in of.hosted}
         if size > 1:
             with pytest.raises(
                 NonFiniteError, match=r"step 1: the (mean factor|mean gradient|gradient) of .* overflows float32"
@@ -291,7 +291,7 @@ def test_memory_and_warm_start_beat_none():
         )  # fmt: skip
         found = torch.zeros(20, 24)
         for step in range(steps):
-            given = {w: [(found - aim) @ inputs[w].T @ inputs[w] / 32] for w in range(4)}
+            given = {w: flat([(found - aim) @ inputs[w].T @ inputs[w] / 32]) for w in range(4)}
             found -= 0.1 * of.exchange(given, dict.fromkeys(given, 0.0), step).mean.view(20, 24)
         return float((found - aim).square().sum())
 
@@ -322,7 +322,7 @@ def in_processes(group):
                 assert torch.equal(mean, exchanged(alone, step)), (given, num, step)
             ours, theirs = here.state_dict(), alone.state_dict()
             assert repr(ours) == repr(theirs)
-    vectors = {rank: torch.cat([g.reshape(-1) for g in gradient(rank, 0)])}
+    vectors = {rank: flat(gradient(rank, 0))}
     of, out = workers(world, group), torch.empty_like(vectors[rank])
     for at, name in ((545, "bias"), (560, "fc")):  # Workers looks before; a hook does not
         given = vectors[rank].clone()

@@ -55,7 +55,7 @@ def simulated(
 ) -> torch.Tensor:
     shapes = {name: torch.Size([size]) for name, size in sizes.items()}
     alone = Workers(name, settings_of(name, **given), workers, shapes, SEED, torch.device("cpu"), exchange=exchange)
-    every = {worker: list(gradient(worker, step, sizes).split(list(sizes.values()))) for worker in alone.hosted}
+    every = {worker: gradient(worker, step, sizes) for worker in alone.hosted}
     return alone.exchange(every, dict.fromkeys(every, 0.0), step).mean
 
 

@@ -16,6 +16,7 @@ from nuq.errors import NonFiniteError
 from nuq.registry import METHODS
 from nuq.settings.exchange import Exchange
 from nuq.simulation import Workers
+from tests.nuq.parts import flat
 from tests.nuq.small_training import assert_same_bits, backward, gradients, hooked, net
 
 ADAPTIVE = [name for name, entry in METHODS.items() if entry.adaptive]
@@ -104,10 +105,10 @@ def test_the_first_message_of_the_simulation_has_fitted_levels(name: str, scope:
     """The simulation steps as the trainer does: what is due is fitted, then sent."""
     gradient = heavy()
     of = workers(name, {key: value.shape for key, value in gradient.items()}, scope=scope)
-    first = stepped(of, list(gradient.values()), 0)
-    exact = torch.cat([value.reshape(-1) for value in gradient.values()])
+    exact = flat(gradient.values())
+    first = stepped(of, exact, 0)
     assert error(first, exact) < 0.6
-    assert error(first, exact) == pytest.approx(error(stepped(of, list(gradient.values()), 1), exact), rel=0.1)
+    assert error(first, exact) == pytest.approx(error(stepped(of, exact, 1), exact), rel=0.1)
     assert not any(level_updater.begins or level_updater.due(1) for level_updater in of.level_updaters)
 
 
@@ -120,7 +121,7 @@ def workers(
     )
 
 
-def stepped(of: Workers, gradient: list[Tensor], step: int) -> Tensor:
+def stepped(of: Workers, gradient: Tensor, step: int) -> Tensor:
     """A step of ``Trainer``; every worker has the same gradient."""
     own = dict.fromkeys(of.hosted, gradient)
     of.observe(own, step, [one for one in of.level_updaters if one.collects(step)])
@@ -129,10 +130,10 @@ def stepped(of: Workers, gradient: list[Tensor], step: int) -> Tensor:
 
 
 def test_a_first_gradient_of_zeros_is_passed_over_in_the_simulation() -> None:
-    gradient = [torch.randn(50, 60, generator=torch.Generator().manual_seed(2)).exp()]
-    sizes = {"w": gradient[0].shape}
+    gradient = torch.randn(3000, generator=torch.Generator().manual_seed(2)).exp()
+    sizes = {"w": torch.Size((50, 60))}
     of, late = workers("alq", sizes, 2), workers("alq", sizes, 2)
-    assert not stepped(of, [torch.zeros(50, 60)], 0).any()
+    assert not stepped(of, torch.zeros(3000), 0).any()
     assert of.level_updaters[0].begins and of.level_updaters[0].due(1) and of.level_updaters[0].collects(1)
     stepped(of, gradient, 1)
     assert not of.level_updaters[0].begins
@@ -144,9 +145,9 @@ def test_a_first_gradient_that_is_not_finite_is_passed_over_in_the_simulation() 
     sizes = {"w": torch.Size((50, 60))}
     of = workers("alq", sizes, 2)
     with pytest.raises(NonFiniteError, match="step 0: the gradient of 'w' on worker 0"):
-        stepped(of, [torch.full((50, 60), math.inf)], 0)
+        stepped(of, torch.full((3000,), math.inf), 0)
     assert of.level_updaters[0].begins
-    stepped(of, [torch.ones(50, 60)], 1)
+    stepped(of, torch.ones(3000), 1)
     assert not of.level_updaters[0].begins
 
 
@@ -154,7 +155,7 @@ def test_a_schedule_without_step_0_leaves_the_first_levels() -> None:
     """The paper's."""
     of = workers("alq", {"w": torch.Size((50, 60))}, update_at=[100, 2000])
     before = of.compressor.levels.values.tolist()
-    stepped(of, [torch.randn(50, 60).exp()], 0)
+    stepped(of, torch.randn(3000).exp(), 0)
     assert of.compressor.levels.values.tolist() == before and not of.compressor.fitted
 
 
@@ -172,7 +173,7 @@ def hook_is_simulation(group: dist.ProcessGroup) -> None:
     for worker in range(world):
         alone.zero_grad()
         backward(alone, worker, 0)
-        own[worker] = [p.grad.clone() for p in alone.parameters() if p.grad is not None]
+        own[worker] = gradients(alone)
     of.observe(own, 0, of.level_updaters)
     of.update_levels()
     backward(model, rank, 0)
@@ -221,10 +222,9 @@ def one_finite(group: dist.ProcessGroup) -> None:
     assert not bool(torch.isfinite(gradients(model)).all())
     alone = net()
     alone(torch.ones(2, 12)).sum().backward()
-    own = {name: p.grad for name, p in alone.named_parameters()}
     of = workers("alq", {name: p.shape for name, p in alone.named_parameters()}, scope="tensor", bucket_size=64)
     of.seed = state.hook.seed
-    of.observe({0: list(own.values())}, 0)  # type: ignore[arg-type]
+    of.observe({0: gradients(alone)}, 0)
     of.update_levels()
     assert state.levels == of.compressor.levels.values.tolist()
     state.close()

@@ -19,7 +19,7 @@ from nuq.settings import layers
 from nuq.settings.exchange import Exchange
 from nuq.settings.feedback import Feedback
 from nuq.simulation import Memory, Workers
-from tests.nuq.parts import frame_bytes
+from tests.nuq.parts import flat, frame_bytes
 
 NAMES = [
     "conv1.weight",
@@ -160,11 +160,11 @@ def workers(name: str, lines: list[str], shapes: dict[str, Any] = SHAPES, **sett
     )
 
 
-def drawn(step: int, shapes: dict[str, Any] = SHAPES) -> dict[int, list[Tensor]]:
+def drawn(step: int, shapes: dict[str, Any] = SHAPES) -> dict[int, Tensor]:
     """Three workers' gradients; a parameter's do not depend on what others there are."""
     generators = {name: torch.Generator().manual_seed(100 * step + list(SHAPES).index(name)) for name in shapes}
     return {
-        worker: [torch.randn(shape, generator=generators[name]) for name, shape in shapes.items()]
+        worker: flat(torch.randn(shape, generator=generators[name]) for name, shape in shapes.items())
         for worker in range(3)
     }
 
@@ -235,14 +235,14 @@ def test_parameters_of_one_line_are_one_vector_with_scope_model() -> None:
     own = drawn(0)
     total = torch.zeros(710)
     for gradient in own.values():
-        vector = torch.cat(
-            [part.reshape(-1) for part, name in zip(gradient, SHAPES, strict=True) if name.endswith("weight")]
-        )
+        parts = dict(zip(SHAPES, mixed.model_layout.views(gradient), strict=True))
+        vector = flat(part for name, part in parts.items() if name.endswith("weight"))
         top = vector.abs().topk(36).indices
         total[top] += vector[top]
     total *= torch.tensor(1 / 3, dtype=torch.float32)
     assert torch.equal(torch.cat([means[name] for name in SHAPES if name.endswith("weight")]), total)
-    exact = sum((own[worker][1] for worker in (1, 2)), own[0][1]) * torch.tensor(1 / 3, dtype=torch.float32)
+    biases = [mixed.model_layout.views(own[worker])[1] for worker in range(3)]
+    exact = sum(biases[1:], biases[0]) * torch.tensor(1 / 3, dtype=torch.float32)
     assert torch.equal(means["a.bias"], exact)
     assert torch.equal(
         mixed.average([mixed.encode(own[worker], Key(5, 0, worker)) for worker in range(3)])[:320], means["a.weight"]
@@ -271,11 +271,11 @@ def test_a_saved_state_goes_on(collective: str) -> None:
 def test_a_gradient_that_is_not_finite_is_named_where_parameters_are_rearranged() -> None:
     mixed = workers("qsgd", ["*.weight = alq norm=l2 scope=model"])
     bad = drawn(0)
-    bad[1][3][2] = math.inf
+    mixed.model_layout.views(bad[1])[3][2] = math.inf
     with pytest.raises(NonFiniteError, match=r"'b.bias' on worker 1"):
         mixed.exchange(bad, dict.fromkeys(range(3), 0.0), 0)
     huge = drawn(0)
-    huge[2][4].fill_(3e38)
+    mixed.model_layout.views(huge[2])[4].fill_(3e38)
     with pytest.raises(NonFiniteError, match=r"'c.weight' on worker 2"):
         mixed.exchange(huge, dict.fromkeys(range(3), 0.0), 0)
 

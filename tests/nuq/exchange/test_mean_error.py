@@ -61,7 +61,11 @@ def workers_of(distribution: Callable[[torch.Generator], Tensor], workers: int, 
 
 def error(simulation: Workers, given: list[Tensor]) -> float:
     """The mean over DRAWS of |out - mean|^2, levels having been fitted to these gradients."""
-    every, mean, total = {w: [x] for w, x in enumerate(given)}, torch.stack(given).double().mean(dim=0).reshape(-1), 0.0
+    every, mean, total = (
+        {w: x.reshape(-1) for w, x in enumerate(given)},
+        torch.stack(given).double().mean(dim=0).reshape(-1),
+        0.0,
+    )
     simulation.observe(every, 0)
     simulation.update_levels()
     for step in range(DRAWS):

@@ -179,8 +179,8 @@ def test_a_second_stage_does_not_spoil_the_first_steps(collective: str) -> None:
     """
     generator = torch.Generator().manual_seed(1)
     common = torch.randn(20_000, generator=generator) * torch.exp(1.5 * torch.randn(20_000, generator=generator))
-    gradients = {worker: [common + 0.3 * torch.randn(20_000, generator=generator)] for worker in range(4)}
-    mean = torch.stack([gradient[0] for gradient in gradients.values()]).mean(dim=0)
+    gradients = {worker: common + 0.3 * torch.randn(20_000, generator=generator) for worker in range(4)}
+    mean = torch.stack(list(gradients.values())).mean(dim=0)
     error = {}
     for name in ("gather", collective):
         workers = Workers(

@@ -23,7 +23,7 @@ def samples(count: int = 6) -> np.ndarray:
 
 
 def measured(of: Workers, values: np.ndarray) -> estimator.Measured:
-    gradients = [[[torch.tensor(g[:100]).view(20, 5), torch.tensor(g[100:])] for g in sample] for sample in values]
+    gradients = [[torch.tensor(g) for g in sample] for sample in values]
     return estimator.measure(of, gradients, seed=1, step=0)
 
 
@@ -81,7 +81,7 @@ def logged(of: Workers) -> dict[str, float]:
 
 def test_the_distance_from_the_best_levels_is_logged_and_saved():
     values = samples(1)[0]
-    gradients = {w: [torch.tensor(g[:100]).view(20, 5), torch.tensor(g[100:])] for w, g in enumerate(values)}
+    gradients = {w: torch.tensor(g) for w, g in enumerate(values)}
     gaps = {}
     for name, settings in {"alq": {}, "amq": {}, "optimal": {}}.items():
         of = workers(name, bits=3, bucket_size=64, **settings)

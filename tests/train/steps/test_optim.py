@@ -32,7 +32,7 @@ def trainer(base: dict, **settings) -> Trainer:
 def mean_gradient(ours: Trainer) -> list[torch.Tensor]:
     """The mean of the workers' gradients of the next step."""
     gradients, _ = ours.gradients.of_workers(range(ours.config["workers"]), ours.step, ours.order, "train")
-    return [torch.stack(parts).mean(dim=0) for parts in zip(*gradients.values(), strict=True)]
+    return ours.gradients.layout.views(torch.stack(list(gradients.values())).mean(dim=0))
 
 
 def follows(
