@@ -17,9 +17,9 @@ from torch import Tensor, nn
 from nuq.exchange.agreement import check_settings
 from nuq.exchange.compressor_map import CompressorMap, sorted_settings
 from nuq.exchange.flat_layout import FlatLayout, Segment
+from nuq.exchange.level_updates import fit_levels
 from nuq.exchange.payload import told_plainly
 from nuq.exchange.transport import Transport
-from nuq.functional import fit_levels
 from nuq.kernels.spec import Key
 from nuq.settings.exchange import Exchange
 

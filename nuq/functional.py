@@ -5,7 +5,6 @@ It serves DiLoCo-style outer loops and other training without DDP.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -13,18 +12,16 @@ import torch.distributed as dist
 from torch import Tensor
 
 from nuq.exchange.agreement import check_settings
-from nuq.exchange.collective_factory import build
-from nuq.exchange.collectives.collective import ExchangeStats, WorkerPlacement
 from nuq.exchange.compressor_map import CompressorMap, sorted_settings
+from nuq.exchange.driver import Driver
 from nuq.exchange.flat_layout import FlatLayout, Segment
+from nuq.exchange.level_updates import fit_levels
 from nuq.exchange.payload import told_plainly
 from nuq.exchange.transport import Transport
 from nuq.kernels.spec import Key
-from nuq.kernels.statistics import Statistics
 from nuq.settings.exchange import Exchange
 
 AUTO = {"collective": "auto"}  # where nothing is said
-_MANY_BUCKETS = 8  # in a part: that one of them is shorter then matters little
 
 
 def all_reduce(
@@ -70,36 +67,15 @@ def all_reduce(
         "seed": seed,
     }
     check_settings(transport, told)
-    placement = WorkerPlacement.of(1 if compressors.single_worker else transport.world, transport.world)
     flat = tensor.detach().reshape(-1).contiguous()
     shape = tuple(tensor.shape) if tensor.dim() > 1 else None  # what is flat here stands for matrices, not for a bias
     layout = FlatLayout((Segment("tensor", 0, flat.numel(), shape=shape),))
     key = Key(seed, step, transport.rank, piece_of=2 if shape is None else 0)
     out = torch.empty(flat.numel(), dtype=torch.float32, device=tensor.device)
-    name, collective = build(compressors, exchange, transport, placement, ExchangeStats(), per_machine=1)
-    sent = layout.shards(transport.world) if name == "two_stage" else [layout]
+    driver = Driver(compressors, layout, exchange, transport, transport.world, seed, per_machine=1)
+    sent = layout.shards(transport.world) if driver.collective_name == "two_stage" else [layout]
     fit_levels(compressors, flat, [segment for shard in sent for segment in shard.segments], key)
     with told_plainly():
-        collective.mean({transport.rank: flat}, layout, key, out)
-    collective.settle()
+        driver.mean({transport.rank: flat}, layout, key, out)
+    driver.settle()
     return out.view(tensor.shape)
-
-
-def fit_levels(compressors: CompressorMap, vector: Tensor, segments: Sequence[Segment], key: Key) -> None:
-    """Fit adaptive methods' levels to the vector that is about to be sent.
-
-    A vector that is not finite is left to the encoder, which names it.
-
-    segments: as they are encoded, since the coordinates of shorter buckets have another distribution.
-    """
-    if not compressors.adaptive or not bool(torch.isfinite(vector).all()):
-        return
-    # the vector is sampled once, not once a segment
-    if min((segment.size for segment in segments), default=0) >= _MANY_BUCKETS * compressors.settings.bucket_size:
-        segments = [Segment("all", 0, vector.numel())]
-    statistics = Statistics.empty(compressors.settings.num_components)
-    for segment in segments:
-        own = key.of("statistics").of(segment.key_name)
-        compressors.adaptive[0].observe(vector[segment.place], own, statistics)
-    for compressor in compressors.adaptive:
-        compressor.update(statistics)

@@ -149,7 +149,7 @@ def _updates_s(trainer: Trainer, config: dict[str, Any], full_pass_s: float) -> 
     workers, total_s = trainer.workers, 0.0
     # the full run's, not the trial's
     of_encoders = [sections.named_method(config), *(layer.settings for layer in sections.named_layers(config))]
-    for level_updater in workers.level_updaters:
+    for level_updater in workers.levels.every:
         settings = of_encoders[level_updater.encoder]
         gradient, _ = trainer.gradient(0, 0, trainer.order, "dry run")
         gradients = dict.fromkeys(workers.hosted, gradient)

@@ -276,7 +276,7 @@ def overlap(group: dist.ProcessGroup, device: str, small: bool) -> Found:
 def dies(group: dist.ProcessGroup, device: str, small: bool) -> Found:
     """A check in which rank 1 ends in the middle of the third step; the others have to say so in time."""
     model, state = hooked(group, device, small, "qsgdinf", collective="gather", timeout_s=DEAD_S)
-    mean, calls = state._collective.mean, 0
+    mean, calls = state._here.driver.collective.mean, 0
 
     def deadly(*arguments: Any) -> None:
         nonlocal calls
@@ -285,7 +285,7 @@ def dies(group: dist.ProcessGroup, device: str, small: bool) -> Found:
             os._exit(7)
         mean(*arguments)
 
-    state._collective.mean = deadly  # pyright: ignore[reportAttributeAccessIssue]
+    state._here.driver.collective.mean = deadly  # pyright: ignore[reportAttributeAccessIssue]
     began = time.monotonic()
     for step in range(10):
         try:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import torch
 from torch import Tensor
 
+from nuq.exchange.collectives.collective import WorkerPlacement
 from nuq.exchange.transport import Transport
 from nuq.native.checksum import crc32
 
@@ -33,3 +35,26 @@ def check_same(transport: Transport, what: str, tensor: Tensor) -> None:
     for rank, row in enumerate(rows):
         if row != rows[0]:
             raise RuntimeError(f"{what} differ between rank 0 and rank {rank} (CRC-32 {rows[0]:08x} and {row:08x})")
+
+
+def of_workers(
+    transport: Transport, placement: WorkerPlacement, bad: list[int | None], losses: list[float], *, stop: bool
+) -> tuple[list[int | None], list[float], bool]:
+    """What every process knows of its workers before an exchange, in worker order, alike on all ranks.
+
+    bad: a worker's first parameter that is not finite; losses: theirs; stop: whether any process should stop.
+    """
+    if transport.group is None:
+        return bad, losses, stop
+    empty = [0] * (placement.most - len(bad))
+    numbers = [-1 if number is None else number for number in bad]
+    rows = [[*numbers, *empty, int(stop)], [*losses, *empty, 0]]
+    mine = torch.tensor(rows, dtype=torch.float64, device=transport.device)
+    told = [row.cpu() for row in transport.all_gather(mine, "control")]
+    table = [row[:, : len(share)] for row, share in zip(told, placement.shares, strict=True)]
+    found = [int(number) for row in table for number in row[0]]
+    return (
+        [number if number >= 0 else None for number in found],
+        [float(loss) for row in table for loss in row[1]],
+        any(bool(row[0, -1]) for row in told),
+    )

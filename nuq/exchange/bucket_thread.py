@@ -8,6 +8,7 @@ import weakref
 from collections.abc import Callable
 
 import torch
+from torch import Tensor
 
 from nuq.exchange.ddp_buckets import Bucket
 from nuq.exchange.payload import told_plainly
@@ -32,8 +33,33 @@ class BucketThread:
         """Whether the thread has begun and was not closed since."""
         return self._thread is not None
 
-    def put(self, job: Bucket) -> None:
-        """Hand a bucket to the thread."""
+    def submit(self, buffer: Tensor, names: tuple[str, ...], is_last: bool) -> torch.futures.Future[Tensor]:
+        """Hand a bucket to the thread; returns the future of its mean, in the bucket's own memory.
+
+        An error that a future carries becomes a RuntimeError in DDP; one of the backward pass stays what it is.
+        """
+        cuda = buffer.device.type == "cuda"
+        ready = torch.cuda.current_stream(buffer.device).record_event() if cuda else None
+        done: torch.futures.Future[None] = torch.futures.Future(devices=[buffer.device] if cuda else [])
+        inside = torch._C._current_graph_task_id() != -1  # of a backward pass, unlike in DDP's join
+        bucket = Bucket(buffer, names, is_last, done, ready)
+        self._put(bucket)
+        if inside and is_last:
+            after = torch.autograd.Variable._execution_engine.queue_callback
+            # behind DDP's own callback, which is not there yet and waits for all futures
+            after(lambda: after(self._raise))
+        return done.then(lambda _: self._result(bucket, told=inside))
+
+    def _result(self, bucket: Bucket, *, told: bool) -> Tensor:
+        if not told:
+            self._raise()
+        return bucket.buffer
+
+    def _raise(self) -> None:
+        if self.error is not None:
+            raise self.error
+
+    def _put(self, job: Bucket) -> None:
         if self._thread is None:
             self._thread = threading.Thread(target=self._work, daemon=True, name="nuq exchange")
             self._thread.start()

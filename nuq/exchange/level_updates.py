@@ -1,10 +1,9 @@
-"""Updates of adaptive methods' levels: their schedule, and statistics of the gradients of the workers hosted here."""
+"""Updates of adaptive methods' levels: their schedule, and the statistics of the gradients behind them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
-from dataclasses import replace
+import math
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -12,13 +11,15 @@ from torch import Tensor
 
 from nuq.compressors.quantized import AdaptiveQuantizer
 from nuq.errors import NonFiniteError
-from nuq.exchange.collectives.collective import ExchangeStats
+from nuq.exchange.collectives.collective import ExchangeStats, Vectors, WorkerPlacement, to_everyone
 from nuq.exchange.compressor_map import CompressorMap, MethodState
 from nuq.exchange.flat_layout import Segment
 from nuq.exchange.transport import Transport
 from nuq.kernels.spec import Key
 from nuq.kernels.statistics import Statistics
 from nuq.levels import update_times
+
+_MANY_BUCKETS = 8  # in a part: that one of them is shorter then matters little
 
 
 class LevelUpdater:
@@ -72,14 +73,12 @@ class LevelUpdater:
     def observe(self, vector: Tensor, segments: Iterable[Segment], key: Key) -> None:
         """Add one worker's gradient float[n], in segments, to its statistics.
 
-        key: of seed, step and worker.
-
-        NonFiniteError for one that is not finite.
+        key: of seed, step and worker.  NonFiniteError for one that is not finite.
         """
-        key = replace(key, parameter="statistics")
         for segment in segments:
             if self.has(segment):
-                self.compressor.observe(vector[segment.place], key.of(segment.name), self.statistics[key.worker])
+                own = key.of("statistics").of(segment.key_name)
+                self.compressor.observe(vector[segment.place], own, self.statistics[key.worker])
 
     def rows(self, device: torch.device) -> dict[int, Tensor]:
         """The statistics of every hosted worker as numbers: float64[length]."""
@@ -106,83 +105,113 @@ class LevelUpdater:
             compressor.update(merged)
 
 
-def level_updaters(compressors: CompressorMap, workers: Iterable[int]) -> list[LevelUpdater]:
-    """The level updaters, one for every adaptive method of the encoders."""
-    hosted = list(workers)
-    adaptive = [isinstance(method_state.compressor, AdaptiveQuantizer) for method_state in compressors.every]
-    return [LevelUpdater(compressors.every[number], number, hosted) for number, yes in enumerate(adaptive) if yes]
+Spoil = Callable[[Statistics, Tensor], None]  # marks the statistics behind a gradient that is not finite
 
 
-class RankLevels:
-    """The levels of one rank's methods, where several vectors make up a step's gradient, each seen once (``nuq.ddp``).
+class LevelUpdates:
+    """The level updates of all adaptive methods of an exchange, from the gradients of all its workers.
 
-    An update comes before a step, from the gradients of steps before it; only the first levels are fitted to the step's
-    own.
+    every: a ``LevelUpdater`` for each method.  Statistics are merged in worker order, so that all ranks have the same
+    levels.  spoil: called for a gradient that is not finite, whose statistics no update uses then; without it such a
+    gradient is passed over: encoding it says so, to all ranks.
     """
 
-    def __init__(self, compressors: CompressorMap, transport: Transport, seed: int, stats: ExchangeStats) -> None:
-        self.level_updaters = level_updaters(compressors, [transport.rank])
-        self.transport, self.seed, self.stats = transport, seed, stats
+    def __init__(
+        self,
+        compressors: CompressorMap,
+        transport: Transport,
+        placement: WorkerPlacement,
+        seed: int,
+        stats: ExchangeStats,
+    ) -> None:
+        self.transport, self.placement, self.seed, self.stats = transport, placement, seed, stats
+        self.spoil: Spoil | None = None
+        hosted = placement.shares[transport.rank]
+        self.every = [
+            LevelUpdater(method_state, number, hosted)
+            for number, method_state in enumerate(compressors.every)
+            if isinstance(method_state.compressor, AdaptiveQuantizer)
+        ]
+
+    def next_update(self, step: int) -> int | None:
+        """The first update of any method at or after ``step``; None where there is none."""
+        found = (level_updater.next_update(step) for level_updater in self.every)
+        return min((at for at in found if at is not None), default=None)
+
+    def collects(self, step: int) -> bool:
+        """Whether the training gradients of this step are among those behind a next update."""
+        return any(level_updater.collects(step) for level_updater in self.every)
 
     @property
-    def begins(self) -> bool:
-        """Whether ``begin`` is due: with all of a step's gradient, before any of it is sent."""
-        return any(level_updater.begins for level_updater in self.level_updaters)
+    def begin(self) -> list[LevelUpdater]:
+        """Those whose first levels are to be fitted to all of a step's gradient, before any of it is sent."""
+        return [level_updater for level_updater in self.every if level_updater.begins]
 
-    def begin(self, pieces: Sequence[tuple[Tensor, Segment]], step: int) -> None:
-        """Fit the first levels to the gradients of this step, without the ranks where they are not finite.
+    def observe(
+        self, vectors: Vectors, segments: Sequence[Segment], step: int, which: Iterable[LevelUpdater] | None = None
+    ) -> bool:
+        """Add the hosted workers' gradients of a step to the statistics of these methods, or of all.
 
-        It is a collective call, as ``update``.
+        A worker that is left out adds nothing.  Returns whether all of them were finite.
         """
-        for level_updater in (level_updater for level_updater in self.level_updaters if level_updater.begins):
-            level_updater.forget()
-            try:
-                for vector, part in pieces:
-                    self._observe(level_updater, vector, [part], step)
-            except NonFiniteError:
+        finite = True
+        with self.stats.time("levels"):
+            for level_updater in self.every if which is None else which:
+                for worker, vector in vectors.items():
+                    statistics = level_updater.statistics[worker]
+                    if _is_spoilt(statistics):
+                        continue
+                    try:
+                        level_updater.observe(vector, segments, Key(self.seed, step, worker))
+                    except NonFiniteError:
+                        finite = False
+                        if self.spoil is not None:
+                            self.spoil(statistics, vector)
+        return finite
+
+    def update(self, which: Iterable[LevelUpdater] | None = None) -> tuple[int, Statistics] | None:
+        """Update the levels of these methods, or of all, from every worker's statistics.
+
+        Where a worker's are spoilt the levels stay; the first such worker and its statistics are returned.  A
+        collective call: every rank makes it.
+        """
+        spoilt = None
+        with self.stats.time("levels"):
+            for level_updater in self.every if which is None else which:
+                everyone = [level_updater.read(row) for row in self.gathered(level_updater)]
                 level_updater.forget()
-            self._update(level_updater)
+                bad = next((pair for pair in enumerate(everyone) if _is_spoilt(pair[1])), None)
+                if bad is None:
+                    level_updater.update(everyone)
+                spoilt = spoilt or bad
+        return spoilt
 
-    def observe(self, vector: Tensor, segments: Sequence[Segment], step: int) -> None:
-        """Add this rank's gradient to the statistics behind the updates before the next steps."""
-        for level_updater in self.level_updaters:
-            if level_updater.collects(step + 1) and not level_updater.begins:
-                with suppress(NonFiniteError):  # encoding it says so, to all ranks
-                    self._observe(level_updater, vector, segments, step)
+    def gathered(self, level_updater: LevelUpdater) -> list[Tensor]:
+        """The statistics of all workers as numbers float64[length], in worker order.  A collective call."""
+        rows = level_updater.rows(self.transport.device)
+        mine = [rows[worker].view(torch.uint8) for worker in level_updater.workers]
+        length = 8 * len(level_updater.empty().to_array())
+        sizes: list[int | None] = [length] * self.placement.num_workers
+        received = to_everyone(self.transport, self.placement, mine, sizes, "levels")
+        return [row.clone().view(torch.float64) for row in received]
 
-    def update(self, step: int) -> None:
-        """Make the updates that are due before this step.  A collective call: every rank makes it."""
-        for level_updater in self.level_updaters if step > 0 else ():
-            if level_updater.next_update(step) == step:
-                self._update(level_updater)
 
-    def _observe(self, level_updater: LevelUpdater, vector: Tensor, segments: Sequence[Segment], step: int) -> None:
-        with self.stats.time("levels"):
-            level_updater.observe(vector, segments, Key(self.seed, step, self.transport.rank))
+def _is_spoilt(statistics: Statistics) -> bool:
+    return math.isnan(statistics.totals[0])
 
-    def _update(self, level_updater: LevelUpdater) -> None:
-        """Update the levels from every rank's statistics, merged in rank order: the same levels on all ranks.
 
-        Each rank sends its statistics in one small message.
-        """
-        with self.stats.time("levels"):
-            data = level_updater.rows(self.transport.device)[self.transport.rank].view(torch.uint8)
-            level_updater.forget()
-            level_updater.update(
-                [
-                    level_updater.read(row)
-                    for row in self.transport.to_all(data, [data.numel()] * self.transport.world, "levels")
-                ]
-            )
+def fit_levels(compressors: CompressorMap, vector: Tensor, segments: Sequence[Segment], key: Key) -> None:
+    """Fit adaptive methods' levels to the one vector that is about to be sent; levels travel with the message.
 
-    def rows(self, device: torch.device) -> dict[int, Tensor]:
-        """The statistics of this rank by the number of the encoder, to be saved."""
-        return {
-            level_updater.encoder: level_updater.rows(device)[self.transport.rank]
-            for level_updater in self.level_updaters
-        }
+    A vector that is not finite is left to the encoder, which names it.
 
-    def go_on(self, statistics: Sequence[Statistics]) -> None:
-        """Continue from the statistics that each of ``level_updaters`` has seen."""
-        for level_updater, found in zip(self.level_updaters, statistics, strict=True):
-            level_updater.statistics = {self.transport.rank: found}
+    segments: as they are encoded, since the coordinates of shorter buckets have another distribution.
+    """
+    if not compressors.adaptive or not bool(torch.isfinite(vector).all()):
+        return
+    # the vector is sampled once, not once a segment
+    if min((segment.size for segment in segments), default=0) >= _MANY_BUCKETS * compressors.settings.bucket_size:
+        segments = [Segment("all", 0, vector.numel())]
+    level_updater = LevelUpdater(compressors.every[0], 0, [key.worker])
+    level_updater.observe(vector, segments, key)
+    level_updater.update(list(level_updater.statistics.values()))

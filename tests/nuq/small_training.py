@@ -85,5 +85,5 @@ def descend(model: nn.Module, step: Callable[[], None], *, rate: float = 0.1) ->
 
 def residuals(state):
     """The residuals that this rank's state remembers, by parameter."""
-    (memory,) = state._compressors.memories[0].memories.values()
+    (memory,) = state._here.driver.compressors.memories[0].memories.values()
     return memory["residuals"]

@@ -42,7 +42,9 @@ def identity_for_100_steps(group):
         assert torch.equal(gradients(model), gradients(plain)), step
     assert torch.equal(parameters(model), parameters(plain))
     assert state.step == 100
-    assert len(state._plans) > len({name for names in state._plans for name in names}) / 3 > 1  # it did rebuild several
+    assert (
+        len(state._here.plans) > len({name for names in state._here.plans for name in names}) / 3 > 1
+    )  # it did rebuild several
     assert state.bytes_sent > 100 * 4 * gradients(model).numel()
     state.close()
 
@@ -289,13 +291,13 @@ def dense_beside_ddps_own(group):
     plain = wrapped(group, Forked(), find_unused_parameters=True, bucket_cap_mb=TINY)
     options = {"find_unused_parameters": True, "bucket_cap_mb": TINY}
     model, state = hooked(group, Forked(), ddp=options, method="alq", collective="dense")
-    reduce = state._collective.mean
+    reduce = state._here.driver.collective.mean
 
     def slow(*arguments):
         time.sleep(0.05 * rank)
         reduce(*arguments)
 
-    state._collective.mean = slow  # pyright: ignore[reportAttributeAccessIssue]
+    state._here.driver.collective.mean = slow  # pyright: ignore[reportAttributeAccessIssue]
     for step in range(3):
         for each in (plain, model):
             each.module.step = step
@@ -326,7 +328,7 @@ def compiled(group):
     plain = wrapped(group, net())
     model = torch.compile(net(), backend="aot_eager")
     model, state = hooked(group, model, **IDENTITY)  # pyright: ignore[reportArgumentType]
-    assert set(state._sizes) == {"0.weight", "0.bias", "2.weight", "2.bias", "4.weight", "4.bias"}
+    assert set(state._here.sizes) == {"0.weight", "0.bias", "2.weight", "2.bias", "4.weight", "4.bias"}
     outside, second = hooked(group, net(), **IDENTITY)
     for step in range(3):
         for each in (plain, model, torch.compile(outside, backend="aot_eager")):

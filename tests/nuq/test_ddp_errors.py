@@ -110,7 +110,7 @@ def names_are_kept(group):
     local = Nested()
     for each in (model, local):
         backward(each, rank, 0)
-    assert set(state._sizes) == {f"module.{name}" for name, _ in local.named_parameters()}
+    assert set(state._here.sizes) == {f"module.{name}" for name, _ in local.named_parameters()}
     torch.testing.assert_close(gradients(model), torch.stack(of_all(group, gradients(local))).mean(dim=0))
     state.close()
 
@@ -215,7 +215,7 @@ def overlaps(group):
     backward(model, rank, 0)  # one bucket; DDP lays them out anew
     again.clear()
     seen.clear()
-    mean, result, inside = state._collective.mean, state._result, []
+    mean, result, inside = state._here.driver.collective.mean, state._thread._result, []
     post = Transport.post
 
     def patient(*arguments):
@@ -236,8 +236,8 @@ def overlaps(group):
         return post(transport, *arguments)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(state._collective, "mean", patient)
-        patch.setattr(state, "_result", callback)
+        patch.setattr(state._here.driver.collective, "mean", patient)
+        patch.setattr(state._thread, "_result", callback)
         patch.setattr(Transport, "post", watched)
         backward(model, rank, 1)
     assert seen == [0, 1, 2][: len(seen)] and len(seen) > 1
@@ -272,7 +272,7 @@ def gated(group):
     for slow, choice in (("messages", "dense"), ("dense", "gather")):
         settings: dict[str, Any] = {"method": "qsgdinf", "bucket_size": 64, "collective": "gather", "gate": True}
         model, state = hooked(group, net(), own=second_group(group), ddp=SEVERAL, **settings)
-        lagging = state._collective if slow == "messages" else state._dense
+        lagging = state._here.driver.collective if slow == "messages" else state._here.driver.dense
         mean = lagging.mean
 
         def late(*arguments, mean=mean):

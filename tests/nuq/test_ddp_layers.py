@@ -41,10 +41,10 @@ def hook_is_workers(group: dist.ProcessGroup, method: str, lines: list[str], set
     )
     local = wrapped(group, Convolutions())
     shapes = {name: p.shape for name, p in local.module.named_parameters()}
-    how: dict[str, Any] = {"exchange": Exchange(**{**vars(state.exchange), "collective": state.collective})}
-    memory = Memory(state.feedback.settings(), state.feedback.momentum)
+    how: dict[str, Any] = {"exchange": Exchange(**{**vars(state.settings.exchange), "collective": state.collective})}
+    memory = Memory(state.settings.feedback.settings(), state.settings.feedback.momentum)
     alone = Workers(
-        method, state.method_settings, world, shapes, 3, torch.device("cpu"), memory=memory, layers=lines, **how
+        method, state.settings.of_method, world, shapes, 3, torch.device("cpu"), memory=memory, layers=lines, **how
     )  # type: ignore[arg-type]
     for step in range(3):
         own = {}
@@ -54,7 +54,7 @@ def hook_is_workers(group: dist.ProcessGroup, method: str, lines: list[str], set
             if worker == rank:
                 model.zero_grad()
                 model(x).square().mean().backward()
-        begun = [level_updater for level_updater in alone.level_updaters if level_updater.begins]
+        begun = [level_updater for level_updater in alone.levels.every if level_updater.begins]
         alone.observe(own, step, begun)
         alone.update_levels(begun)
         mean = alone.exchange(own, dict.fromkeys(range(world), 0.0), step).mean
@@ -101,7 +101,7 @@ def layers_in_the_hook(group: dist.ProcessGroup) -> None:
     for step in range(4):
         model.zero_grad()
         backward(model, rank, step)
-    default, second = (level_updater.method_state for level_updater in state._levels.level_updaters)
+    default, second = (level_updater.method_state for level_updater in state._here.driver.levels.every)
     assert (
         default.compressor.gap is not None
         and second.compressor.gap is not None
@@ -110,7 +110,7 @@ def layers_in_the_hook(group: dist.ProcessGroup) -> None:
     again = nuq.CompressionState(model, **{**given, "min_size": 0, "timeout_s": 60.0})
     again.load_state_dict(state.state_dict())
     assert (
-        again._levels.level_updaters[1].method_state.compressor.levels.values.tolist()
+        again._here.driver.levels.every[1].method_state.compressor.levels.values.tolist()
         == second.compressor.levels.values.tolist()
     )
     with pytest.raises(ValueError, match=r"a state of layers=\['\*.bias = supersgd', '2 = amq"):
@@ -156,7 +156,7 @@ def a_step_of_every_method(group: dist.ProcessGroup) -> None:
             model.zero_grad()
             backward(model, rank, step)
         assert bool(torch.isfinite(gradients(model)).all()) and bool(gradients(model).any()), (name, scope)
-        assert len(state._vectors) == (1 if scope == "model" else 6)
+        assert len(state._here.vectors) == (1 if scope == "model" else 6)
         state.close()
 
 

@@ -40,9 +40,9 @@ def test_whole_numbers_and_tuples_are_taken_as_what_the_setting_is() -> None:
     state = nuq.CompressionState(
         method="dgc", ratio=1, warmup_every=3, warmup_ratios=(1, 0.5), timeout_s=20, layers=("fc = qsgd",)
     )
-    assert (state.method_settings.ratio, state.method_settings.warmup_ratios) == (1.0, [1.0, 0.5])
-    assert [type(value) for value in (state.method_settings.ratio, state.hook.timeout_s)] == [float, float]
-    assert state.layers == ["fc = qsgd"]
+    assert (state.settings.of_method.ratio, state.settings.of_method.warmup_ratios) == (1.0, [1.0, 0.5])
+    assert [type(value) for value in (state.settings.of_method.ratio, state.settings.hook.timeout_s)] == [float, float]
+    assert state.settings.layers == ["fc = qsgd"]
 
 
 @pytest.mark.parametrize(

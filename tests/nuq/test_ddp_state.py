@@ -135,7 +135,7 @@ def residuals_stay(group):
     for step in range(4):
         for model in (several, single):
             descend(model, lambda model=model, step=step: backward(model, rank, step))
-        layouts.append(set(first._plans))
+        layouts.append(set(first._here.plans))
         assert torch.equal(gradients(several), gradients(single)), step
     assert layouts[0] < layouts[1] == layouts[3] and len(layouts[1]) > 2
     ours, theirs = (residuals(state) for state in (first, second))
@@ -173,29 +173,32 @@ def levels_agree(group, settings):
     """The updates of all ranks are one process's, who merges the same statistics in rank order."""
     rank, world = dist.get_rank(group), dist.get_world_size(group)
     model, state = hooked(group, net(), ddp=SEVERAL, **settings)
-    update, seen = state._levels._update, []
+    levels, seen = state._here.driver.levels, []
+    update = levels.update
 
-    def watched(level_updater):
-        rows = of_all(group, state._levels.level_updaters[0].rows(torch.device("cpu"))[dist.get_rank(group)])
+    def watched(which):
+        if not which:
+            return
+        rows = of_all(group, state._here.driver.levels.every[0].rows(torch.device("cpu"))[dist.get_rank(group)])
         assert not any(torch.equal(rows[0], row) for row in rows[1:])
-        alone = CompressorMap(state.method, state.method_settings, state.exchange.second_bits)
-        merged = state._levels.level_updaters[0].empty()
+        alone = CompressorMap(state.settings.method, state.settings.of_method, state.settings.exchange.second_bits)
+        merged = state._here.driver.levels.every[0].empty()
         for row in rows:
             merged.merge(Statistics.from_array(row.numpy(), merged.num_components))
-        before = [compressor.levels.values for compressor in state._compressors.adaptive]
-        update(level_updater)
-        for one, want, old in zip(state._compressors.adaptive, alone.adaptive, before, strict=True):
+        before = [compressor.levels.values for compressor in state._here.driver.compressors.adaptive]
+        update(which)
+        for one, want, old in zip(state._here.driver.compressors.adaptive, alone.adaptive, before, strict=True):
             want.update(merged)
             assert np.array_equal(one.levels.values, want.levels.values)
             assert not np.array_equal(one.levels.values, old)
             assert_same_bits(group, torch.from_numpy(one.levels.values.copy()))
         seen.append(state.step)
 
-    state._levels._update = watched
+    levels.update = watched  # type: ignore[method-assign]
     steps(model, rank, range(6))
     assert seen == [2, 4]
     assert state.transport.bytes_sent["levels"] == 2 * (world - 1) * 8 * len(
-        state._levels.level_updaters[0].empty().to_array()
+        state._here.driver.levels.every[0].empty().to_array()
     )
     state.close()
 
@@ -219,12 +222,12 @@ def hook_is_simulation(group):
         model, state = hooked(group, local, seed=3, **settings)
         alone = Workers(
             "alq",
-            state.method_settings,
+            state.settings.of_method,
             world,
             {"weight": torch.Size([40, 12])},
             3,
             torch.device("cpu"),
-            exchange=state.exchange,
+            exchange=state.settings.exchange,
         )
         for step in range(6):
             own = []
@@ -233,15 +236,17 @@ def hook_is_simulation(group):
                 nn.functional.linear(inputs(worker, step), weight).square().mean().backward()
                 assert weight.grad is not None
                 own.append(weight.grad.reshape(-1))
-            if alone.next_update(step) == step:
+            if alone.levels.next_update(step) == step:
                 alone.update_levels()
-            if alone.collects(step + 1):
+            if alone.levels.collects(step + 1):
                 alone.observe(dict(enumerate(own)), step)
             mean = alone.exchange(dict(enumerate(own)), dict.fromkeys(range(world), 0.0), step).mean
             model.zero_grad()
             backward(model, rank, step)
             assert torch.equal(gradients(model), mean), (collective, step)
-        assert np.array_equal(state._compressors.adaptive[0].levels.values, alone.compressors.adaptive[0].levels.values)
+        assert np.array_equal(
+            state._here.driver.compressors.adaptive[0].levels.values, alone.compressors.adaptive[0].levels.values
+        )
         state.close()
 
 
@@ -255,7 +260,7 @@ def tampered(group):
     model, state = hooked(group, net(), method="alq", bucket_size=64, debug=True, collective="gather")
     backward(model, rank, 0)
     if rank == 1:
-        (compressor, *_) = state._compressors.adaptive
+        (compressor, *_) = state._here.driver.compressors.adaptive
         values = compressor.levels.values.copy()
         values[1] *= 0.999
         compressor.set_levels(Levels(values))

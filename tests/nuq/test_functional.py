@@ -10,7 +10,7 @@ import torch.distributed as dist
 
 import nuq
 from nuq.errors import NonFiniteError
-from nuq.functional import fit_levels
+from nuq.exchange.level_updates import fit_levels
 from nuq.registry import METHODS
 from tests.nuq.small_training import assert_same_bits, of_all
 

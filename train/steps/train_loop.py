@@ -35,7 +35,7 @@ class _Attempt:
         self.trainer, self.config = trainer, trainer.config
         self.run_dir, self.status, self.log = run_dir, status, log
         self.saved: tuple[int, bool] | None = None  # step and ``evaluated`` of the newest checkpoint
-        self.stats = trainer.trained.stats
+        self.stats = trainer.trained.driver.stats
         self._forget_times()
 
     def go(self) -> None:

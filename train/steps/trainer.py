@@ -145,7 +145,7 @@ class Trainer:
 
     def part(self) -> None:
         """Wait at the end, on every process after the same step: nobody leaves while another still talks."""
-        self.trained.settle()
+        self.trained.driver.settle()
         self.fp32_workers.transport.barrier()
 
     def _sampled_gradients(self, order: Order, count: int, purpose: str) -> Iterator[dict[int, Tensor]]:
@@ -172,7 +172,7 @@ class Trainer:
 
         Its answer says whether any process was asked to ``stop`` (or given it) before the exchange.
         """
-        before = self.trained.network_bytes
+        before = self.trained.driver.bytes_sent
         self._sample_for_levels()
         quantized_training.begin_step(self.tensors, self.step)
         gradients, losses = self.gradients.of_workers(self.trained.hosted, self.step, self.order, "train")
@@ -188,12 +188,12 @@ class Trainer:
                 self.loss_scale.taken()
         self.step += 1
         self.totals.bytes += result.bytes_per_worker
-        self.totals.network_bytes += self.trained.network_bytes - before
+        self.totals.network_bytes += self.trained.driver.bytes_sent - before
         return result
 
     def _due(self) -> list[LevelUpdater]:
         """The level updaters whose levels are updated at this step."""
-        return [one for one in self.workers.level_updaters if one.due(self.step)]
+        return [one for one in self.workers.levels.every if one.due(self.step)]
 
     def _is_running(self, level_updater: LevelUpdater) -> bool:
         """Whether the updater learns from the training gradients.
@@ -222,7 +222,7 @@ class Trainer:
 
     def _update_levels(self, gradients: dict[int, Tensor]) -> None:
         workers = self.workers
-        if not workers.adaptive:
+        if not workers.levels.every:
             return
         started = time.perf_counter()
         if self.loss_scale is not None:  # gradients that overflow are skipped
@@ -232,7 +232,7 @@ class Trainer:
         workers.observe(
             gradients,
             self.step,
-            [one for one in workers.level_updaters if self._is_running(one) and one.collects(self.step)],
+            [one for one in workers.levels.every if self._is_running(one) and one.collects(self.step)],
         )
         for one in self._due():
             bad = workers.update_levels([one])
@@ -287,7 +287,7 @@ class Trainer:
         started = time.perf_counter()
         count = self.config["measure"]["num_samples"]
         samples = (
-            self.fp32_workers.gather_tensors(gradients)
+            self.fp32_workers.driver.gather(gradients)
             for gradients in self._sampled_gradients(self.measure_order, count, "measure")
         )
         try:

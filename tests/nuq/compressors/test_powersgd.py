@@ -154,7 +154,7 @@ def test_against_an_oracle(warm):
     """The paper's algorithms 1 and 2 by NumPy in float64, from the same random starts."""
     num, rank = 3, 2
     of = workers(num, rank=rank, warm_start=warm)
-    assert of.collective_name == "power"
+    assert of.driver.collective_name == "power"
     errors: list[dict[str, np.ndarray]] = [{} for _ in range(num)]
     q: dict[str, np.ndarray] = {}
     for step in range(5):
@@ -236,7 +236,7 @@ def test_factors_have_the_same_mean_however_they_travel(num):
     means = []
     for collective in ("gather", "two_stage", "auto"):
         of = workers(num, collective=collective)
-        assert of.collective_name == "power"
+        assert of.driver.collective_name == "power"
         means.append(torch.stack([exchanged(of, step) for step in range(3)]))
     assert torch.equal(means[0], means[1]) and torch.equal(means[0], means[2])
 
@@ -328,8 +328,8 @@ def in_processes(group):
         given = vectors[rank].clone()
         given[at] = torch.inf if rank == 1 else given[at]
         with pytest.raises(NonFiniteError, match=f"the gradient of '{name}' on worker 1 is not finite"):
-            of.collective.mean({rank: given}, of.layout, Key(SEED, 0, rank), out)
-    of.collective.mean(vectors, of.layout, Key(SEED, 0, rank), out)
+            of.driver.mean({rank: given}, of.layout, Key(SEED, 0, rank), out)
+    of.driver.mean(vectors, of.layout, Key(SEED, 0, rank), out)
     assert torch.equal(out, exchanged(workers(world), 0))
     sent = workers(world, group)
     exchanged(sent, 0)

@@ -109,7 +109,7 @@ def test_the_first_message_of_the_simulation_has_fitted_levels(name: str, scope:
     first = stepped(of, exact, 0)
     assert error(first, exact) < 0.6
     assert error(first, exact) == pytest.approx(error(stepped(of, exact, 1), exact), rel=0.1)
-    assert not any(level_updater.begins or level_updater.due(1) for level_updater in of.level_updaters)
+    assert not any(level_updater.begins or level_updater.due(1) for level_updater in of.levels.every)
 
 
 def workers(
@@ -124,8 +124,8 @@ def workers(
 def stepped(of: Workers, gradient: Tensor, step: int) -> Tensor:
     """A step of ``Trainer``; every worker has the same gradient."""
     own = dict.fromkeys(of.hosted, gradient)
-    of.observe(own, step, [one for one in of.level_updaters if one.collects(step)])
-    of.update_levels([one for one in of.level_updaters if one.due(step)])
+    of.observe(own, step, [one for one in of.levels.every if one.collects(step)])
+    of.update_levels([one for one in of.levels.every if one.due(step)])
     return of.exchange(own, dict.fromkeys(of.hosted, 0.0), step).mean
 
 
@@ -134,9 +134,9 @@ def test_a_first_gradient_of_zeros_is_passed_over_in_the_simulation() -> None:
     sizes = {"w": torch.Size((50, 60))}
     of, late = workers("alq", sizes, 2), workers("alq", sizes, 2)
     assert not stepped(of, torch.zeros(3000), 0).any()
-    assert of.level_updaters[0].begins and of.level_updaters[0].due(1) and of.level_updaters[0].collects(1)
+    assert of.levels.every[0].begins and of.levels.every[0].due(1) and of.levels.every[0].collects(1)
     stepped(of, gradient, 1)
-    assert not of.level_updaters[0].begins
+    assert not of.levels.every[0].begins
     stepped(late, gradient, 0)
     assert of.compressor.levels.values.tolist() == late.compressor.levels.values.tolist()
 
@@ -146,9 +146,9 @@ def test_a_first_gradient_that_is_not_finite_is_passed_over_in_the_simulation() 
     of = workers("alq", sizes, 2)
     with pytest.raises(NonFiniteError, match="step 0: the gradient of 'w' on worker 0"):
         stepped(of, torch.full((3000,), math.inf), 0)
-    assert of.level_updaters[0].begins
+    assert of.levels.every[0].begins
     stepped(of, torch.ones(3000), 1)
-    assert not of.level_updaters[0].begins
+    assert not of.levels.every[0].begins
 
 
 def test_a_schedule_without_step_0_leaves_the_first_levels() -> None:
@@ -168,13 +168,13 @@ def hook_is_simulation(group: dist.ProcessGroup) -> None:
     model, state = hooked(group, net(), method="alq", bucket_size=64, collective="gather", ddp={"bucket_cap_mb": 0.002})
     alone = net()
     of = workers("alq", {name: p.shape for name, p in alone.named_parameters()}, world, scope="tensor", bucket_size=64)
-    of.seed = state.hook.seed
+    of.seed = of.levels.seed = state.settings.hook.seed
     own = {}
     for worker in range(world):
         alone.zero_grad()
         backward(alone, worker, 0)
         own[worker] = gradients(alone)
-    of.observe(own, 0, of.level_updaters)
+    of.observe(own, 0, of.levels.every)
     of.update_levels()
     backward(model, rank, 0)
     assert state.levels == of.compressor.levels.values.tolist()
@@ -196,12 +196,12 @@ def passed_over(group: dist.ProcessGroup, bad: float) -> None:
     model, state = hooked(group, net(), **settings)
     other, late = hooked(group, net(), **settings)
     (model(torch.ones(2, 12)).sum() * (bad if rank == 0 or bad == 0 else math.inf)).backward()
-    assert not state._levels.level_updaters[0].method_state.compressor.fitted
-    late.step = 1  # whose keys random roundings depend on
+    assert not state._here.driver.levels.every[0].method_state.compressor.fitted
+    late._here.step = 1  # whose keys random roundings depend on
     for each in (model, other):
         each.zero_grad()
         backward(each, rank, 1)
-    assert state._levels.level_updaters[0].method_state.compressor.fitted
+    assert state._here.driver.levels.every[0].method_state.compressor.fitted
     assert state.levels == late.levels
     assert torch.equal(gradients(model), gradients(other))
     assert_same_bits(group, gradients(model))
@@ -223,7 +223,7 @@ def one_finite(group: dist.ProcessGroup) -> None:
     alone = net()
     alone(torch.ones(2, 12)).sum().backward()
     of = workers("alq", {name: p.shape for name, p in alone.named_parameters()}, scope="tensor", bucket_size=64)
-    of.seed = state.hook.seed
+    of.seed = of.levels.seed = state.settings.hook.seed
     of.observe({0: gradients(alone)}, 0)
     of.update_levels()
     assert state.levels == of.compressor.levels.values.tolist()
@@ -242,7 +242,7 @@ def goes_on(group: dist.ProcessGroup) -> None:
     backward(model, rank, 0)
     other, again = hooked(group, net(), **settings)
     again.load_state_dict(state.state_dict())
-    assert again.levels == state.levels and not again._begins
+    assert again.levels == state.levels and not again._here.begins
     sent = again.transport.bytes_sent["levels"]
     for each in (model, other):
         each.zero_grad()
@@ -261,7 +261,7 @@ def one_is_fitted(group: dist.ProcessGroup) -> None:
     rank = dist.get_rank(group)
     model, state = hooked(group, net(), method="alq", bucket_size=64, ddp={"bucket_cap_mb": 0.002})
     if rank == 1:
-        state._levels.level_updaters[0].method_state.compressor.gap = 0.0
+        state._here.driver.levels.every[0].method_state.compressor.gap = 0.0
     with pytest.raises(ValueError, match="checksum of the levels"):
         backward(model, rank, 0)
     assert isinstance(state.error, ValueError)

@@ -174,8 +174,8 @@ def trained(of: Workers, num_steps: int, shapes: dict[str, Any] = SHAPES, first:
     means = []
     for step in range(first, num_steps):
         own = drawn(step, shapes)
-        of.observe(own, step, [one for one in of.level_updaters if one.collects(step)])
-        of.update_levels([one for one in of.level_updaters if one.next_update(step) == step])
+        of.observe(own, step, [one for one in of.levels.every if one.collects(step)])
+        of.update_levels([one for one in of.levels.every if one.next_update(step) == step])
         mean = of.exchange(own, dict.fromkeys(range(3), 0.0), step).mean
         means.append(dict(zip(shapes, mean.split([math.prod(shape) for shape in shapes.values()]), strict=True)))
     return means
@@ -213,7 +213,7 @@ def test_every_layer_is_as_with_its_method_alone() -> None:
         shapes = {name: SHAPES[name]}
         for step, mean in enumerate(trained(one, 5, shapes)):
             assert torch.equal(mean[name], means[step][name]), (name, step)
-    assert [level_updater.encoder for level_updater in mixed.level_updaters] == [0, 2]
+    assert [level_updater.encoder for level_updater in mixed.levels.every] == [0, 2]
     assert mixed.compressors.every[2].compressor.levels.num_levels == 16
     assert (means[0]["c.weight"] != 0).sum() <= 3 * 27
 

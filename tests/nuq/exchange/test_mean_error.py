@@ -93,7 +93,7 @@ def test_auto_errs_little_more_than_gather(name: str, workers: int) -> None:
     for given in of_bits(name):
         settings = METHODS[name].settings(**given)
         auto = simulated(name, settings, "auto", workers)
-        if auto.collective_name == "gather":
+        if auto.driver.collective_name == "gather":
             continue
         gather = simulated(name, settings, "gather", workers)
         for distribution, noise in CASES:
@@ -110,7 +110,7 @@ def test_auto_errs_little_more_than_gather(name: str, workers: int) -> None:
 def test_eden_cuts_long_vectors_alone() -> None:
     """An owner's part ends in short buckets, and those that few coordinates make up EDEN rounds at random."""
     settings, generator = METHODS["eden"].settings(), torch.Generator().manual_seed(5)
-    assert simulated("eden", settings, "auto", 3).collective_name == "gather"
+    assert simulated("eden", settings, "auto", 3).driver.collective_name == "gather"
     shape = torch.Size([3 * Eden.LEAST_BUCKETS * settings.bucket_size])
     common = torch.randn(shape, generator=generator) * (torch.rand(shape, generator=generator) < 0.01)
     vectors = [common * (1 + 0.05**0.5 * torch.randn(shape, generator=generator)) for _ in range(3)]
@@ -118,7 +118,7 @@ def test_eden_cuts_long_vectors_alone() -> None:
         Workers("eden", settings, 3, {"a": shape}, 5, CPU, exchange=Exchange(collective=how))
         for how in ("auto", "gather")
     )
-    assert auto.collective_name == "two_stage"
+    assert auto.driver.collective_name == "two_stage"
     assert error(auto, vectors) <= BOUND * error(gather, vectors)
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 import nuq
 from nuq.exchange.compressor_map import CompressorMap
-from nuq.functional import fit_levels
+from nuq.exchange.level_updates import fit_levels
 from nuq.kernels.spec import Key
 from nuq.registry import METHODS
 from tests.nuq.parts import tiled

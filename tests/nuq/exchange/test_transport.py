@@ -30,7 +30,7 @@ def dies(group, collective, victim, how):
     model, state = hooked(
         group, net(), method="qsgdinf", collective=collective, ddp={"bucket_cap_mb": 0.002}, timeout_s=SILENT_S, **given
     )
-    mean = state._collective.mean
+    mean = state._here.driver.collective.mean
 
     def deadly(*arguments):
         nonlocal calls
@@ -41,7 +41,7 @@ def dies(group, collective, victim, how):
             os.kill(os.getpid(), signal.SIGSTOP)
         mean(*arguments)
 
-    state._collective.mean = deadly  # pyright: ignore[reportAttributeAccessIssue]
+    state._here.driver.collective.mean = deadly  # pyright: ignore[reportAttributeAccessIssue]
     try:
         for step in range(10):
             backward(model, rank, step)

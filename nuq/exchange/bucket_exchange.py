@@ -1,0 +1,231 @@
+"""The exchange of DDP's buckets for one model on its ranks: what a process has of a hook, and a file has not.
+
+What lasts is keyed by parameter name: DDP rebuilds its buckets after the first step.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import zlib
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from nuq.compressors import frame, message
+from nuq.errors import NonFiniteError
+from nuq.exchange import agreement, gate, saved_state, summary
+from nuq.exchange.ddp_buckets import Bucket, Plan, made
+from nuq.exchange.driver import Driver, Memory
+from nuq.exchange.hook_settings import HookSettings
+from nuq.exchange.payload import check_mean
+from nuq.exchange.transport import Transport, apart, backend_of
+from nuq.kernels.spec import Key
+from nuq.parameters import trained
+
+
+class BucketExchange:
+    """The exchange of the gradients of ``model``, bucket by bucket, between the ranks of ``group``.
+
+    names: of the parameters by their identity, which DDP's buckets tell.  Building it is a collective call.
+    ValueError, as ``nuq.CompressionState`` says.
+    """
+
+    def __init__(self, chosen: HookSettings, model: nn.Module, group: dist.ProcessGroup | None) -> None:
+        if not dist.is_available() or not dist.is_initialized():
+            raise ValueError(
+                "a CompressionState exchanges between processes: call torch.distributed.init_process_group first"
+            )
+        self.chosen, self.hook = chosen, chosen.hook
+        self.parameters = trained(model)
+        self._model = model  # keeps the parameters alive, whose identities are the keys
+        self.names = {id(p): name for name, p in self.parameters.items()}
+        self.device = next(iter(self.parameters.values())).device if self.parameters else torch.device("cpu")
+        self.sizes = {name: p.numel() for name, p in self.parameters.items()}
+        self.shapes = {name: tuple(p.shape) for name, p in self.parameters.items()}
+        shared = getattr(model, "process_group", None) or dist.group.WORLD
+        assert isinstance(shared, dist.ProcessGroup)
+        # a transport apart from the buckets' messages
+        self._told = Transport(group or shared, timeout_s=self.hook.timeout_s, device=self.device)
+        versions = {"message version": message.VERSION, "frame version": frame.VERSION, "torch": torch.__version__}
+        same = {"method": chosen.method, **chosen.plain, "layers": chosen.layers}
+        same |= {f"parameter {name}": list(shape) for name, shape in self.shapes.items()}
+        agreement.check_settings(self._told, versions | same)
+        self._compressors = chosen.compressors()
+        self._compressors.assign(self.shapes)
+        feedback = chosen.feedback
+        self._compressors.check_momentum(self.shapes, feedback.settings(), chosen.dense, skip_1d=self.hook.skip_1d)
+        # all else that gloo sends is matched by tag
+        if group is None and (chosen.dense or backend_of(shared, self.device.type) == "nccl"):
+            group = apart(shared)
+        self.group = group or shared
+        self.transport = Transport(self.group, timeout_s=self.hook.timeout_s, device=self.device)
+        whole = self._compressors.arrange(self.shapes, self._exact)
+        self.vectors = {segment.name: segment.size for segment in whole.segments if not segment.exact}
+        self.driver = Driver(
+            self._compressors,
+            whole,
+            chosen.exchange,
+            self.transport,
+            self.transport.world,
+            self.hook.seed,
+            memory=Memory(feedback.settings(), feedback.momentum, feedback.nesterov),
+            per_machine=self.hook.per_machine,
+        )
+        for memory in self._compressors.memories:
+            memory.may_undo = self.hook.on_non_finite == "propagate"
+        of_model = any(each.scope == "model" for each in self._compressors.every)
+        self._joins = chosen.exchange.collective != "dense" and of_model
+        self._shaped = any(codec.compressor.shaped for codec in self._compressors.codec.every)
+        self.plans: dict[tuple[str, ...], Plan] = {}
+        self.step = self._begun = 0  # the latter: of the training at which this process began
+        self.gate_s: dict[str, float] = {}  # what the gate measured: seconds by collective
+        self._agreed = False
+        # the next bucket is the first of its step; a bucket of this step was not finite
+        self._first, self._skipped = True, False
+
+    @property
+    def begins(self) -> bool:
+        """Whether levels are fitted to this step's gradient, which must be whole before any of it is sent."""
+        return not self.driver.is_dense and bool(self.driver.levels.begin)
+
+    @property
+    def waits(self) -> bool:
+        """Whether a step's buckets are exchanged together, when the last one is there."""
+        return self._joins or self.begins
+
+    # --- what is saved ---
+
+    def state_dict(self) -> dict[str, Any]:
+        """This rank's state as plain numbers and tensors."""
+        levels, rank = self.driver.levels, self.transport.rank
+        rows = {one.encoder: one.rows(torch.device("cpu"))[rank] for one in levels.every}
+        return {
+            "method": self.chosen.method,
+            "step": self.step,
+            "rank": rank,
+            "collective": self.driver.collective_name,
+            "coders": self._compressors.state_dict(),
+            "layers": self.chosen.layers,
+            "statistics": rows,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from a state whose head is checked; ValueError, with nothing changed, where it does not fit."""
+        rank, second = self.transport.rank, self.chosen.exchange.collective not in ("auto", "hierarchical")
+        compressors = saved_state.checked(state, self.state_dict(), self.vectors, rank, second=second)
+        statistics = saved_state.statistics(state, self.driver.levels.every, rank)
+        self.step, self._begun, self._agreed = state["step"], state["step"], False
+        self._compressors.load_state_dict(compressors, self.device)
+        for level_updater, found in zip(self.driver.levels.every, statistics, strict=True):
+            level_updater.statistics = {rank: found}
+        if self.hook.gate and state["collective"] == "dense":  # its word still holds
+            self.driver.turn_dense()
+
+    def summary(self) -> str:
+        """Sentences on what the exchanges since the beginning took and saved here."""
+        size, steps, name = sum(self.sizes.values()), self.step - self._begun, self.driver.collective_name
+        world = self.transport.world
+        first = f"{self.chosen.method} by {name}: {steps} steps of {size:,} coordinates on {world} ranks."
+        of_gate = summary.of_gate(self.hook.gate, self.gate_s, size, name, self.step - gate.STEP)
+        of_bytes = summary.of_bytes(self.driver.bytes_sent, size, world, steps)
+        return f"{first} {of_bytes} {of_gate} {summary.of_seconds(dict(self.driver.stats.seconds))}"
+
+    # --- one step ---
+
+    def exchange(self, buckets: list[Bucket]) -> None:
+        """Write the ranks' mean into the buckets at hand: as one vector where a method's is one, else one by one."""
+        if self._first:
+            self._before_step()
+            self._skipped = False
+        several = [buckets] if self._joins else [[bucket] for bucket in buckets]
+        if self.begins:
+            self._begin(several)
+        for some in several:
+            self._exchange(some)
+
+    def _exchange(self, buckets: list[Bucket]) -> None:
+        """Write the mean of one vector over all ranks into the memory of its buckets."""
+        self._first = last = buckets[-1].last
+        plan, driver = self._plan(buckets), self.driver
+        layout, vector = plan.layout, plan.vector(buckets)
+        mine = {self.transport.rank: vector}
+        mean = vector if vector.dtype == torch.float32 else torch.empty_like(vector, dtype=torch.float32)
+        if not driver.is_dense:
+            which = [one for one in driver.levels.every if one.collects(self.step + 1) and not one.begins]
+            driver.levels.observe(mine, layout.segments, self.step, which)
+        try:
+            driver.mean(mine, layout, Key(self.hook.seed, self.step, self.transport.rank), mean)
+            # an all-reduce checks nothing, the other collectives check float32
+            if driver.is_dense or vector.dtype != torch.float32:
+                check_mean(mean, layout, vector.dtype)
+        except NonFiniteError:
+            if self.hook.on_non_finite == "raise":
+                raise
+            mean.fill_(math.nan)  # what a gradient scaler looks for, to skip the step
+            self._skipped = True
+        for memory in self._compressors.memories if last else ():
+            memory.settle(undo=self._skipped)
+        plan.spread(mean, buckets)
+        for one in buckets if self.hook.debug else ():
+            agreement.check_same(self.transport, f"step {self.step}: the means of {', '.join(one.names)}", one.buffer)
+        self.step += last
+
+    def _exact(self, name: str, whole: bool) -> bool:
+        """Whether a parameter travels in full precision; whole: else in one vector with others, whatever its size."""
+        if self._compressors.corrects_momentum(name, self.chosen.feedback.settings()):
+            return False
+        is_1d = len(self.shapes[name]) < 2
+        return (not whole and self.sizes[name] < self.hook.min_size) or (self.hook.skip_1d and is_1d)
+
+    def _plan(self, buckets: list[Bucket]) -> Plan:
+        """The plan for a bucket, with small neighbours together, or for all buckets, in the model's order."""
+        names = tuple(name for bucket in buckets for name in bucket.names)
+        if names not in self.plans:
+            arrange = functools.partial(self._compressors.arrange, exact=self._exact)
+            self.plans[names] = made(names, self.parameters, arrange, waits=self._joins, shaped=self._shaped)
+        return self.plans[names]
+
+    # --- before a step ---
+
+    def _before_step(self) -> None:
+        driver, step = self.driver, self.step
+        if not self._agreed:
+            fitted = [(one.fitted, one.levels.values.tolist()) for one in self._compressors.adaptive]
+            same = {"collective": driver.collective_name, "checksum of the levels": zlib.crc32(repr(fitted).encode())}
+            agreement.check_settings(self._told, {"step": step, **same})
+            self._agreed = True
+        if self.hook.gate and step == gate.STEP and not driver.is_dense:
+            pair = [driver.collective, driver.dense]
+            spent = gate.seconds(pair, self.transport, sum(self.sizes.values()), self.device)
+            self.gate_s = dict(zip((driver.collective_name, "dense"), spent, strict=True))
+            if spent[0] >= spent[1]:
+                driver.turn_dense()
+        if not driver.is_dense and step > 0:  # the first levels are fitted to the step's own gradient
+            driver.levels.update([one for one in driver.levels.every if one.next_update(step) == step])
+        if self.hook.debug:
+            for compressor in self._compressors.adaptive:
+                levels = torch.tensor(compressor.levels.values, dtype=torch.float64)
+                agreement.check_same(self.transport, f"step {step}: the levels", levels)
+
+    def _begin(self, several: list[list[Bucket]]) -> None:
+        """Fit the first levels to this step's gradient in the model's order, whatever order DDP has.
+
+        A rank has no part in them where its gradient is not finite.
+        """
+        plans = [(buckets, self._plan(buckets)) for buckets in several]
+        found = {
+            segment.name: (vector, segment)
+            for buckets, plan in plans
+            for vector in [plan.vector(buckets)]
+            for segment in plan.layout.segments
+        }
+        pieces = [found[name] for name in self.vectors if name in found]
+        rank, levels = self.transport.rank, self.driver.levels
+        for one in levels.begin:
+            one.forget()
+            if not all(levels.observe({rank: vector}, [segment], self.step, [one]) for vector, segment in pieces):
+                one.forget()
+            levels.update([one])

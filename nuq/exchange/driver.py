@@ -1,0 +1,119 @@
+"""The driver of an exchange: observe, fit, encode, exchange, decode, remember, account.
+
+The simulation of workers, the DDP hook and ``all_reduce`` are thin over it: they know where gradients come from and
+where the mean goes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from nuq.exchange.collective_factory import Dense, build
+from nuq.exchange.collectives.collective import ExchangeStats, Vectors, WorkerPlacement
+from nuq.exchange.compressor_map import CompressorMap
+from nuq.exchange.flat_layout import FlatLayout
+from nuq.exchange.level_updates import LevelUpdates
+from nuq.exchange.transport import Transport
+from nuq.kernels.spec import Key
+from nuq.settings.exchange import Exchange
+from nuq.settings.feedback import Feedback
+
+
+@dataclass(frozen=True)
+class Memory:
+    """The memory of the workers: what their messages leave out.
+
+    momentum, nesterov: the optimizer's, where it acts in the workers.
+    """
+
+    feedback: Feedback
+    momentum: float = 0.0
+    nesterov: bool = False
+
+
+class Driver:
+    """The compressors, the collective, the levels and the account of exchanges between workers.
+
+    layout: of the whole vector, for what is remembered of it.  levels: their updates, from all workers' gradients.
+    stats: seconds and encoded bytes.  collective_name: as the settings say it, or as ``auto`` chose; ``dense`` is at
+    hand in every case.  Building a driver is a collective call: every rank makes it.
+
+    ValueError for a collective that these ranks, this backend or this method cannot do.
+    """
+
+    def __init__(
+        self,
+        compressors: CompressorMap,
+        layout: FlatLayout,
+        exchange: Exchange,
+        transport: Transport,
+        num_workers: int,
+        seed: int,
+        *,
+        memory: Memory | None = None,
+        per_machine: int = 0,
+    ) -> None:
+        self.compressors, self.transport = compressors, transport
+        self.num_workers = 1 if compressors.single_worker else num_workers
+        self.placement = WorkerPlacement.of(self.num_workers, transport.world)
+        self.hosted = self.placement.shares[transport.rank]
+        self.stats = ExchangeStats()
+        if memory is not None:
+            how = {"momentum": memory.momentum, "nesterov": memory.nesterov}
+            compressors.remember(memory.feedback, layout, self.num_workers, **how)
+        self.levels = LevelUpdates(compressors, transport, self.placement, seed, self.stats)
+        self.dense = Dense(transport, stats=self.stats)
+        if exchange.collective == "dense":
+            self.collective_name, self.collective = "dense", self.dense
+        else:
+            self.collective_name, self.collective = build(
+                compressors, exchange, transport, self.placement, self.stats, per_machine=per_machine
+            )
+        self._compressing = self.collective
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether nothing is compressed: the collective is the backend's own."""
+        return self.collective_name == "dense"
+
+    def turn_dense(self) -> None:
+        """Exchange by the backend's own collective from now on."""
+        self.collective_name, self.collective = "dense", self.dense
+
+    def mean(self, vectors: Vectors, layout: FlatLayout, key: Key, out: Tensor) -> None:
+        """Write the workers' mean into ``out`` float32[n] (``Collective.mean``), encoded, exchanged and decoded.
+
+        What messages leave out is remembered.
+        """
+        self.collective.mean(vectors, layout, key, out)
+
+    def gather(self, mine: Mapping[int, Tensor], purpose: str = "tensors") -> list[Tensor]:
+        """Equally shaped tensors of all workers, in worker order; ``mine`` holds the hosted ones."""
+        if self.transport.group is None:
+            return [mine[worker] for worker in self.hosted]
+        # the first process tells shape and dtype, for those that host no worker
+        sample = mine[self.hosted[0]] if self.hosted else torch.empty(0)
+        told = self.transport.texts(json.dumps([list(sample.shape), str(sample.dtype)]), "control")[0]
+        shape, dtype = json.loads(told)
+        kind = getattr(torch, dtype.removeprefix("torch."))
+        rows = torch.zeros(self.placement.most, *shape, dtype=kind, device=self.transport.device)
+        for slot, worker in enumerate(self.hosted):
+            rows[slot] = mine[worker]
+        received = self.transport.all_gather(rows, purpose)
+        pairs = zip(self.placement.shares, received, strict=True)
+        return [block[slot] for share, block in pairs for slot in range(len(share))]
+
+    @property
+    def bytes_sent(self) -> int:
+        """The bytes that this process has handed to the network, beside what carries them."""
+        every = [self.transport, *self._compressing.inner_transports]
+        return sum(transport.bytes_sent.total() for transport in every)
+
+    def settle(self) -> None:
+        """Read what a server left unread.  Every process calls it after the same exchange, before the ranks part."""
+        self._compressing.settle()

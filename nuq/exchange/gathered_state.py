@@ -1,0 +1,72 @@
+"""The state of an exchange that several processes share out: gathered when it is saved, the same in every split."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from nuq.compressors.feedback import ErrorFeedback
+from nuq.exchange.compressor_map import by_encoder
+from nuq.exchange.driver import Driver
+
+
+def state_dict(driver: Driver) -> dict[str, Any]:
+    """The compressors' states with the memories and statistics of all workers; every process must call it."""
+    state = driver.compressors.state_dict()
+    for method_state, own in zip(driver.compressors.every, by_encoder(state), strict=True):
+        own["statistics"] = []
+        if "by_worker" in own["compressor"]:
+            own["compressor"]["by_worker"] = _of_every_worker(driver, own["compressor"]["by_worker"])
+        if method_state.memories:
+            own["memories"] = [_memory(driver, around) for around in method_state.memories]
+    for level_updater in driver.levels.every:
+        rows = driver.levels.gathered(level_updater)
+        by_encoder(state)[level_updater.encoder]["statistics"] = [row.cpu() for row in rows]
+    return state
+
+
+def _memory(driver: Driver, around: ErrorFeedback) -> dict[str, Any]:
+    """The memory of every worker, on every process alike; zeros where a worker has none yet."""
+    found: dict[int, dict[str, dict[str, Tensor]]] = {
+        worker: {kind: {} for kind in around.kinds} for worker in range(driver.num_workers)
+    }
+    for kind in around.kinds:
+        for name, size in around.sizes.items():
+            nothing = torch.zeros(size, dtype=torch.float32)
+            mine = {
+                worker: around.memories.get(worker, {}).get(kind, {}).get(name, nothing) for worker in driver.hosted
+            }
+            for worker, row in enumerate(driver.gather(mine)):
+                found[worker][kind][name] = row.cpu()
+    return {"kinds": list(around.kinds), "workers": found}
+
+
+def _of_every_worker(driver: Driver, kept: dict[int, Any]) -> dict[int, Any]:
+    """The states that methods keep for the hosted workers and for all others, on every process alike."""
+    mine = {worker: kept[worker] for worker in driver.hosted if worker in kept}
+    told = driver.transport.texts(json.dumps(mine), "control")
+    return {int(worker): own for text in told for worker, own in json.loads(text).items()}
+
+
+def load_state_dict(driver: Driver, state: dict[str, Any], device: torch.device) -> None:
+    """Continue from a gathered state: every process takes over what belongs to its workers."""
+    here = [_hosted_here(driver, own) for own in by_encoder(state)]
+    older = {"second": driver.compressors.mean_compressor.compressor.state_dict()}  # before there was one
+    driver.compressors.load_state_dict({**older, **here[0], "layers": here[1:]}, device)
+    for level_updater in driver.levels.every:
+        saved = by_encoder(state)[level_updater.encoder]["statistics"]
+        level_updater.statistics = {worker: level_updater.read(saved[worker]) for worker in level_updater.workers}
+
+
+def _hosted_here(driver: Driver, state: dict[str, Any]) -> dict[str, Any]:
+    """An encoder's state with the memories of the workers hosted here alone."""
+    return {
+        **state,
+        "memories": [
+            {**memory, "workers": {worker: memory["workers"][worker] for worker in driver.hosted}}
+            for memory in state.get("memories", ())
+        ],
+    }

@@ -1,0 +1,64 @@
+"""The settings of the DDP hook, sorted and checked: of its method, its exchange, its memory and itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from nuq.exchange.compressor_map import CompressorMap, sorted_settings
+from nuq.settings import layers as layer_list
+from nuq.settings.exchange import Hook, HookExchange
+from nuq.settings.feedback import HookFeedback
+from nuq.settings.layers import Layer
+
+_OTHER_DEFAULTS: dict[str, Any] = {"scope": "tensor", "update_at": [0, 10, 100, 2000]}  # one vector per parameter
+
+
+@dataclass(frozen=True)
+class HookSettings:
+    """The settings of one hook.
+
+    layers: the lines as they were given; lines: the same as methods with their settings.
+    """
+
+    method: str
+    of_method: Any
+    exchange: HookExchange
+    hook: Hook
+    feedback: HookFeedback
+    layers: list[str]
+    lines: Sequence[Layer]
+
+    @classmethod
+    def of(cls, method: str, layers: Sequence[str], given: dict[str, Any]) -> HookSettings:
+        """The settings from keywords; ValueError for one that does not exist or is out of range."""
+        of_method, exchange, hook, feedback = sorted_settings(
+            method, (HookExchange, Hook, HookFeedback), given, _OTHER_DEFAULTS
+        )
+        listed = layer_list.listed(layers)
+        lines = layer_list.parsed(listed, _OTHER_DEFAULTS, beside=method)
+        feedback.check([method, *(line.method for line in lines)], exchange.collective)
+        for own in (of_method, *(line.settings for line in lines)):
+            if getattr(own, "statistics", "running") != "running":
+                raise ValueError(
+                    f"statistics={own.statistics!r}: the hook sees the training's own gradients alone; legal here: "
+                    f"running"
+                )
+        return cls(method, of_method, exchange, hook, feedback, listed, lines)
+
+    @property
+    def plain(self) -> dict[str, Any]:
+        """All settings but the layers, by name."""
+        return vars(self.of_method) | vars(self.exchange) | vars(self.hook) | vars(self.feedback)
+
+    @property
+    def dense(self) -> str:
+        """The setting that lets gradients pass by the method; empty where none does."""
+        if self.hook.gate:
+            return "gate=True"
+        return "collective='dense'" if self.exchange.collective == "dense" else ""
+
+    def compressors(self) -> CompressorMap:
+        """The compressors of these settings."""
+        return CompressorMap(self.method, self.of_method, self.exchange.second_bits, self.lines)
