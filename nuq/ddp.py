@@ -7,8 +7,7 @@
 
 DDP hands over bucket after bucket while the backward pass goes on.  A thread of the state exchanges them one after
 another, so encoding, sending and decoding overlap with the backward pass (and no collective is issued from a future's
-callback, where gloo deadlocks); DDP waits for the buckets' futures.  What lasts is keyed by parameter name: DDP
-rebuilds its buckets after the first step.
+callback, where gloo deadlocks); DDP waits for the buckets' futures.
 """
 
 from __future__ import annotations
@@ -22,12 +21,11 @@ from torch import Tensor, nn
 from torch._C._distributed_c10d import GradBucket
 
 from nuq.compressors.feedback import keep_fitting
-from nuq.exchange import saved_state
-from nuq.exchange.bucket_exchange import BucketExchange
-from nuq.exchange.bucket_thread import BucketThread
-from nuq.exchange.collectives.collective import ExchangeStats
 from nuq.exchange.compressor_map import by_encoder
-from nuq.exchange.hook_settings import HookSettings
+from nuq.exchange.hook import saved_state
+from nuq.exchange.hook.bucket_exchange import BucketExchange
+from nuq.exchange.hook.bucket_thread import BucketThread
+from nuq.exchange.hook.settings import HookSettings
 from nuq.exchange.transport import Transport
 
 
@@ -145,11 +143,6 @@ class CompressionState:
         return self._here.transport
 
     @property
-    def stats(self) -> ExchangeStats:
-        """The seconds and the encoded bytes of the exchanges."""
-        return self._here.driver.stats
-
-    @property
     def gate_s(self) -> dict[str, float]:
         """The seconds that the gate measured, by collective; empty before it did."""
         return self._attached.gate_s if self._attached else {}
@@ -173,9 +166,8 @@ class CompressionState:
 
     def summary(self) -> str:
         """Sentences on what the exchanges since ``attach`` took and saved here: collective, gate, bytes, time."""
-        if self._attached is None:
-            return f"{self.settings.method}: without a model, nothing has been exchanged."
-        return self._attached.summary()
+        nothing = f"{self.settings.method}: without a model, nothing has been exchanged."
+        return self._attached.summary() if self._attached else nothing
 
     def close(self) -> None:
         """End the thread, after it has exchanged what it was given."""

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -26,6 +25,7 @@ from nuq.exchange.agreement import of_workers
 from nuq.exchange.collectives.means import scale
 from nuq.exchange.compressor_map import CompressorMap
 from nuq.exchange.driver import Driver, Memory
+from nuq.exchange.exchanged import BadGradientError, Exchanged
 from nuq.exchange.finite import first_not_finite, largest, surely_finite
 from nuq.exchange.flat_layout import of_parameters
 from nuq.exchange.level_updates import LevelUpdater
@@ -35,43 +35,6 @@ from nuq.kernels.spec import Key
 from nuq.kernels.statistics import Statistics
 from nuq.settings import layers as layer_list
 from nuq.settings.exchange import Exchange
-
-
-@dataclass(frozen=True)
-class Exchanged:
-    """The result of one exchange: the mean gradient as one flat float32 vector, and what the exchange took.
-
-    bytes_per_worker: of the messages, and of the means in a second encoding, that the first worker encoded, however
-    often they travelled: the same in every split.  means_bytes: the means' share of them.
-    """
-
-    mean: Tensor
-    losses: list[float]
-    bytes_per_worker: int
-    stop: bool
-    means_bytes: int = 0
-
-    @property
-    def bits_per_coordinate(self) -> float:
-        return 8 * self.bytes_per_worker / max(self.mean.numel(), 1)
-
-    @property
-    def means_bits_per_coordinate(self) -> float:
-        """The share of the means in ``bits_per_coordinate``."""
-        return 8 * self.means_bytes / max(self.mean.numel(), 1)
-
-
-class BadGradientError(NonFiniteError):
-    """The error for a worker's gradient or loss that is not finite.
-
-    All processes know before anything is encoded, so no memory has changed.
-
-    losses: of all workers; stop: whether any process was asked to stop.
-    """
-
-    def __init__(self, why: str, losses: list[float], stop: bool) -> None:
-        super().__init__(why)
-        self.losses, self.stop = losses, stop
 
 
 class Workers:

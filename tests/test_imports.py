@@ -72,7 +72,8 @@ RULES = (
     Rule(("nuq.parameters",), ("nuq.kernels.spec", "torch")),
     Rule(("nuq.exchange.collectives",), (*MODELS, *UNDER_COLLECTIVES, "nuq.exchange.collectives", "torch")),
     Rule(UNDER_COLLECTIVES, (*MODELS, *UNDER_COLLECTIVES, "nuq.exchange.agreement", "torch")),
-    Rule(("nuq.exchange",), (*MODELS, "nuq.exchange", "torch")),
+    Rule(("nuq.exchange.hook",), (*MODELS, "nuq.exchange", "torch")),
+    Rule(("nuq.exchange",), (*MODELS, "nuq.exchange", "torch"), never=("nuq.exchange.hook",)),
     Rule(("nuq.quantized_training",), (*MODELS, "nuq.quantized_training", *ARRAYS)),
     Rule(("nuq",), ("nuq", "torch")),
     Rule(("grid.engine.sweeps",), (*SWEEPS, "grid", "hydra")),  # which looks for families

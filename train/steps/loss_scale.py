@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from nuq.simulation import BadGradientError, Exchanged
+from nuq.exchange.exchanged import BadGradientError, Exchanged
 
 FIRST, LARGEST = 2.0**16, 2.0**24
 GROW_AFTER = 2000  # steps; GradScaler's own figure

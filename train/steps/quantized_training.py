@@ -9,11 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from nuq.exchange.exchanged import Exchanged
 from nuq.exchange.flat_layout import FlatLayout
 from nuq.quantized_training.counts import EDGES, Bytes, TensorHistograms, ratios
 from nuq.quantized_training.training import CompressedTraining
 from nuq.settings.quantized_training import formats_of
-from nuq.simulation import Exchanged
 from train.logs.run_log import Log, keeps_histogram
 
 NOT_ALONE = ("weights", "moments")  # are the optimizer's

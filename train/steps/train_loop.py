@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from nuq.errors import NonFiniteError
-from nuq.simulation import Exchanged
+from nuq.exchange.exchanged import Exchanged
 from settings import run_identity
 from train.data.objective import told
 from train.logs.run_log import Log, keeps_histogram

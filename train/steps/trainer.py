@@ -20,10 +20,12 @@ import args
 from nuq.compressors.message import VERSION
 from nuq.errors import NonFiniteError
 from nuq.exchange import agreement
+from nuq.exchange.driver import Memory
+from nuq.exchange.exchanged import BadGradientError, Exchanged
 from nuq.exchange.finite import first_not_finite
 from nuq.exchange.level_updates import LevelUpdater
 from nuq.exchange.transport import Transport
-from nuq.simulation import BadGradientError, Exchanged, Memory, Workers
+from nuq.simulation import Workers
 from settings import run_identity, sections
 from train import data, models
 from train.data.dataset import DataSet, Split

@@ -110,9 +110,9 @@ def through_the_stages(group: dist.ProcessGroup) -> list[int]:
     model, state = hooked(group, net(), method="dgc", collective="gather", warmup_every=2, **EXACT)
     sent = []
     for step in range(12):
-        before = state.stats.encoded.total()
+        before = state._here.driver.stats.encoded.total()
         descend(model, lambda step=step: backward(model, dist.get_rank(group), step))
-        sent.append(state.stats.encoded.total() - before)
+        sent.append(state._here.driver.stats.encoded.total() - before)
     state.close()
     return sent
 

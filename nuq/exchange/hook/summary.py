@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from nuq.exchange import gate
+from nuq.exchange.hook import speed_gate
 
 
 def ring_bytes(num_coordinates: int, world: int, bytes_each: int) -> int:
@@ -39,7 +39,7 @@ def of_gate(asked: bool, measured: Mapping[str, float], num_coordinates: int, ch
         )
     (name, compressed), (_, dense) = measured.items()
     word = f"{_DENSE} since" if chosen == "dense" else f"messages by {name} since"
-    probed = min(num_coordinates, gate.MOST)
+    probed = min(num_coordinates, speed_gate.MOST)
     saved = abs(dense - compressed) * num_coordinates / max(probed, 1) * steps
     return (
         f"The gate measured {1e3 * compressed:.3g} ms by {name} and {1e3 * dense:.3g} ms in bfloat16 for {probed:,} "

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from nuq.exchange.ddp_buckets import Bucket
+from nuq.exchange.hook.buckets import Bucket
 from nuq.exchange.payload import told_plainly
 
 

@@ -16,10 +16,11 @@ from torch import nn
 
 from nuq.compressors import frame, message
 from nuq.errors import NonFiniteError
-from nuq.exchange import agreement, gate, saved_state, summary
-from nuq.exchange.ddp_buckets import Bucket, Plan, made
+from nuq.exchange import agreement
 from nuq.exchange.driver import Driver, Memory
-from nuq.exchange.hook_settings import HookSettings
+from nuq.exchange.hook import saved_state, speed_gate, summary
+from nuq.exchange.hook.buckets import Bucket, Plan, made
+from nuq.exchange.hook.settings import HookSettings
 from nuq.exchange.payload import check_mean
 from nuq.exchange.transport import Transport, apart, backend_of
 from nuq.kernels.spec import Key
@@ -129,7 +130,7 @@ class BucketExchange:
         size, steps, name = sum(self.sizes.values()), self.step - self._begun, self.driver.collective_name
         world = self.transport.world
         first = f"{self.chosen.method} by {name}: {steps} steps of {size:,} coordinates on {world} ranks."
-        of_gate = summary.of_gate(self.hook.gate, self.gate_s, size, name, self.step - gate.STEP)
+        of_gate = summary.of_gate(self.hook.gate, self.gate_s, size, name, self.step - speed_gate.STEP)
         of_bytes = summary.of_bytes(self.driver.bytes_sent, size, world, steps)
         return f"{first} {of_bytes} {of_gate} {summary.of_seconds(dict(self.driver.stats.seconds))}"
 
@@ -197,9 +198,9 @@ class BucketExchange:
             same = {"collective": driver.collective_name, "checksum of the levels": zlib.crc32(repr(fitted).encode())}
             agreement.check_settings(self._told, {"step": step, **same})
             self._agreed = True
-        if self.hook.gate and step == gate.STEP and not driver.is_dense:
+        if self.hook.gate and step == speed_gate.STEP and not driver.is_dense:
             pair = [driver.collective, driver.dense]
-            spent = gate.seconds(pair, self.transport, sum(self.sizes.values()), self.device)
+            spent = speed_gate.seconds(pair, self.transport, sum(self.sizes.values()), self.device)
             self.gate_s = dict(zip((driver.collective_name, "dense"), spent, strict=True))
             if spent[0] >= spent[1]:
                 driver.turn_dense()

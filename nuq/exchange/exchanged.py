@@ -1,0 +1,46 @@
+"""What an exchange of workers gives: the mean and what it took, or the error that all processes raise together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from nuq.errors import NonFiniteError
+
+
+@dataclass(frozen=True)
+class Exchanged:
+    """The result of one exchange: the mean gradient as one flat float32 vector, and what the exchange took.
+
+    bytes_per_worker: of the messages, and of the means in a second encoding, that the first worker encoded, however
+    often they travelled: the same in every split.  means_bytes: the means' share of them.
+    """
+
+    mean: Tensor
+    losses: list[float]
+    bytes_per_worker: int
+    stop: bool
+    means_bytes: int = 0
+
+    @property
+    def bits_per_coordinate(self) -> float:
+        return 8 * self.bytes_per_worker / max(self.mean.numel(), 1)
+
+    @property
+    def means_bits_per_coordinate(self) -> float:
+        """The share of the means in ``bits_per_coordinate``."""
+        return 8 * self.means_bytes / max(self.mean.numel(), 1)
+
+
+class BadGradientError(NonFiniteError):
+    """The error for a worker's gradient or loss that is not finite.
+
+    All processes know before anything is encoded, so no memory has changed.
+
+    losses: of all workers; stop: whether any process was asked to stop.
+    """
+
+    def __init__(self, why: str, losses: list[float], stop: bool) -> None:
+        super().__init__(why)
+        self.losses, self.stop = losses, stop
