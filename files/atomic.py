@@ -21,14 +21,16 @@ def aside(path: Path, *, durable: bool = False) -> Iterator[Path]:
             with open(place, "rb+") as file:
                 os.fsync(file.fileno())
         os.replace(place, path)
-    finally:
+    except BaseException:
         with suppress(OSError):
             place.unlink(missing_ok=True)
+        raise
 
 
 def write_text(path: Path, text: str, *, executable: bool = False, durable: bool = False) -> None:
     """A text file in UTF-8, written aside (``aside``)."""
     with aside(path, durable=durable) as place:
-        place.write_text(text, encoding="utf-8", errors="surrogateescape")
+        with open(place, "w", encoding="utf-8", errors="surrogateescape") as file:
+            file.write(text)
         if executable:
-            place.chmod(0o755)
+            os.chmod(place, 0o755)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import shlex
 from collections.abc import Sequence
 
@@ -12,6 +13,8 @@ from grid.engine.sweeps.resources import Resources
 
 SHUTDOWN_S = 100  # torchrun waits so long for a checkpoint after a signal; jobs are warned 120 s before their end
 PORTS = (20000, 32000)  # ports of the rendezvous: below those that systems hand out by themselves
+
+_quoted = functools.lru_cache(maxsize=4096)(shlex.quote)  # most words of thousands of runs are the same
 
 
 def run_script(experiment: Experiment, run_dir: str, checkout: str) -> str:
@@ -30,7 +33,7 @@ def run_script(experiment: Experiment, run_dir: str, checkout: str) -> str:
         "diverged,"
         "\n# 4 another process has its folder, else a crash",
     )
-    lines = "\n".join(f"  {shlex.quote(text)}" for text in pinned(experiment, run_dir))
+    lines = "\n".join(f"  {_quoted(text)}" for text in pinned(experiment, run_dir))
     body = filled(
         "run",
         run_dir=shlex.quote(run_dir),

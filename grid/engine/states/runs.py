@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,10 +61,11 @@ def prepare(runs: Iterable[Run]) -> None:
     """Create the run folders with their configurations and scripts. The files that a run wrote about itself stay."""
     texts: dict[str, str] = {}
     for run in runs:
-        run.folder.path.mkdir(parents=True, exist_ok=True)
-        if not run.folder.status.exists():
-            _write_if_changed(run.folder.config, _yaml({**run.experiment.config, "run_dir": run.run_dir}, texts))
-        _write_if_changed(run.folder.script, run_script(run.experiment, run.run_dir, from_script(3)), executable=True)
+        folder = run.folder
+        folder.path.mkdir(parents=True, exist_ok=True)
+        if not folder.status.exists():
+            _write_if_changed(folder.config, _yaml({**run.experiment.config, "run_dir": run.run_dir}, texts))
+        _write_if_changed(folder.script, run_script(run.experiment, run.run_dir, from_script(3)), executable=True)
 
 
 def _yaml(config: Mapping[str, Any], texts: dict[str, str]) -> str:
@@ -130,7 +132,7 @@ def _lines(path: Path) -> list[str]:
 
 
 def _write_if_changed(path: Path, text: str, *, executable: bool = False) -> None:
-    if not path.is_file() or path.read_bytes() != text.encode():
+    if not os.path.isfile(path) or path.read_bytes() != text.encode():
         write_text(path, text, executable=executable)
 
 
