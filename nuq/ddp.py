@@ -37,7 +37,7 @@ from nuq.exchange.level_updates import RankLevels
 from nuq.exchange.payload import check_mean
 from nuq.exchange.transport import Transport, apart, backend_of
 from nuq.kernels.spec import Key
-from nuq.parameters import trained
+from nuq.parameters import met_dense, trained
 from nuq.settings import layers as layer_list
 from nuq.settings.exchange import Hook, HookExchange
 from nuq.settings.feedback import HookFeedback
@@ -113,7 +113,7 @@ class CompressionState:
             raise ValueError(
                 "a CompressionState exchanges between processes: call torch.distributed.init_process_group first"
             )
-        parameters = self._parameters = trained(model)
+        parameters = self._parameters = met_dense(trained(model))
         self._model = model  # keeps the parameters alive, whose identities are the keys
         device = self._device = next(iter(parameters.values())).device if parameters else torch.device("cpu")
         self._sizes = {name: p.numel() for name, p in parameters.items()}

@@ -66,10 +66,13 @@ def all_reduce(
         **vars(exchange),
         "shape": list(tensor.shape),
         "type": str(tensor.dtype),
+        "layout": str(tensor.layout),
         "step": step,
         "seed": seed,
     }
     check_settings(transport, told)
+    if tensor.layout is not torch.strided:
+        raise ValueError(f"a tensor of {tensor.layout}: must be dense; hand over tensor.to_dense()")
     placement = WorkerPlacement.of(1 if compressors.single_worker else transport.world, transport.world)
     flat = tensor.detach().reshape(-1).contiguous()
     shape = tuple(tensor.shape) if tensor.dim() > 1 else None  # what is flat here stands for matrices, not for a bias
