@@ -63,10 +63,13 @@ def all_reduce(
         **vars(exchange),
         "shape": list(tensor.shape),
         "type": str(tensor.dtype),
+        "layout": str(tensor.layout),
         "step": step,
         "seed": seed,
     }
     check_settings(transport, told)
+    if tensor.layout is not torch.strided:
+        raise ValueError(f"a tensor of {tensor.layout}: must be dense; hand over tensor.to_dense()")
     flat = tensor.detach().reshape(-1).contiguous()
     shape = tuple(tensor.shape) if tensor.dim() > 1 else None  # what is flat here stands for matrices, not for a bias
     layout = FlatLayout((Segment("tensor", 0, flat.numel(), shape=shape),))

@@ -32,11 +32,35 @@ def trained(model: nn.Module) -> dict[str, nn.Parameter]:
         if isinstance(module, nn.Embedding | nn.EmbeddingBag) and module.sparse
     }
     if found := [name for name, p in parameters.items() if id(p) in sparse]:
-        raise ValueError(
-            f"sparse=True: the gradient of {found[0]!r} is sparse, and dense ones are compressed; build its module "
-            "with sparse=False, or freeze it"
-        )
+        raise _sparse(found[0])
     return parameters
+
+
+def met_dense(parameters: dict[str, nn.Parameter]) -> dict[str, nn.Parameter]:
+    """The parameters, whose first backward pass raises the ValueError of ``trained`` where a gradient is sparse.
+
+    No module may say so beforehand: ``functional.embedding(..., sparse=True)`` is of none, and DDP
+    would end in words about storage.
+    """
+
+    def watch(name: str, parameter: nn.Parameter) -> None:
+        def look(gradient: Tensor) -> None:
+            handle.remove()
+            if gradient.is_sparse:
+                raise _sparse(name)
+
+        handle = parameter.register_hook(look)
+
+    for name, parameter in parameters.items():
+        watch(name, parameter)
+    return parameters
+
+
+def _sparse(name: str) -> ValueError:
+    return ValueError(
+        f"sparse=True: the gradient of {name!r} is sparse, and dense ones are compressed; build its module with "
+        "sparse=False, or freeze it"
+    )
 
 
 def named(model: nn.Module) -> dict[str, nn.Parameter]:

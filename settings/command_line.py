@@ -138,7 +138,9 @@ def register() -> None:
     store.store(name="settings", node=dataclasses.make_dataclass("Settings", chosen, bases=(Config,)))
     order = ["settings", *({group: name} for group, name in DEFAULTS.items()), "_self_"]
     quiet = [{"override hydra/job_logging": "none"}, {"override hydra/hydra_logging": "none"}]
-    hydra_settings: dict[str, Any] = {"run": {"dir": "."}, "sweep": {"dir": ".", "subdir": "."}, "output_subdir": None}
+    # -m writes a multirun.yaml: among the runs, for beside the code it would be a file that the orchestrator counts
+    sweep = {"dir": "runs", "subdir": "."}
+    hydra_settings: dict[str, Any] = {"run": {"dir": "."}, "sweep": sweep, "output_subdir": None}
     hydra_settings |= {"job": {"chdir": False}, "help": {"template": help_text().replace("$", "$$")}}
     store.store(name="experiment", node={"defaults": [*order, *quiet], "hydra": hydra_settings})
 

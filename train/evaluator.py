@@ -82,7 +82,10 @@ class Evaluator:
         """
         checkpoint.check_identity(path, state, self.identity)
         if words := checkpoint.other_data(state, self.data.name, self.data.fingerprint):
-            way_out = "evaluate it with the files that it began with (data_dir, NUQ_DATA; of data=text: the Python)"
+            way_out = (
+                f"evaluate it with the files that it began with (data_dir=FOLDER, now {self.config['data_dir']}; of "
+                "data=text: the Python)"
+            )
             raise CheckpointError(f"{path}: {words}: {way_out}")
         try:
             checkpoint.check_values(

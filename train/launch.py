@@ -17,6 +17,8 @@ from files.plain import Unreadable, opened, read_text
 from nuq.errors import NonFiniteError, RankLost
 from nuq.settings.quantized_training import formats_of
 from settings import run_identity
+from settings.data import DATA
+from settings.text import OnDisk
 from train import rank_failure
 from train.data.sources import UNUSABLE
 from train.logs.run_log import Log
@@ -62,11 +64,12 @@ def launch(config: dict[str, Any], stop: StopSignal | None = None) -> int:
     except ValueError as error:
         return _refuse(error)
     run_dir = Path(run_identity.default_run_dir(config))
+    before = ""  # the settings that were here
     with contextlib.ExitStack() as held:
         try:
             _check_folder(run_dir, config)
             if statuses.read(run_dir).get("state") == "done":
-                say(f"{run_dir}: done already")
+                say(f"{run_dir}: done already{_elsewhere(run_dir, config)}")
                 _warn_of_damage(run_dir / FILE)
                 return statuses.EXIT_DONE
             device = choose_device(config["device"], int(os.environ.get("LOCAL_RANK", "0")))
@@ -75,6 +78,7 @@ def launch(config: dict[str, Any], stop: StopSignal | None = None) -> int:
                 await_silence(run_dir, held.enter_context(only_process_in(run_dir)), lambda: stop.requested)
                 statuses.tidy(run_dir, "config.yaml", "status.json", "exit_code")
                 rank_failure.forget(run_dir)
+                before = read_text(run_dir / "config.yaml") if (run_dir / "config.yaml").exists() else ""
                 statuses.write_text(run_dir / "config.yaml", yaml.safe_dump(config, sort_keys=False))
             here = machine.describe(device, statuses.ROOT) if rank == 0 else {}
             status = statuses.Status(
@@ -96,7 +100,11 @@ def launch(config: dict[str, Any], stop: StopSignal | None = None) -> int:
             code = _leave(status, statuses.EXIT_CRASH, _unwritable(error, run_dir))
             rendezvous.refuse(code, error)
             return code
-        return _train(config, run_dir, device, status, log, stop)
+        code = _train(config, run_dir, device, status, log, stop)
+        if code == statuses.EXIT_BAD_SETTINGS and before:  # what is refused makes no step, on no data_dir
+            with contextlib.suppress(OSError):
+                statuses.write_text(run_dir / "config.yaml", before)
+        return code
 
 
 def _train(
@@ -180,6 +188,19 @@ def _check_folder(run_dir: Path, config: dict[str, Any]) -> None:
         raise ValueError(
             f"run_dir={str(run_dir)!r} holds a run of other settings (see its config.yaml): choose another folder"
         )
+
+
+def _elsewhere(run_dir: Path, config: dict[str, Any]) -> str:
+    """The end of a sentence on a finished run that names its data; empty where this folder of data sets was its."""
+    its, data_dir = yaml.safe_load(read_text(run_dir / "config.yaml")).get("data_dir"), config["data_dir"]
+    data = statuses.read(run_dir).get("data")
+    on_disk = issubclass(DATA[config["data"]["name"]], OnDisk) and not config["stand_in"]
+    if its == data_dir or not on_disk or not isinstance(data, dict):
+        return ""
+    return (
+        f" on the data of data_dir={its} (fingerprint {data.get('fingerprint')}), whatever lies in {data_dir}: with "
+        "another run_dir it is run anew"
+    )
 
 
 def _warn_of_damage(path: Path) -> None:

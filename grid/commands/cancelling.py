@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -50,7 +51,7 @@ def cancel(argv: Sequence[str], root: Path) -> int:
             f"Cancel {count(len(elements), 'script')} with {count(len(touched), 'unfinished run')}?", parsed.yes
         ):
             scheduler.cancel(sorted(elements))
-            ledger.note_cancelled(root, folder, sorted(elements))
+            ledger.note_cancelled(root, folder, sorted(elements), time.time())
             # `status` shows no look of before
             evidence.look([run.run_dir for run in runs], [folder], root, max_age_s=0)
             print(f"cancelled {count(len(elements), 'script')}")

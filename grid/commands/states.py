@@ -306,6 +306,7 @@ def failures(argv: Sequence[str], root: Path) -> int:
     from grid.commands.report import doubts
     from grid.engine.states import evidence
     from grid.engine.states.triage import groups
+    from grid.engine.submission.planning import slurm_is_here
     from grid.engine.submission.retry import failures_of
 
     as_planned(parsed, root)
@@ -320,7 +321,8 @@ def failures(argv: Sequence[str], root: Path) -> int:
     for group in groups(found.values()):
         print(f"{count(group.count, 'run')}: {group.kind}: {group.signature}")
         print(f"    for example {group.example}: {clipped(group.line, 2 * LINE_BYTES)}")
-    print(f"\nretry: {again('retry', parsed.grid, parsed.run_name)} [--kind KIND] [--code]")
+    here = "" if slurm_is_here() else " --here"
+    print(f"\nretry: {again('retry', parsed.grid, parsed.run_name)}{here} [--kind KIND] [--code]")
     return 0
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -243,7 +244,7 @@ def _cancel_unwanted(made: Made, yes: bool, root: Path) -> bool:
     ):
         return False
     scheduler.cancel(alone)
-    ledger.note_cancelled(root, made.plan.folder, alone)
+    ledger.note_cancelled(root, made.plan.folder, alone, time.time())
     print(f"cancelled {', '.join(alone[:5])}{' ...' if len(alone) > 5 else ''}")
     return True
 

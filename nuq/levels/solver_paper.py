@@ -14,7 +14,8 @@ from the optimum of the same distribution:
   first update.  From the second update on both have the p of the update before in that place.  p may be negative on its
   way (from .9 at 3 bits) and comes back.
 - ALQ-G (``alq_pgd``): 30 sweeps of one gradient step per coordinate, left to right, of rate 0.1 and at most half the
-  smaller gap.  Outer levels hardly move here either; the quantile start wins.
+  smaller gap.  Outer levels hardly move here either, so the start decides, and which one wins changes: for a normal of
+  sigma = 1/32 the quantile start at 2 and 3 bits, the exponential one at 4 and 5.
 
 The published levels (ResNet-32, 3 bits, bucket 16384) come out on a normal of sigma = 1/sqrt(16384) as follows.  ALQ
 +-{.005, .018, .13, 1}: free levels (``symmetric=False``, the original without its ``nuq_sym`` flag) from the quantile

@@ -115,7 +115,7 @@ def test_out_of_memory_in_a_script_of_several_runs(here: Bench) -> None:
     assert set(here.states().values()) == {"done"}
 
 
-def test_one_run_of_several_is_killed(here: Bench) -> None:
+def test_one_run_of_several_is_killed(here: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """The run is killed as the kernel does it: the script lives, and notes 137; the others go on."""
     here.sweep((1, 2, 3))
     here.behave({1: "eats 1000", 2: "eats 200", 3: 0})
@@ -130,6 +130,10 @@ def test_one_run_of_several_is_killed(here: Bench) -> None:
     shown = here.good("failures")
     assert "1 run: host_oom: exit code 137 with its memory full" in shown and "-s1-" in shown
     assert "1 run: killed: exit code 137" in shown
+    assert shown.endswith(" tiny [--kind KIND] [--code]\n")
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setattr("grid.engine.submission.planning.slurm_is_here", lambda: False)
+        assert here.good("failures").endswith(" tiny --here [--kind KIND] [--code]\n"), "what can be done there"
     shown = here.good("retry --yes")
     assert "1 host_oom: again with 2048 MB instead of 1G" in shown
     assert "1 killed: again as it was" in shown

@@ -44,14 +44,14 @@ def test_once_with_a_damaged_newest_says_which_it_evaluates(run_dir: Path, capsy
 
 
 def test_other_data_than_the_runs_are_refused(run_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The text of another Python is such data."""
+    """The text of another Python is such data.  NUQ_DATA is no way out: the run's own data_dir comes before it."""
     path = run_dir / checkpoint.FILE
     checkpoint.save(run_dir, {**torch.load(path, weights_only=True), "fingerprint": "abc"})
     for once in (True, False):
         assert run(settings(run_dir, once=once)) == 2
         told = (
             "the run began on data with the fingerprint abc, and digits's here have 45d9852abc54d5: evaluate it "
-            "with the files"
+            "with the files that it began with (data_dir=FOLDER, now data; of data=text: the Python)"
         )
         assert told in capsys.readouterr().err
         shutil.copy(path, run_dir / checkpoint.PREVIOUS)

@@ -155,7 +155,7 @@ def _text(value: Any, where: str) -> str:
 
 def _word(value: Any, where: str) -> str:
     if not WORD.fullmatch(_text(value, where)):
-        raise ValueError(f"{where}={value!r}: must be one word without blanks or quotes")
+        raise ValueError(f"{where}={value!r}: must be one word, with a letter or digit and without blanks or quotes")
     return value
 
 

@@ -43,9 +43,11 @@ def look(
     queue and neither the run nor an earlier look tells how.  ``max_age_s`` is the oldest answer that will do.
     """
     submissions = [item for folder in folders for item in ledger.read_all(root, folder)]
-    recalled = {element for folder in folders for element in ledger.cancelled(root, folder)}
+    noted = {element: at for folder in folders for element, at in ledger.cancelled(root, folder).items()}
     claims = {
-        run: replace(claim, recalled=True) if claim.element in recalled else claim
+        run: replace(claim, recalled=True)
+        if claim.element and ledger.is_cancelled(noted, claim.element, claim)
+        else claim
         for run, claim in ledger.claims(submissions, root).items()
     }
     records = {run: RunFolder(root / run).record() for run in dict.fromkeys([*run_dirs, *claims])}
@@ -71,7 +73,7 @@ def look(
             jobs[run] = job
             states[run] = judge(record, claims.get(run), job, answer, now)
     view = View(states, claims, jobs, answer, submissions)
-    view = _explained(view, records, recalled, passed_on, marks, root, now)
+    view = _explained(view, records, noted, passed_on, marks, root, now)
     wanted = {run: view.states[run] for run in run_dirs}
     return replace(view, states=wanted, others={run: state for run, state in view.states.items() if run not in wanted})
 
@@ -90,7 +92,7 @@ def _by_hand(records: Iterable[Mapping[str, Any]]) -> dict[str, set[str]]:
 def _explained(
     view: View,
     records: Mapping[str, Record],
-    recalled: Collection[str],
+    noted: Mapping[str, float],
     passed_on: Collection[str],
     marks: scheduler.Marks,
     root: Path,
@@ -98,7 +100,7 @@ def _explained(
 ) -> View:
     """The view, with explanations of jobs that left the queue where their runs gave none.
 
-    They come from our own record (``recalled``: cancelled elements) and from accounting.
+    They come from our own record (``noted``: cancelled elements) and from accounting.
     """
     answer = view.answer
     if answer is None or not answer.reachable:
@@ -109,18 +111,21 @@ def _explained(
         if state.element and state.word not in EXPLAINED and (run in passed_on or answer.job(state.element) is None)
     ]
     # SLURM forgets at once, accounting included, what is cancelled while it waits beside others of its array
-    told = {element: Job("CANCELLED") for element in recalled}
-    if asking := [run for run in gone if view.states[run].element not in told and run not in passed_on]:
+    told = {
+        run: Job("CANCELLED")
+        for run in gone
+        if ledger.is_cancelled(noted, view.states[run].element, view.claims.get(run))
+    }
+    if asking := [run for run in gone if run not in told and run not in passed_on]:
         since = min((view.claims[run].submitted_at for run in asking if run in view.claims), default=now)
-        told |= _accounts([view.states[run].element for run in asking], since, marks, root)
-    unbegun = job_logs.without_log(
-        view.submissions, {run for run in gone if view.states[run].element not in told or run in passed_on}, root
-    )
+        ends = _accounts([view.states[run].element for run in asking], since, marks, root)
+        told |= {run: end for run in asking if (end := ends.get(view.states[run].element)) is not None}
+    unbegun = job_logs.without_log(view.submissions, {run for run in gone if run not in told or run in passed_on}, root)
     never = {run for run in unbegun if _never_spoke(run, records, view)}
     left = Job("CANCELLED", "it left the queue before it began")
     states, jobs = dict(view.states), dict(view.jobs)
     for run in gone:
-        job = left if run in never else None if run in passed_on else told.get(states[run].element)
+        job = left if run in never else None if run in passed_on else told.get(run)
         if job is not None:
             jobs[run] = job
             states[run] = judge(records[run], view.claims.get(run), job, answer, now)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import os
 import re
 import secrets
@@ -27,8 +28,10 @@ from grid.engine.states.run_files import Claim, read_ledger
 
 RECORD = "submission.json"
 CANCELLED = "cancelled"
+CLOCKS_S = 60.0  # by which those of two login nodes may differ; no cluster gives an id again as soon
 # it cannot have taken it
 NEVER_REACHED = re.compile("unable to contact|connection refused|connect failure|temporarily un", re.IGNORECASE)
+_MOMENT = re.compile(r"[0-9]{1,12}\.[0-9]{3}")
 STATES = WRITTEN, ASKED, SUBMITTED, REFUSED = ("written", "asked", "submitted", "refused")
 CONDITIONS = ("afterok", "afterany")
 
@@ -276,21 +279,31 @@ def passed_on(submissions: Sequence[Submission], found: Mapping[str, Claim]) -> 
     }
 
 
-def note_cancelled(root: Path, folder: str, elements: Sequence[str]) -> None:
-    """Remember which elements were cancelled from here.
+def note_cancelled(root: Path, folder: str, elements: Sequence[str], now: float) -> None:
+    """Remember which elements were cancelled from here, and when.
 
     SLURM, accounting included, forgets at once the elements that had not begun.
     """
     with (folder_of(root, folder) / CANCELLED).open("a") as file:
-        file.write("".join(f"{element}\n" for element in elements))
+        file.write("".join(f"{element}@{now:.3f}\n" for element in elements))
 
 
-def cancelled(root: Path, folder: str) -> set[str]:
-    """The elements that ``note_cancelled`` remembered."""
+def cancelled(root: Path, folder: str) -> dict[str, float]:
+    """The elements that ``note_cancelled`` remembered, and the last time of each: inf where none was noted."""
     try:
-        return set(plain.read_bytes(folder_of(root, folder) / CANCELLED, None).decode(errors="replace").split())
+        text = plain.read_bytes(folder_of(root, folder) / CANCELLED, None).decode(errors="replace")
     except FileNotFoundError:
-        return set()
+        return {}
+    found: dict[str, float] = {}
+    for element, _, at in (word.partition("@") for word in text.split()):
+        found[element] = max(float(at) if _MOMENT.fullmatch(at) else math.inf, found.get(element, 0.0))
+    return found
+
+
+def is_cancelled(noted: Mapping[str, float], element: str, claim: Claim | None) -> bool:
+    """Whether a run's element was cancelled from here, and not an earlier one whose id the cluster has given again."""
+    since = claim.submitted_at if claim is not None and claim.element == element else 0.0
+    return since <= noted.get(element, -math.inf) + CLOCKS_S
 
 
 # --- handing over -------------------------------------------------------------------------------------------------

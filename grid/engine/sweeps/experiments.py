@@ -111,9 +111,8 @@ class Sweep:
             if not any(name in kept(item) for item in changed):
                 raise ValueError(f"{name}={value!r}: no method of {self.title} reads this setting")
         other = f" method={settings['method']}" if "method" in settings else ""
-        labelled = [
-            dataclasses.replace(new, label=old.label + other) for new, old in zip(changed, self.points, strict=True)
-        ]
+        labels = [f"{old.label}{other}".strip() for old in self.points]
+        labelled = [dataclasses.replace(new, label=label) for new, label in zip(changed, labels, strict=True)]
         return dataclasses.replace(self, points=labelled)
 
     def experiments(self) -> list[Experiment]:

@@ -17,8 +17,9 @@ from nuq.settings import unknown
 TIME_FORMS = "minutes (90), MM:SS, HH:MM:SS (12:00:00), D-HH, D-HH:MM or D-HH:MM:SS"
 MEM_FORMS = "a whole number with its unit: 18GB, 18G, 500M, 1T; without one it counts megabytes; 0 is all of the node"
 MEGABYTES = {"K": 1 / 1024, "M": 1, "G": 1024, "T": 1024 * 1024}
-# One word each, for they become options of sbatch; brackets and signs belong to lists of nodes and features.
-WORD = re.compile(r"[\w.,:@&|()*/+\[\]][\w.,:@&|()*/+\[\]=-]*")
+# One word each, for they become options of sbatch; brackets and signs belong to lists of nodes and features, but name
+# nothing by themselves.
+WORD = re.compile(r"(?=.*\w)[\w.,:@&|()*/+\[\]][\w.,:@&|()*/+\[\]=-]*")
 
 
 def seconds(time: str) -> int:
@@ -99,7 +100,8 @@ class Resources:
             value = getattr(self, name)
             if value is not None and (not isinstance(value, str) or not WORD.fullmatch(value)):
                 raise ValueError(
-                    f"{name}={value!r}: must be one word without blanks or quotes, as sbatch --{name} takes it"
+                    f"{name}={value!r}: must be one word, with a letter or digit and without blanks or quotes, as "
+                    f"sbatch --{name} takes it"
                 )
 
     def _check_gpus(self, gpus: object) -> None:

@@ -24,7 +24,7 @@ from nuq.exchange.hook.settings import HookSettings
 from nuq.exchange.payload import check_mean
 from nuq.exchange.transport import Transport, apart, backend_of
 from nuq.kernels.spec import Key
-from nuq.parameters import trained
+from nuq.parameters import met_dense, trained
 
 
 class BucketExchange:
@@ -40,7 +40,7 @@ class BucketExchange:
                 "a CompressionState exchanges between processes: call torch.distributed.init_process_group first"
             )
         self.chosen, self.hook = chosen, chosen.hook
-        self.parameters = trained(model)
+        self.parameters = met_dense(trained(model))
         self._model = model  # keeps the parameters alive, whose identities are the keys
         self.names = {id(p): name for name, p in self.parameters.items()}
         self.device = next(iter(self.parameters.values())).device if self.parameters else torch.device("cpu")

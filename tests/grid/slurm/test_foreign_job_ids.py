@@ -14,6 +14,7 @@ import pytest
 
 from grid.engine.slurm import scheduler
 from grid.engine.states import ledger
+from grid.engine.states.run_files import Claim
 from grid.engine.states.runs import named, prepare, runs_of
 from grid.engine.submission import planning
 from tests.grid import bench
@@ -64,6 +65,39 @@ def test_nor_is_a_later_job_of_our_own_taken_for_an_earlier_one(here: Bench) -> 
     here.wait()
     assert here.starts() == {4: 1, 5: 1, 6: 1}
     assert "3 done" in here.good("status --now --seeds 4,5,6")
+
+
+def test_nor_is_it_cancelled_because_an_earlier_job_of_its_id_was(here: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ledger, "CLOCKS_S", 0.0)
+    monkeypatch.setattr("grid.engine.states.judge.LAG_S", 0.0)
+    here.good("plan")
+    here.good("submit")
+    here.good("cancel --yes")
+    assert set(here.states().values()) == {"cancelled"}
+    here.slurm.begin_anew()
+    here.good("plan")
+    here.good("submit")
+    assert [item.chunks[0].job_id for item in here.records()] == ["1", "1"]
+    assert set(here.states().values()) == {"pending"}
+    assert "cancelled 3 scripts" in here.good("cancel --yes")
+    assert set(here.states().values()) == {"cancelled"}, "and now it was"
+
+
+def test_the_word_of_a_cancellation_is_that_of_its_time(tmp_path: Path) -> None:
+    ledger.folder_of(tmp_path, "tiny").mkdir(parents=True)
+    (ledger.folder_of(tmp_path, "tiny") / ledger.CANCELLED).write_text("1_0\n1_1\n")  # as it was written before
+    ledger.note_cancelled(tmp_path, "tiny", ["1_0", "2_0"], 100.0)
+    ledger.note_cancelled(tmp_path, "tiny", ["2_0"], 300.0)
+    noted = ledger.cancelled(tmp_path, "tiny")
+    for element, at, recalled in (
+        ("1_0", 500.0, True),
+        ("1_1", 500.0, True),
+        ("2_0", 200.0, True),
+        ("2_0", 500.0, False),
+        ("3_0", 5.0, False),
+    ):
+        assert ledger.is_cancelled(noted, element, Claim(element, at)) is recalled, (element, at)
+    assert ledger.is_cancelled(noted, "2_0", None) and ledger.is_cancelled(noted, "2_0", Claim("9_0", 500.0))
 
 
 def test_nor_for_one_that_was_submitted_by_hand(here: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

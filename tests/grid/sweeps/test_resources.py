@@ -112,6 +112,7 @@ def test_cores_and_memory_of_k_at_a_time() -> None:
         ({"partition": ""}, r"partition='': must be one word"),
         ({"account": "--evil"}, r"account='--evil': must be one word"),
         ({"exclude": "n1\n#SBATCH --nice"}, r"exclude=.*: must be one word"),
+        ({"exclude": ","}, r"exclude=',': must be one word, with a letter or digit and without"),
         ({"tiem": "1"}, r"unknown resource 'tiem'; did you mean 'time'\? \(legal: account, constraint, cpus"),
     ],
 )

@@ -67,6 +67,11 @@ def test_seeds_multiply_and_override_reaches_every_experiment() -> None:
     )
 
 
+def test_a_method_for_all_is_named_in_every_label() -> None:
+    whole = Sweep(union(point("", steps=3), point("short", steps=2)), seeds=(1,))
+    assert [item.label for item in whole.override({"method": "trn"}).points] == ["method=trn", "short method=trn"]
+
+
 @pytest.mark.parametrize("name", ["seed", "run_dir"])
 def test_override_refuses_what_the_sweep_decides(name: str) -> None:
     with pytest.raises(ValueError, match="cannot be set for a whole sweep"):

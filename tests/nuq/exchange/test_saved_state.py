@@ -276,6 +276,30 @@ def test_sparse_gradients_are_refused_when_the_state_is_built(ranks: Any) -> Non
     ranks.run(sparse, world=1)
 
 
+class Looked(nn.Module):
+    """Words whose table is looked up by a function: no module tells that the gradient is sparse."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table, self.last = nn.Parameter(torch.ones(20, 8)), nn.Linear(8, 2)
+
+    def forward(self, x):
+        return self.last(nn.functional.embedding(x, self.table, sparse=True))
+
+
+def sparse_unseen(group) -> None:
+    model, state = hooked(group, Looked())
+    with pytest.raises(ValueError, match=r"the gradient of 'table' is sparse, .* sparse=False, or freeze it"):
+        model(torch.tensor([1, 2])).sum().backward()
+    state.close()
+    with pytest.raises(ValueError, match=r"a tensor of torch\.sparse_coo: must be dense; hand over tensor\.to_dense"):
+        nuq.all_reduce(torch.eye(4).to_sparse(), "qsgd", group, step=0)
+
+
+def test_sparse_gradients_are_refused_where_they_are_met(ranks: Any) -> None:
+    ranks.run(sparse_unseen, world=2)
+
+
 # --- what it says ---
 
 

@@ -188,3 +188,9 @@ def test_a_step_of_alq_g_is_at_most_half_the_smaller_gap():
     assert moved[0, 1] == 0.0015  # as far as it may
     m0, m1, _ = distribution.interval_moments(np.array([0.0015, 0.3, 1.0]))
     assert moved[0, 2] == pytest.approx(0.3 - 0.1 * (m1[0] - (0.7 * m0[1] - m1[1])), rel=1e-12)
+
+
+def test_the_start_that_wins_alq_g() -> None:
+    """It stays near where it began, so the best start changes with the bits, as the module says."""
+    starts = [update_rules.alq_gradient(TruncNorm(0.0, 1 / 32), bits, solver="paper").start for bits in (2, 3, 4, 5)]
+    assert starts == ["quantile", "quantile", "exponential", "exponential"]

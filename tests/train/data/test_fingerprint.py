@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import yaml
 
 from settings import resolving
 from tests.train.archive_files import draws, write_binary
@@ -114,4 +115,12 @@ def test_a_run_records_its_data_and_does_not_go_on_on_others(
     assert json.loads((tmp_path / "run" / "status.json").read_text())["data"]["fingerprint"] == own, (
         "what its steps were made on"
     )
+    assert yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())["data_dir"] == str(tmp_path / "few"), (
+        "where an evaluator looks"
+    )
     assert launch(resolving.resolve(few)) == 0
+
+    capsys.readouterr()
+    for chosen, told in ((few, ""), (many, f" on the data of data_dir={tmp_path / 'few'} (fingerprint {own}), ")):
+        assert launch(resolving.resolve(chosen)) == 0
+        assert capsys.readouterr().out.startswith(f"{tmp_path / 'run'}: done already{told or chr(10)}")

@@ -222,6 +222,14 @@ def test_several_runs_are_for_one_process() -> None:
     assert (done.returncode, done.stderr) == (2, said)
 
 
+def test_several_runs_leave_nothing_beside_the_code(tmp_path: Path) -> None:
+    """Hydra keeps a multirun.yaml of its own; a file more in the checkout would be other code to the orchestrator."""
+    command = [sys.executable, str(ROOT / "main.py"), "-m", "steps=1", "batch_size=4", "eval_every=0", "seed=1,2"]
+    subprocess.run(command, cwd=tmp_path, capture_output=True, timeout=120, check=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["runs"]
+    assert len(list((tmp_path / "runs" / "main").iterdir())) == 2
+
+
 def test_an_evaluation_that_is_refused_is_no_word_to_the_ranks_of_a_run(stop: StopSignal) -> None:
     store = rendezvous._store(5.0)
     command = [sys.executable, str(ROOT / "main.py"), "mode=evaluate", "run=nowhere", "bogus=1"]
