@@ -1,6 +1,6 @@
-"""The size in bytes of a method's message from its settings alone: the layouts of ``nuq.compressors``, without torch.
+"""The size in bytes of what a worker sends, from a method's settings alone: ``nuq.compressors`` without torch.
 
-A test holds ``Format.message_bytes`` to the lengths of real messages.
+A test holds ``Format.frame_bytes`` to the lengths of real frames.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from typing import Any
 from nuq.registry import METHODS, method
 from nuq.settings.quantizers import LEAST_ROTATED
 
-HEADER_BYTES = 28  # header of every message: nuq/compressors/message.py
+# nuq/compressors/frame.py: the head of a frame and the entry of each of its messages; bodies lie at multiples of 4
+_FRAME_HEAD, _ENTRY, _STEP = 12, 16, 4
 _BODY_HEAD, _KEY_BYTES = 12, 8  # nuq/compressors/body.py; EDEN's 4 + 8 bytes are as long as a body's head without a key
 _PER_BYTE = 5  # ternary codes
 CODED_TABLES = 100  # bytes: of the tables that a rANS code of normal coordinates carries, about
@@ -48,16 +49,18 @@ class Format:
     bits: float
     bucket_size: int = 8192
 
-    def message_bytes(self, num_coordinates: int) -> int:
-        """The length of the message of this many coordinates, header included.
+    def frame_bytes(self, num_coordinates: float, messages: float = 1) -> float:
+        """The length of a frame of so many messages, equally long, of this many coordinates together."""
+        body = self.body_bytes(math.ceil(num_coordinates / messages))
+        return _FRAME_HEAD + messages * (_ENTRY + math.ceil(body / _STEP) * _STEP)
 
-        bf16 travels as its plain 2 bytes a coordinate.
-        """
+    def body_bytes(self, num_coordinates: int) -> int:
+        """The length of the body of a message; bf16 travels as its plain 2 bytes a coordinate."""
         n = num_coordinates
         if self.kind in DENSE:
-            return 2 * n if self.kind == "bf16" else HEADER_BYTES + 4 * n
+            return (2 if self.kind == "bf16" else 4) * n
         scales = math.ceil(n / self.bucket_size)
-        before = HEADER_BYTES + _BODY_HEAD
+        before = _BODY_HEAD
         if self.kind == "rotated":
             pieces = math.ceil(n / LEAST_ROTATED)
             in_bucket = self.bucket_size // LEAST_ROTATED

@@ -6,7 +6,7 @@ collective: encode, wire, decode-and-add.  The lane runs beside the computation;
 (``Profile.shared_core``), a stage's processor time takes turns with the computation in equal parts, and only waiting
 for the wire is free.
 
-Per bucket of n coordinates, M workers, a message of m(n) bytes (the sum of its tensors' messages), links of B bytes/s
+Per bucket of n coordinates, M workers, a frame of m(n) bytes (its tensors' messages), links of B bytes/s
 per machine of L workers (flat: L = 1)::
 
     ring         dense; bytes sent per rank: 2 (M-1)/M w n, w bytes a coordinate, in 2 (M-1) rounds
@@ -171,7 +171,7 @@ def stages(
     costs, workers, n, tensors = _Costs(profile, network, busy), network.workers, bucket.coordinates, bucket.tensors
     first, second = variant.first, variant.second
     if collective == "gather":
-        size = _payload_bytes(first, n, tensors)
+        size = first.frame_bytes(n, tensors)
         steps = [
             costs.encode(first, n, tensors),
             costs.direct(size),
@@ -181,7 +181,7 @@ def stages(
     if collective == "two_stage":
         # share and pieces of one shard: a tensor is cut where a shard ends
         share, pieces = (n / workers, (tensors + workers - 1) / workers)
-        sizes = _payload_bytes(first, share, pieces), _payload_bytes(second, share, pieces)
+        sizes = first.frame_bytes(share, pieces), second.frame_bytes(share, pieces)
         return [
             costs.encode(first, n, workers * pieces),
             costs.direct(sizes[0]),
@@ -191,7 +191,7 @@ def stages(
             costs.decode(second, n, workers * pieces),
         ], round((workers - 1) * sum(sizes))
     assert collective == "server", collective
-    sizes = _payload_bytes(first, n, tensors), _payload_bytes(second, n, tensors)
+    sizes = first.frame_bytes(n, tensors), second.frame_bytes(n, tensors)
     return [
         costs.encode(first, n, tensors),
         costs.to_one(sizes[0]),
@@ -200,11 +200,6 @@ def stages(
         costs.to_one(sizes[1]),
         costs.decode(second, n, tensors),
     ], round((workers - 1) * sizes[1])
-
-
-def _payload_bytes(form: Format, coordinates: float, messages: float) -> float:
-    """The bytes of so many messages of equal length."""
-    return messages * form.message_bytes(math.ceil(coordinates / messages))
 
 
 def _dense(collective: str, form: Format, coordinates: int, costs: _Costs) -> tuple[list[Stage], int]:

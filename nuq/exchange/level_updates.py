@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -143,7 +144,7 @@ class LevelUpdates:
         return any(level_updater.collects(step) for level_updater in self.every)
 
     @property
-    def begin(self) -> list[LevelUpdater]:
+    def beginning(self) -> list[LevelUpdater]:
         """Those whose first levels are to be fitted to all of a step's gradient, before any of it is sent."""
         return [level_updater for level_updater in self.every if level_updater.begins]
 
@@ -154,9 +155,9 @@ class LevelUpdates:
 
         A worker that is left out adds nothing.  Returns whether all of them were finite.
         """
-        finite = True
-        with self.stats.time("levels"):
-            for level_updater in self.every if which is None else which:
+        chosen, finite = list(self.every if which is None else which), True
+        with self.stats.time("levels") if chosen else nullcontext():
+            for level_updater in chosen:
                 for worker, vector in vectors.items():
                     statistics = level_updater.statistics[worker]
                     if _is_spoilt(statistics):
@@ -175,9 +176,9 @@ class LevelUpdates:
         Where a worker's are spoilt the levels stay; the first such worker and its statistics are returned.  A
         collective call: every rank makes it.
         """
-        spoilt = None
-        with self.stats.time("levels"):
-            for level_updater in self.every if which is None else which:
+        chosen, spoilt = list(self.every if which is None else which), None
+        with self.stats.time("levels") if chosen else nullcontext():
+            for level_updater in chosen:
                 everyone = [level_updater.read(row) for row in self.gathered(level_updater)]
                 level_updater.forget()
                 bad = next((pair for pair in enumerate(everyone) if _is_spoilt(pair[1])), None)

@@ -90,7 +90,7 @@ class BucketExchange:
     @property
     def begins(self) -> bool:
         """Whether levels are fitted to this step's gradient, which must be whole before any of it is sent."""
-        return not self.driver.is_dense and bool(self.driver.levels.begin)
+        return not self.driver.is_dense and bool(self.driver.levels.beginning)
 
     @property
     def waits(self) -> bool:
@@ -225,7 +225,7 @@ class BucketExchange:
         }
         pieces = [found[name] for name in self.vectors if name in found]
         rank, levels = self.transport.rank, self.driver.levels
-        for one in levels.begin:
+        for one in levels.beginning:
             one.forget()
             if not all(levels.observe({rank: vector}, [segment], self.step, [one]) for vector, segment in pieces):
                 one.forget()

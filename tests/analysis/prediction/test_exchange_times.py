@@ -12,9 +12,11 @@ from hypothesis import strategies as st
 from analysis.prediction.message_size import Format, format_of, predicted, second_format
 from analysis.prediction.profile import Bucket, CodecRates, Model
 from analysis.prediction.steps import Network, Stage, schedule, stages
+from nuq.exchange.payload import PayloadCodec
 from nuq.kernels.spec import Key
 from nuq.registry import METHODS
 from tests.analysis.prediction.known_cases import BF16, MILLION, MS, PLAIN, UNIFORM
+from tests.nuq.parts import tiled
 
 
 def seconds(found: list[Stage]) -> list[float]:
@@ -22,13 +24,16 @@ def seconds(found: list[Stage]) -> list[float]:
 
 
 @pytest.mark.parametrize("name", predicted())
+@pytest.mark.parametrize("messages", [1, 3])
 @pytest.mark.parametrize("size", [1, 1000, 20_001, 100_000])
-def test_messages_have_the_length_of_real_ones(name: str, size: int) -> None:
-    vector = torch.randn(size, generator=torch.Generator().manual_seed(size))
+def test_frames_have_the_length_of_real_ones(name: str, size: int, messages: int) -> None:
+    """Of as many equally long messages in one frame."""
+    vector = torch.randn(size * messages, generator=torch.Generator().manual_seed(size))
     method = METHODS[name]
-    real = method.load()(method.settings()).encode(vector, Key(0, 0, 0)).to_bytes().numel()
-    by_formula = format_of(name).message_bytes(size)
-    assert by_formula == (pytest.approx(real, rel=0.02, abs=110) if name == "ecdq" else real)
+    layout = tiled({str(number): size for number in range(messages)})
+    real = PayloadCodec(method.load()(method.settings())).encode(vector, layout, Key(0, 0, 0)).numel()
+    by_formula = format_of(name).frame_bytes(size * messages, messages)
+    assert by_formula == (pytest.approx(real, rel=0.02, abs=110 * messages) if name == "ecdq" else real)
 
 
 def test_means_are_encoded_by_the_method_that_the_table_names() -> None:
@@ -54,17 +59,17 @@ def test_tree_by_hand() -> None:
 
 
 def test_gather_by_hand() -> None:
-    # a message of 28 + 12 + 4 + 375000 bytes to each of 3; encoding 4 ms, decoding 4 of them at 2 ms
+    # a frame of 12 + 16 + 12 + 4 + 375000 bytes to each of 3; encoding 4 ms, decoding 4 of them at 2 ms
     found, sent = stages("gather", UNIFORM, MILLION, Network(4, 1e9), PLAIN)
     assert sent == 3 * 375_044
     assert seconds(found) == pytest.approx([4 * MS, 1 * MS + 3 * 375_044 * 8e-9, 8 * MS])
 
 
 def test_two_stage_by_hand() -> None:
-    # 4 shards of 250,000 coordinates: 93,794 bytes at 3 bits and 125,044 at 4
+    # 4 shards of 250,000 coordinates: a frame of 93,796 bytes at 3 bits and 125,044 at 4
     found, sent = stages("two_stage", UNIFORM, MILLION, Network(4, 1e9), PLAIN)
-    assert sent == 3 * (93_794 + 125_044)
-    wires = [1 * MS + 3 * size * 8e-9 for size in (93_794, 125_044)]
+    assert sent == 3 * (93_796 + 125_044)
+    wires = [1 * MS + 3 * size * 8e-9 for size in (93_796, 125_044)]
     assert seconds(found) == pytest.approx([4 * MS, wires[0], 2 * MS, 1 * MS, wires[1], 2 * MS])
 
 
@@ -101,7 +106,7 @@ def test_messages_and_bytes_cost_processor_time() -> None:
     )
     bucket = replace(MILLION, tensors=10)
     encode, wire, decode = stages("gather", UNIFORM, bucket, Network(3, 1e12), costly)[0]
-    size = 10 * (28 + 12 + 4 + 37_500)
+    size = 12 + 10 * (16 + 12 + 4 + 37_500)
     assert encode.seconds == pytest.approx(4 * MS + 10 * 5 * MS)
     assert wire.cpu_s == pytest.approx(2 * size / 1e8 + 2 * 2 * MS)
     assert wire.seconds == pytest.approx(1 * MS + wire.cpu_s)  # the link is quicker than the processor
