@@ -210,7 +210,7 @@ def encoders_alone(compressors: CompressorMap, vectors: Tensor, shards: Sequence
     ]
     first = sum(squared(output - vector) for output, vector in zip(outputs, vectors, strict=True))
     mean = torch.stack(outputs).double().mean(dim=0).float()
-    again = decoded(compressors.mean_compressor, mean, shards, [of_worker(key, owner).of("mean") for owner in owners])
+    again = decoded(compressors.mean_codec, mean, shards, [of_worker(key, owner).of("mean") for owner in owners])
     return Draw(first, squared(again - mean), squared(mean))
 
 
@@ -265,7 +265,7 @@ def measure(title: str, vectors: Tensor, case: Case, most_draws: int) -> dict[st
         layout.shards(workers),
         (
             Gather(transport, placement, compressors.codec),
-            TwoStage(transport, placement, compressors.codec, compressors.mean_compressor),
+            TwoStage(transport, placement, compressors.codec, compressors.mean_codec),
         ),
     )
     whole: list[float] = []
@@ -311,7 +311,7 @@ def variance_on_mean(compressors: CompressorMap, vectors: Tensor, shards: Sequen
     """The second encoder's relative variance on the true mean."""
     mean = vectors.double().mean(dim=0).float()
     outputs = (
-        decoded(compressors.mean_compressor, mean, shards, [Key(SEED, draw, 0, "true mean")] * len(shards))
+        decoded(compressors.mean_codec, mean, shards, [Key(SEED, draw, 0, "true mean")] * len(shards))
         for draw in range(draws)
     )
     return statistics.fmean(squared(output - mean) for output in outputs) / squared(mean)

@@ -10,6 +10,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from nuq.compressors.compressor import Compressor
 from nuq.exchange.collectives.collective import Collective, ExchangeStats, Vectors, WorkerPlacement
 from nuq.exchange.collectives.gather import Gather
 from nuq.exchange.collectives.hierarchical import Hierarchical, Machines
@@ -19,7 +20,6 @@ from nuq.exchange.collectives.two_stage import TwoStage
 from nuq.exchange.compressor_map import _LONG, CompressorMap, MethodState
 from nuq.exchange.flat_layout import FlatLayout
 from nuq.exchange.mean_error import least_bits
-from nuq.exchange.payload import PayloadCodec
 from nuq.exchange.transport import Transport
 from nuq.kernels.spec import Key
 from nuq.registry import method
@@ -36,7 +36,7 @@ def fewest_bytes(compressors: CompressorMap, transport: Transport, num_workers: 
     rank makes it.
     """
     if compressors.single_worker or not _pays(
-        compressors, [method_state.mean_compressor for method_state in compressors.every], num_workers
+        compressors, [method_state.mean_encoder for method_state in compressors.every], num_workers
     ):
         return "gather"
     others = [  # whose means are exact
@@ -60,18 +60,13 @@ def fewest_bytes(compressors: CompressorMap, transport: Transport, num_workers: 
     return "two_stage"
 
 
-def _pays(compressors: CompressorMap, seconds: Sequence[PayloadCodec], num_workers: int) -> bool:
-    """Whether one rank sends less in two stages, the second one with these codecs, than in one."""
-    first, mean_compressor = (
-        sum(share * _usual_bytes(codec) for codec, share in zip(codecs, compressors.shares, strict=True))
-        for codecs in ([method_state.codec for method_state in compressors.every], seconds)
+def _pays(compressors: CompressorMap, seconds: Sequence[Compressor], num_workers: int) -> bool:
+    """Whether one rank sends less in two stages, the second one with these encoders, than in one."""
+    first, second = (
+        sum(share * each.method.usual_bytes(_LONG) for each, share in zip(encoders, compressors.shares, strict=True))
+        for encoders in (compressors.codec.compressors, seconds)
     )
-    return num_workers * first > first + mean_compressor + _LONG / 100
-
-
-def _usual_bytes(codec: PayloadCodec) -> float:
-    """The usual bytes of a long payload of one encoder."""
-    return codec.compressor.method.usual_bytes(_LONG)
+    return num_workers * first > first + second + _LONG / 100
 
 
 def ranks_per_machine() -> int:
@@ -131,7 +126,7 @@ def build(
                 f"num_aggregate={wanted}: late messages are thrown away, and with them what {compressors.name}'s "
                 "feedback takes for sent; legal here: 0 (all), or feedback none"
             )
-        return name, Server(transport, placement, compressors.codec, compressors.mean_compressor, wanted, stats)
+        return name, Server(transport, placement, compressors.codec, compressors.mean_codec, wanted, stats)
     if transport.group is None:
         raise ValueError(
             "collective='hierarchical' is about several machines: start it with torchrun; in one process choose gather"
@@ -179,7 +174,7 @@ def _of_messages(
 ) -> Collective:
     if name == "gather":
         return Gather(transport, placement, compressors.codec, stats)
-    return TwoStage(transport, placement, compressors.codec, compressors.mean_compressor, stats)
+    return TwoStage(transport, placement, compressors.codec, compressors.mean_codec, stats)
 
 
 @dataclasses.dataclass

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from nuq.compressors.compressor import Compressor
 from nuq.compressors.feedback import ErrorFeedback, MomentumCorrection
 from nuq.compressors.quantized import AdaptiveQuantizer
 from nuq.exchange.flat_layout import FlatLayout, arranged
@@ -47,26 +48,29 @@ def sorted_settings(
 
 
 class MethodState:
-    """The two encoders of one method, for workers' gradients and for means; ``remember`` gives them a memory."""
+    """The two encoders of one method, for workers' gradients and for means; ``remember`` gives them a memory.
+
+    compressor: the method itself, without a memory.
+    """
 
     def __init__(self, name: str, settings: Any, second_bits: int) -> None:
         self.name, self.settings = name, settings
-        self.codec = self.bare = PayloadCodec(method(name).load()(settings))
+        self.compressor: Any = method(name).load()(settings)
+        self.encoder: Compressor = self.compressor
         self.memories: list[ErrorFeedback] = []
-        self.mean_compressor = self.encoder_of_means(second_bits)
+        self.mean_encoder = self.encoder_of_means(second_bits)
 
-    def encoder_of_means(self, second_bits: int) -> PayloadCodec:
+    def encoder_of_means(self, second_bits: int) -> Compressor:
         """The encoder of means in so many bits, without a memory."""
-        mean_compressor, settings = second_settings(self.name, self.settings, second_bits)
-        return PayloadCodec(method(mean_compressor).load()(settings))
+        name, settings = second_settings(self.name, self.settings, second_bits)
+        return method(name).load()(settings)
 
-    def encode_means_by(self, mean_compressor: PayloadCodec) -> None:
+    def encode_means_by(self, encoder: Compressor) -> None:
         """Encode means by another encoder from now on; a memory of means stays around it."""
-        around = self.mean_compressor.compressor
-        if isinstance(around, ErrorFeedback):
-            around.surround(mean_compressor.compressor)
-            mean_compressor = PayloadCodec(around)
-        self.mean_compressor = mean_compressor
+        if isinstance(self.mean_encoder, ErrorFeedback):
+            self.mean_encoder.surround(encoder)
+        else:
+            self.mean_encoder = encoder
 
     def remember(
         self,
@@ -83,20 +87,17 @@ class MethodState:
         kind = self.memory_kind(feedback)
         if kind == "none":
             return
-        inner = self.codec.compressor
+        inner = self.encoder
         around = ErrorFeedback(inner, sizes)
         if kind == "momentum":
             how = {"clip_norm": feedback.clip_norm, "clip_value": feedback.clip_value, "num_workers": num_workers}
             around = MomentumCorrection(
                 inner, sizes, momentum=momentum, nesterov=nesterov, masking=feedback.masking, **how
             )
-        self.codec = PayloadCodec(around)
-        self.memories = [around]
+        self.encoder, self.memories = around, [around]
         if feedback.both:
-            around = ErrorFeedback(
-                self.mean_compressor.compressor, {f"mean/{name}": size for name, size in sizes.items()}
-            )
-            self.mean_compressor = PayloadCodec(around)
+            around = ErrorFeedback(self.mean_encoder, {f"mean/{name}": size for name, size in sizes.items()})
+            self.mean_encoder = around
             self.memories.append(around)
 
     def memory_kind(self, feedback: Feedback) -> str:
@@ -104,27 +105,22 @@ class MethodState:
         return method(self.name).feedback if feedback.kind == "auto" else feedback.kind
 
     @property
-    def compressor(self) -> Any:
-        """The compressor of the method itself, without a memory."""
-        return self.bare.compressor
-
-    @property
     def adaptive(self) -> list[AdaptiveQuantizer]:
         """The encoders whose levels follow the gradients."""
-        both = (codec.compressor.method for codec in (self.codec, self.mean_compressor))
+        both = (encoder.method for encoder in (self.encoder, self.mean_encoder))
         return [compressor for compressor in both if isinstance(compressor, AdaptiveQuantizer)]
 
     def state_dict(self) -> dict[str, Any]:
         """The encoders' own states, and the memories around them, as copies."""
         own = {
             "compressor": self.compressor.state_dict(),
-            "second": self.mean_compressor.compressor.method.state_dict(),
+            "second": self.mean_encoder.method.state_dict(),
         }
         return {**own, "memories": [around.memory() for around in self.memories]} if self.memories else own
 
     def load_state_dict(self, state: dict[str, Any], device: torch.device | None = None) -> None:
         self.compressor.load_state_dict(state["compressor"])
-        self.mean_compressor.compressor.method.load_state_dict(state["second"])
+        self.mean_encoder.method.load_state_dict(state["second"])
         for around, memory in zip(self.memories, state.get("memories", ()), strict=True):
             around.load_memory(memory, device)
 
@@ -155,18 +151,14 @@ class CompressorMap:
         self._join()
 
     def _join(self) -> None:
-        self.bare, self.codec, self.mean_compressor = (
-            PayloadCodec(first.compressor, others)
-            for first, *others in zip(
-                *((method_state.bare, method_state.codec, method_state.mean_compressor) for method_state in self.every),
-                strict=True,
-            )
-        )
+        self.bare = PayloadCodec(*(method_state.compressor for method_state in self.every))
+        self.codec = PayloadCodec(*(method_state.encoder for method_state in self.every))
+        self.mean_codec = PayloadCodec(*(method_state.mean_encoder for method_state in self.every))
 
-    def encode_means_by(self, seconds: Sequence[PayloadCodec], second_bits: Sequence[int]) -> None:
+    def encode_means_by(self, seconds: Sequence[Compressor], second_bits: Sequence[int]) -> None:
         """Encode means by other encoders, one for each of ``every``, in so many bits."""
-        for method_state, mean_compressor in zip(self.every, seconds, strict=True):
-            method_state.encode_means_by(mean_compressor)
+        for method_state, encoder in zip(self.every, seconds, strict=True):
+            method_state.encode_means_by(encoder)
         self.second_bits = list(second_bits)
         self._join()
 

@@ -54,7 +54,7 @@ def _of_every_worker(driver: Driver, kept: dict[int, Any]) -> dict[int, Any]:
 def load_state_dict(driver: Driver, state: dict[str, Any], device: torch.device) -> None:
     """Continue from a gathered state: every process takes over what belongs to its workers."""
     here = [_hosted_here(driver, own) for own in by_encoder(state)]
-    older = {"second": driver.compressors.mean_compressor.compressor.state_dict()}  # before there was one
+    older = {"second": driver.compressors.every[0].mean_encoder.state_dict()}  # before there was one
     driver.compressors.load_state_dict({**older, **here[0], "layers": here[1:]}, device)
     for level_updater in driver.levels.every:
         saved = by_encoder(state)[level_updater.encoder]["statistics"]

@@ -43,30 +43,23 @@ class _Plan:
 
 
 class PayloadCodec:
-    """A method as a codec of payloads: encode, decode, and the length where it is known beforehand.
+    """Compressors as a codec of payloads: encode, decode, and the length where it is known beforehand.
 
-    others: of the segments with encoder 1, 2, ..., where layers have methods of their own.
+    compressors: by the number that ``Segment.encoder`` names; several where layers have methods of their own.
     """
 
-    def __init__(self, compressor: Compressor, others: Sequence[PayloadCodec] = ()) -> None:
-        self.compressor, self.others = compressor, tuple(others)
+    def __init__(self, *compressors: Compressor) -> None:
+        self.compressors = compressors
         self._exact = FullPrecision()
         self._plans: WeakKeyDictionary[FlatLayout, _Plan] = WeakKeyDictionary()
 
     @property
-    def every(self) -> tuple[PayloadCodec, ...]:
-        """The codecs by the number of the encoder; those after the first have no others."""
-        return (self, *self.others)
-
-    @property
     def fixed(self) -> bool:
         """Whether the length of every payload is known beforehand."""
-        return all(codec.compressor.exact_bytes for codec in self.every)
+        return all(compressor.exact_bytes for compressor in self.compressors)
 
     def _of(self, segment: Segment) -> Compressor:
-        if segment.exact:
-            return self._exact
-        return (self.others[segment.encoder - 1] if segment.encoder else self).compressor
+        return self._exact if segment.exact else self.compressors[segment.encoder]
 
     def _plan(self, layout: FlatLayout) -> _Plan:
         if layout not in self._plans:

@@ -76,7 +76,7 @@ def test_a_step_decodes_what_it_encodes(method):
 
 def test_levels_are_fitted_first():
     case = exchange_child.prepared(SHAPES, "alq", {"bits": 3})
-    assert case.codec.compressor.fitted
+    assert case.codec.compressors[0].fitted
 
 
 def test_calls_of_python_and_c_are_counted():

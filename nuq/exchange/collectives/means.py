@@ -22,31 +22,30 @@ from nuq.kernels.spec import Key
 from nuq.kernels.statistics import Statistics
 
 
-def encoded_mean(mean_compressor: PayloadCodec, mean: Tensor, layout: FlatLayout, key: Key) -> Tensor:
+def encoded_mean(mean_codec: PayloadCodec, mean: Tensor, layout: FlatLayout, key: Key) -> Tensor:
     """Encode a mean as the payload that goes to everyone.
 
     Until their first update the levels of an adaptive encoder are those of a normal distribution.  Single gradients
     bear that, since their errors average out; a mean's does not, and trainings diverged: so until then they are fitted
     to each mean (they travel with it).
     """
-    if key.parameter != PROBE and any(_unfitted(codec) for codec in mean_compressor.every):
+    if key.parameter != PROBE and any(map(_unfitted, mean_codec.compressors)):
         every = [
-            PayloadCodec(_fitted(codec, mean, [own for own in layout.segments if own.encoder == number], key))
-            for number, codec in enumerate(mean_compressor.every)
+            _fitted(around, mean, [own for own in layout.segments if own.encoder == number], key)
+            for number, around in enumerate(mean_codec.compressors)
         ]
-        mean_compressor = PayloadCodec(every[0].compressor, every[1:])
-    return mean_compressor.encode_or_mark(mean, layout, key.of("mean"))
+        mean_codec = PayloadCodec(*every)
+    return mean_codec.encode_or_mark(mean, layout, key.of("mean"))
 
 
-def _unfitted(codec: PayloadCodec) -> bool:
-    compressor = codec.compressor.method
+def _unfitted(around: Compressor) -> bool:
+    compressor = around.method
     return isinstance(compressor, AdaptiveQuantizer) and not compressor.fitted
 
 
-def _fitted(codec: PayloadCodec, mean: Tensor, segments: Sequence[Segment], key: Key) -> Compressor:
+def _fitted(around: Compressor, mean: Tensor, segments: Sequence[Segment], key: Key) -> Compressor:
     """The encoder, or a copy of it whose levels are fitted to this mean."""
-    around = codec.compressor
-    if not _unfitted(codec):
+    if not _unfitted(around):
         return around
     compressor = copy(around.method)
     assert isinstance(compressor, AdaptiveQuantizer)

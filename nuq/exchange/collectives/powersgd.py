@@ -122,7 +122,8 @@ class Power(Collective):
     stats: ExchangeStats = field(default_factory=ExchangeStats)
 
     def __post_init__(self) -> None:
-        codec = PayloadCodec(FullPrecision(), [PayloadCodec(fp16(FP16()))])
+        self._layouts: dict[tuple[int, int], FlatLayout] = {}  # of factors, by how many are exact and how many halves
+        codec = PayloadCodec(FullPrecision(), fp16(FP16()))
         gather = Gather(self.transport, self.placement, codec, self.stats)
         self._inner: Collective = (
             TwoStage(self.transport, self.placement, codec, codec, self.stats) if self.two_stage else gather
@@ -206,11 +207,11 @@ class Power(Collective):
         lengths = [matrix.length(side) for matrix in matrices]
         halves = sum(length for matrix, length in zip(matrices, lengths, strict=True) if matrix.half)
         exact = sum(lengths) - halves
-        sent = [
-            part for part in (Segment("factors", 0, exact), Segment("factors", exact, halves, encoder=1)) if part.size
-        ]
-        if not sent:
+        if not exact + halves:
             return
+        if (exact, halves) not in self._layouts:
+            both = Segment("factors", 0, exact), Segment("factors", exact, halves, encoder=1)
+            self._layouts[exact, halves] = FlatLayout(tuple(part for part in both if part.size))
         with self.stats.time("encode"):
             made = {
                 worker: torch.cat([matrix.factor(owed[matrix.number].wanted, side) for matrix in matrices])
@@ -218,7 +219,7 @@ class Power(Collective):
             }
             mean = torch.empty(exact + halves, device=next(iter(made.values())).device)
         try:
-            self._inner.mean(made, FlatLayout(tuple(sent)), key, mean)
+            self._inner.mean(made, self._layouts[exact, halves], key, mean)
         except RemoteNonFinite as marked:  # alike on all ranks; whose part it is only the worker's own rank knows
             numbers = [-1]
             if marked.worker in made:

@@ -35,7 +35,7 @@ class Server(Collective):
     transport: Transport
     placement: WorkerPlacement
     codec: PayloadCodec
-    mean_compressor: PayloadCodec
+    mean_codec: PayloadCodec
     num_aggregate: int
     stats: ExchangeStats = field(default_factory=ExchangeStats)
 
@@ -58,7 +58,7 @@ class Server(Collective):
         self.stats.count("means", [reply])
         with self.stats.time("decode"):
             out.zero_()
-            self.mean_compressor.add(reply, layout, out)
+            self.mean_codec.add(reply, layout, out)
 
     def settle(self) -> None:
         if self._server is not None:
@@ -78,9 +78,9 @@ class Server(Collective):
                 for worker in taken:
                     self.codec.add(payloads[worker], layout, out)
                 scale(out, len(taken))
-                reply = encoded_mean(self.mean_compressor, out, layout, replace(key, worker=0))
+                reply = encoded_mean(self.mean_codec, out, layout, replace(key, worker=0))
             except RemoteNonFinite as marked:
-                reply = self.mean_compressor.marker(marked.worker, marked.number, layout, out.device)
+                reply = self.mean_codec.marker(marked.worker, marked.number, layout, out.device)
         if self._server is not None:
             self._server.answer(reply)
         return reply

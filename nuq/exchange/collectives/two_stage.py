@@ -36,7 +36,7 @@ class TwoStage(Collective):
     transport: Transport
     placement: WorkerPlacement
     codec: PayloadCodec
-    mean_compressor: PayloadCodec
+    mean_codec: PayloadCodec
     stats: ExchangeStats = field(default_factory=ExchangeStats)
 
     def mean(self, vectors: Vectors, layout: FlatLayout, key: Key, out: Tensor) -> None:
@@ -120,7 +120,7 @@ class _Round:
         if self.others:
             with how.stats.time("wire"):
                 self.sizes = sizes_by_rank(
-                    how.transport, how.placement, self.means, [how.mean_compressor.size(shard) for shard in self.shards]
+                    how.transport, how.placement, self.means, [how.mean_codec.size(shard) for shard in self.shards]
                 )
                 data = joined(self.means, how.transport.device)
                 self.swap = how.transport.post(
@@ -139,10 +139,10 @@ class _Round:
                 for worker in range(how.placement.num_workers):
                     how.codec.add(self.payloads.pop((worker, owner)), shard, mean)
             except RemoteNonFinite as marked:
-                return how.mean_compressor.marker(marked.worker, marked.number, shard, device)
+                return how.mean_codec.marker(marked.worker, marked.number, shard, device)
             scale(mean, how.placement.num_workers)
         with how.stats.time("encode"):
-            return encoded_mean(how.mean_compressor, mean, shard, replace(self.key, worker=owner))
+            return encoded_mean(how.mean_codec, mean, shard, replace(self.key, worker=owner))
 
     def receive(self, out: Tensor) -> None:
         """Receive everyone's means, and write each into its place in the vector."""
@@ -155,7 +155,7 @@ class _Round:
         with how.stats.time("decode"):
             for shard, payload in zip(self.shards, payloads, strict=True):
                 out[shard.place].zero_()
-                how.mean_compressor.add(payload, shard, out)
+                how.mean_codec.add(payload, shard, out)
 
     def drain(self) -> None:
         if self.swap is not None:

@@ -79,7 +79,7 @@ class BucketExchange:
             memory.may_undo = self.hook.on_non_finite == "propagate"
         of_model = any(each.scope == "model" for each in self._compressors.every)
         self._joins = chosen.exchange.collective != "dense" and of_model
-        self._shaped = any(codec.compressor.shaped for codec in self._compressors.codec.every)
+        self._shaped = any(encoder.shaped for encoder in self._compressors.codec.compressors)
         self.plans: dict[tuple[str, ...], Plan] = {}
         self.step = self._begun = 0  # the latter: of the training at which this process began
         self.gate_s: dict[str, float] = {}  # what the gate measured: seconds by collective

@@ -232,7 +232,7 @@ def counted(group):
     for name in ("alq", "trn"):
         compressors = CompressorMap(name, settings_of(name, bucket_size=64), 4)
         layout = tiled({"a": n})
-        first, second = compressors.codec.size(layout), compressors.mean_compressor.size(layout)
+        first, second = compressors.codec.size(layout), compressors.mean_codec.size(layout)
         assert first and second
         expected = {"gather": (world - 1) * first, "two_stage": (world - 1) / world * (first + second)}
         expected["server"] = first if rank else (world - 1) * second
@@ -334,9 +334,9 @@ def test_auto_takes_the_fewest_bytes_within_its_bound(name, bits, workers, choic
     compressors = CompressorMap(name, settings_of(name, bits=bits), 4)
     assert fewest_bytes(compressors, Transport(None), workers) == choice
     (second_bits,) = compressors.second_bits
-    second = compressors.mean_compressor.compressor
+    second = compressors.every[0].mean_encoder
     assert second_bits > bits if choice == "two_stage" else second_bits == 4
-    wanted = compressors.every[0].encoder_of_means(second_bits).compressor
+    wanted = compressors.every[0].encoder_of_means(second_bits)
     assert second.message_bytes(1 << 20) == wanted.message_bytes(1 << 20)
 
 
