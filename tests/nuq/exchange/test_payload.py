@@ -206,6 +206,7 @@ def test_a_memory_around_another_encoder_of_means_has_its_lengths():
     """Two stages may turn to float16, whose lengths are known where those of topk are not."""
     made = MethodState("topk", METHODS["topk"].settings(), 4)
     made.remember(Feedback(kind="error", both=True), {"a": 1}, num_workers=2)
-    assert not made.mean_codec.fixed
+    assert not PayloadCodec(made.mean_encoder).fixed
     made.encode_means_by(made.encoder_of_means(16))
-    assert made.mean_codec.fixed and made.mean_codec.size(tiled({"a": 1})) is not None
+    means = PayloadCodec(made.mean_encoder)
+    assert means.fixed and means.size(tiled({"a": 1})) is not None
