@@ -2,11 +2,12 @@
 
 They are measured with one thread, as one rank has.
 
-Encoding and decoding (the message with its header and checksum included) are timed on a long and on a short vector: the
-slope is the rate, the rest the price of a message.  The network's side is that of gloo on this machine's loopback:
-processor time per byte and per message of two processes that send to each other.  For the models, a hook notes the time
-when DDP's buckets become ready. A figure is the least of many times, since whatever else runs only adds to them;
-latency and models have medians. Rates are GB/s of float32 input.  The last line is one JSON object.
+Encoding and decoding (the frame with its checksum included) are timed on one long, one short and many short messages:
+what these differ by are the rate and the prices of a message and of a frame.  The network's side is that of gloo on
+this machine's loopback: processor time per byte and per message of two processes that send to each other.  For the
+models, a hook notes the time when DDP's buckets become ready.  A figure is the least of many times, since whatever else
+runs only adds to them; latency and models have medians.  Rates are GB/s of float32 input.  The last line is one JSON
+object.
 """
 
 from __future__ import annotations
@@ -34,11 +35,12 @@ from analysis.prediction import profile as profiles
 from analysis.prediction.profile import Bucket, CodecRates, Model, Profile
 from benchmarks.timing import seconds
 from benchmarks.wire_rank import LOCAL_BUFFERS, MODELS
-from nuq.compressors.message import parse
+from nuq.exchange.flat_layout import FlatLayout, Segment
+from nuq.exchange.payload import PayloadCodec
 from nuq.kernels.spec import Key
 from nuq.registry import METHODS
 
-LONG, SHORT, REPEATS = 1 << 22, 1 << 10, 9
+LONG, SHORT, MANY, REPEATS = 1 << 22, 1 << 10, 64, 9
 COLD_COPIES = 8  # vectors of 16 MB, in turns
 DENSE = {"fp32": torch.float32, "bf16": torch.bfloat16}
 NO_COST = 1e6  # GB/s
@@ -51,40 +53,42 @@ def least_s(call: Callable[[], object], repeats: int = REPEATS) -> float:
     return min(seconds(call) for _ in range(repeats))
 
 
-def _line(at_short: float, at_long: float) -> tuple[float, float]:
-    """The (GB/s, seconds a call) of the line through two times."""
-    per_coordinate = (at_long - at_short) / (LONG - SHORT)
-    return 4e-9 / per_coordinate, max(at_short - SHORT * per_coordinate, 0.0)
+def _fitted(one: float, many: float, long: float) -> tuple[float, float, float]:
+    """The (GB/s, seconds a message, seconds a frame) behind three times.
+
+    They are those of a frame of one short message, of MANY, and of one long message.
+    """
+    per_coordinate = (long - one) / (LONG - SHORT)
+    message = max((many - one) / (MANY - 1) - SHORT * per_coordinate, 0.0)
+    return 4e-9 / per_coordinate, message, max(one - message - SHORT * per_coordinate, 0.0)
 
 
 def codec_rates_of(name: str) -> CodecRates:
-    """The rates of a codec: encode to bytes that can be sent; parse, decode and add to a total.
+    """The rates of a codec: encode a frame that can be sent; check it, decode it and add it to a total.
 
     Memory is as cold as a step leaves it.
     """
-    method = METHODS[name]
-    compressor = method.load()(method.settings())
+    method, key = METHODS[name], Key(0, 0, 0)
+    codec = PayloadCodec(method.load()(method.settings()))
     encodes, decodes = [], []
-    for size, copies, repeats in ((SHORT, 1, 200), (LONG, COLD_COPIES, 3 * COLD_COPIES)):
-        vectors = itertools.cycle([torch.randn(size) for _ in range(copies)])
-        totals = itertools.cycle([torch.zeros(size) for _ in range(copies)])
-        key = Key(0, 0, 0)
-        messages = itertools.cycle([compressor.encode(next(vectors), key).to_bytes().clone() for _ in range(copies)])
+    for size, messages, copies, repeats in ((SHORT, 1, 1, 200), (SHORT, MANY, 1, 50), (LONG, 1, COLD_COPIES, 24)):
+        layout = FlatLayout(tuple(Segment(f"tensor {at}", at * size, size, shape=(size,)) for at in range(messages)))
+        vectors = itertools.cycle([torch.randn(size * messages) for _ in range(copies)])
+        totals = itertools.cycle([torch.zeros(size * messages) for _ in range(copies)])
+        payloads = itertools.cycle([codec.encode(next(vectors), layout, key).clone() for _ in range(copies)])
 
-        def encode(vectors: Iterator[Tensor] = vectors, key: Key = key) -> None:
-            compressor.encode(next(vectors), key).to_bytes()
+        def encode(vectors: Iterator[Tensor] = vectors, layout: FlatLayout = layout) -> None:
+            codec.encode(next(vectors), layout, key)
 
-        def decode(messages: Iterator[Tensor] = messages, totals: Iterator[Tensor] = totals) -> None:
-            message, total = parse(next(messages)), next(totals)
-            if hasattr(compressor, "add"):
-                compressor.add(message, total)
-            else:
-                total.add_(compressor.decode(message))
+        def decode(
+            payloads: Iterator[Tensor] = payloads, totals: Iterator[Tensor] = totals, layout: FlatLayout = layout
+        ) -> None:
+            codec.add(next(payloads), layout, next(totals))
 
         encodes.append(least_s(encode, repeats))
         decodes.append(least_s(decode, repeats))
-    (encode_rate, encode_call), (decode_rate, decode_call) = _line(*encodes), _line(*decodes)
-    return CodecRates(encode_rate, decode_rate, encode_call, decode_call)
+    (encode_rate, *encode_fixed), (decode_rate, *decode_fixed) = _fitted(*encodes), _fitted(*decodes)
+    return CodecRates(encode_rate, decode_rate, encode_fixed[0], decode_fixed[0], encode_fixed[1], decode_fixed[1])
 
 
 def dense_codecs(network: dict[str, float], reduce: dict[str, float]) -> dict[str, CodecRates]:
@@ -234,8 +238,9 @@ def main() -> None:
     options = parser.parse_args()
     found = measure(options.about)
     for kind, codec in found.codecs.items():
-        calls = f"{1e6 * codec.encode_call_s:6.0f} {1e6 * codec.decode_call_s:6.0f} us a message"
-        print(f"{kind:8s} encode {codec.encode_gb_s:8.2f} GB/s  decode and add {codec.decode_gb_s:6.2f} GB/s  {calls}")
+        message = f"{1e6 * codec.encode_message_s:6.1f} {1e6 * codec.decode_message_s:6.1f} us a message"
+        fixed = f"{message}, {1e6 * codec.encode_frame_s:6.1f} {1e6 * codec.decode_frame_s:6.1f} us a frame"
+        print(f"{kind:8s} encode {codec.encode_gb_s:8.2f} GB/s  decode and add {codec.decode_gb_s:6.2f} GB/s  {fixed}")
     per_message = f"{1e6 * found.message_s:.0f} us a message, latency {1e6 * found.latency_s:.0f} us"
     print(f"network  {found.host_gb_s:.2f} GB/s of processor, {per_message}")
     for name, model in found.models.items():

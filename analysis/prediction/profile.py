@@ -20,7 +20,7 @@ DEFAULT = Path(__file__).with_name("profile.json")
 
 @dataclass(frozen=True)
 class CodecRates:
-    """The rates of a codec in GB/s of float32 input (4 bytes a coordinate), and the fixed cost of one more message.
+    """The rates of a codec in GB/s of float32 input (4 bytes a coordinate), and the costs of a message and of a frame.
 
     For the dense formats encoding is the cast (fp32 has none), decoding the addition of what was received and the cast
     back.
@@ -28,14 +28,18 @@ class CodecRates:
 
     encode_gb_s: float
     decode_gb_s: float
-    encode_call_s: float = 0.0
-    decode_call_s: float = 0.0
+    encode_message_s: float = 0.0
+    decode_message_s: float = 0.0
+    encode_frame_s: float = 0.0
+    decode_frame_s: float = 0.0
 
-    def encode_s(self, num_coordinates: float, messages: float = 1) -> float:
-        return 4e-9 * num_coordinates / self.encode_gb_s + messages * self.encode_call_s
+    def encode_s(self, num_coordinates: float, messages: float = 1, frames: float = 1) -> float:
+        fixed = messages * self.encode_message_s + frames * self.encode_frame_s
+        return 4e-9 * num_coordinates / self.encode_gb_s + fixed
 
-    def decode_s(self, num_coordinates: float, messages: float = 1) -> float:
-        return 4e-9 * num_coordinates / self.decode_gb_s + messages * self.decode_call_s
+    def decode_s(self, num_coordinates: float, messages: float = 1, frames: float = 1) -> float:
+        fixed = messages * self.decode_message_s + frames * self.decode_frame_s
+        return 4e-9 * num_coordinates / self.decode_gb_s + fixed
 
 
 @dataclass(frozen=True)
@@ -120,7 +124,7 @@ def _check(profile: Profile, path: Path) -> None:
     for kind, codec in profile.codecs.items():
         numbers |= {f"{kind}.{name}": value for name, value in asdict(codec).items()}
     for name, value in numbers.items():
-        may_be_0 = name in ("latency_s", "message_s") or name.endswith("_call_s")
+        may_be_0 = name in ("latency_s", "message_s") or name.endswith(("_message_s", "_frame_s"))
         if (
             isinstance(value, bool)
             or not isinstance(value, int | float)

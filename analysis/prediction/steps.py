@@ -130,11 +130,11 @@ class _Costs:
     def _cpu(self, seconds: float) -> Stage:
         return Stage(seconds * self.busy, seconds * self.busy)
 
-    def encode(self, form: Format, coordinates: float, messages: float = 1) -> Stage:
-        return self._cpu(self.profile.codecs[form.kind].encode_s(coordinates, messages))
+    def encode(self, form: Format, coordinates: float, messages: float = 1, frames: int = 1) -> Stage:
+        return self._cpu(self.profile.codecs[form.kind].encode_s(coordinates, messages, frames))
 
-    def decode(self, form: Format, coordinates: float, messages: float = 1) -> Stage:
-        return self._cpu(self.profile.codecs[form.kind].decode_s(coordinates, messages))
+    def decode(self, form: Format, coordinates: float, messages: float = 1, frames: int = 1) -> Stage:
+        return self._cpu(self.profile.codecs[form.kind].decode_s(coordinates, messages, frames))
 
     def wire(self, out_bytes: float, local_bytes: float, handled_bytes: float, messages: int, rounds: int) -> Stage:
         """The stage that moves bytes over the network.
@@ -175,7 +175,7 @@ def stages(
         steps = [
             costs.encode(first, n, tensors),
             costs.direct(size),
-            costs.decode(first, workers * n, workers * tensors),
+            costs.decode(first, workers * n, workers * tensors, workers),
         ]
         return steps, round((workers - 1) * size)
     if collective == "two_stage":
@@ -183,19 +183,19 @@ def stages(
         share, pieces = (n / workers, (tensors + workers - 1) / workers)
         sizes = first.frame_bytes(share, pieces), second.frame_bytes(share, pieces)
         return [
-            costs.encode(first, n, workers * pieces),
+            costs.encode(first, n, workers * pieces, workers),
             costs.direct(sizes[0]),
-            costs.decode(first, n, workers * pieces),
+            costs.decode(first, n, workers * pieces, workers),
             costs.encode(second, share, pieces),
             costs.direct(sizes[1]),
-            costs.decode(second, n, workers * pieces),
+            costs.decode(second, n, workers * pieces, workers),
         ], round((workers - 1) * sum(sizes))
     assert collective == "server", collective
     sizes = first.frame_bytes(n, tensors), second.frame_bytes(n, tensors)
     return [
         costs.encode(first, n, tensors),
         costs.to_one(sizes[0]),
-        costs.decode(first, workers * n, workers * tensors),
+        costs.decode(first, workers * n, workers * tensors, workers),
         costs.encode(second, n, tensors),
         costs.to_one(sizes[1]),
         costs.decode(second, n, tensors),

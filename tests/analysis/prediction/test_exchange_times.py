@@ -100,17 +100,16 @@ def test_workers_of_a_machine_share_its_link() -> None:
     assert stages("ring", BF16, MILLION, network, PLAIN)[0][1].seconds == pytest.approx(6 * MS + 3e6 * 8e-9)
 
 
-def test_messages_and_bytes_cost_processor_time() -> None:
-    costly = replace(
-        PLAIN, message_s=2 * MS, host_gb_s=0.1, codecs={**PLAIN.codecs, "uniform": CodecRates(1.0, 2.0, 5 * MS, 7 * MS)}
-    )
+def test_messages_frames_and_bytes_cost_processor_time() -> None:
+    rates = CodecRates(1.0, 2.0, 5 * MS, 7 * MS, 11 * MS, 13 * MS)
+    costly = replace(PLAIN, message_s=2 * MS, host_gb_s=0.1, codecs={**PLAIN.codecs, "uniform": rates})
     bucket = replace(MILLION, tensors=10)
     encode, wire, decode = stages("gather", UNIFORM, bucket, Network(3, 1e12), costly)[0]
     size = 12 + 10 * (16 + 12 + 4 + 37_500)
-    assert encode.seconds == pytest.approx(4 * MS + 10 * 5 * MS)
+    assert encode.seconds == pytest.approx(4 * MS + 10 * 5 * MS + 11 * MS)
     assert wire.cpu_s == pytest.approx(2 * size / 1e8 + 2 * 2 * MS)
     assert wire.seconds == pytest.approx(1 * MS + wire.cpu_s)  # the link is quicker than the processor
-    assert decode.seconds == pytest.approx(3 * 2 * MS + 30 * 7 * MS)
+    assert decode.seconds == pytest.approx(3 * 2 * MS + 30 * 7 * MS + 3 * 13 * MS)
     assert stages("gather", UNIFORM, bucket, Network(3, 1e12), costly, busy=2)[0][0].seconds == pytest.approx(
         2 * encode.seconds
     )
