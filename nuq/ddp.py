@@ -73,14 +73,15 @@ class CompressionState:
         It is for a state that was built without a model or comes from a file, and again where parameters were added,
         frozen or unfrozen: what the state has learned then stays, but for the residuals of parameters that changed.
         """
-        carried, again = self._saved, self._attached is not None
-        if again:
+        carried, before = self._saved, self._attached
+        if before is not None:
             self.close()
             carried = self.state_dict()
         attached = BucketExchange(self.settings, model, group)
         if carried is not None:
-            if again:
+            if before is not None:
                 keep_fitting(by_encoder(carried["coders"]), attached.vectors)
+                attached.gate_s = before.gate_s
             self._attached, self._saved = None, carried  # kept where it does not fit
             attached.load_state_dict(carried)
         self._attached, self._saved = attached, None
