@@ -40,8 +40,7 @@ class CompressionState:
     parameters with a method of their own.  A vector of several parameters (scope="model") is exchanged when the last
     bucket is there, so nothing of that step overlaps with the backward pass; so is the first gradient, to which
     adaptive methods fit their levels (``update_at`` with 0).  group: of the ranks, for this state alone; unless told
-    otherwise the module's own, or all ranks once more where that would be mixed up with DDP's own collectives
-    (``nuq.exchange.transport.apart``).
+    otherwise the module's own, or all ranks once more where that would be mixed up with DDP's own collectives.
 
     ValueError for a setting that does not exist or is out of range, for sparse gradients, and where ranks differ in
     settings, versions or parameters.  Errors of an exchange end the backward pass, and ``error`` keeps them:
@@ -152,8 +151,7 @@ class CompressionState:
     def levels(self) -> list[float]:
         """The method's levels in use, from -1 to 1; empty for methods without a level set."""
         compressor = self._attached.driver.compressors.compressor if self._attached else None
-        levels = getattr(compressor, "levels", None)
-        return [] if levels is None else levels.values.tolist()
+        return levels.values.tolist() if (levels := getattr(compressor, "levels", None)) else []
 
     @property
     def bytes_sent(self) -> int:
