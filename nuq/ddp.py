@@ -40,8 +40,7 @@ class CompressionState:
     parameters with a method of their own.  A vector of several parameters (scope="model") is exchanged when the last
     bucket is there, so nothing of that step overlaps with the backward pass; so is the first gradient, to which
     adaptive methods fit their levels (``update_at`` with 0).  group: of the ranks, for this state alone; unless told
-    otherwise the module's own, or all ranks once more where that would be mixed up with DDP's own collectives
-    (``nuq.exchange.transport.apart``).
+    otherwise the module's own, or all ranks once more where that would be mixed up with DDP's own collectives.
 
     ValueError for a setting that does not exist or is out of range, for sparse gradients, and where ranks differ in
     settings, versions or parameters.  Errors of an exchange end the backward pass, and ``error`` keeps them:
@@ -73,14 +72,15 @@ class CompressionState:
         It is for a state that was built without a model or comes from a file, and again where parameters were added,
         frozen or unfrozen: what the state has learned then stays, but for the residuals of parameters that changed.
         """
-        carried, again = self._saved, self._attached is not None
-        if again:
+        carried, before = self._saved, self._attached
+        if before is not None:
             self.close()
             carried = self.state_dict()
         attached = BucketExchange(self.settings, model, group)
         if carried is not None:
-            if again:
+            if before is not None:
                 keep_fitting(by_encoder(carried["coders"]), attached.vectors)
+                attached.gate_s = before.gate_s
             self._attached, self._saved = None, carried  # kept where it does not fit
             attached.load_state_dict(carried)
         self._attached, self._saved = attached, None
@@ -151,8 +151,7 @@ class CompressionState:
     def levels(self) -> list[float]:
         """The method's levels in use, from -1 to 1; empty for methods without a level set."""
         compressor = self._attached.driver.compressors.compressor if self._attached else None
-        levels = getattr(compressor, "levels", None)
-        return [] if levels is None else levels.values.tolist()
+        return levels.values.tolist() if (levels := getattr(compressor, "levels", None)) else []
 
     @property
     def bytes_sent(self) -> int:

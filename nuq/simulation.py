@@ -63,7 +63,7 @@ class Workers:
         layers: Sequence[str] = (),
     ) -> None:
         exchange = exchange or Exchange()
-        self.settings, self.parameters, self.seed, self.device, self.group = settings, parameters, seed, device, group
+        self.settings, self.parameters, self.seed, self.device = settings, parameters, seed, device
         self.compressors = CompressorMap(name, settings, exchange.second_bits, layer_list.parsed(layers, beside=name))
         self.compressors.assign(parameters)
         self.layout = self.compressors.arrange(parameters)

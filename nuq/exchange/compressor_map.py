@@ -133,7 +133,7 @@ class MethodState:
 class CompressorMap:
     """The encoders of a method, and of the layers that have a method of their own (``nuq.settings.layers``).
 
-    every: all of them, by the number that ``Segment.encoder`` names, the method's own first.  codec, second, bare:
+    every: all of them, by the number that ``Segment.encoder`` names, the method's own first.  codec, mean_codec, bare:
     their payloads together.
     """
 

@@ -134,15 +134,6 @@ class LevelUpdates:
             if isinstance(method_state.compressor, AdaptiveQuantizer)
         ]
 
-    def next_update(self, step: int) -> int | None:
-        """The first update of any method at or after ``step``; None where there is none."""
-        found = (level_updater.next_update(step) for level_updater in self.every)
-        return min((at for at in found if at is not None), default=None)
-
-    def collects(self, step: int) -> bool:
-        """Whether the training gradients of this step are among those behind a next update."""
-        return any(level_updater.collects(step) for level_updater in self.every)
-
     @property
     def beginning(self) -> list[LevelUpdater]:
         """Those whose first levels are to be fitted to all of a step's gradient, before any of it is sent."""

@@ -290,6 +290,10 @@ def gated(group):
         again = nuq.CompressionState(model, group=second_group(group), min_size=0, **settings)
         again.load_state_dict(state.state_dict())
         assert again.collective == choice  # the gate's word holds after a restart
+        measured = state.gate_s
+        state.attach(model, second_group(group))
+        assert measured and state.gate_s == measured  # nobody measures again after its step
+        assert state.collective == choice and "The gate measured" in state.summary()
         for each in (state, again):
             each.close()
 

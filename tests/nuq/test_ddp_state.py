@@ -236,9 +236,9 @@ def hook_is_simulation(group):
                 nn.functional.linear(inputs(worker, step), weight).square().mean().backward()
                 assert weight.grad is not None
                 own.append(weight.grad.reshape(-1))
-            if alone.levels.next_update(step) == step:
+            if alone.levels.every[0].next_update(step) == step:
                 alone.update_levels()
-            if alone.levels.collects(step + 1):
+            if alone.levels.every[0].collects(step + 1):
                 alone.observe(dict(enumerate(own)), step)
             mean = alone.exchange(dict(enumerate(own)), dict.fromkeys(range(world), 0.0), step).mean
             model.zero_grad()

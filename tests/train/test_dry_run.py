@@ -170,7 +170,8 @@ def test_the_largest_run_of_dgc_can_be_tried() -> None:
 def test_updates_are_counted_as_the_workers_schedule_them(update_at: list[int], update_every: int, steps: int) -> None:
     method = resolving.resolve({"method": "alq"})["method"] | {"update_at": update_at, "update_every": update_every}
     workers = Workers("alq", sections.named_method({"method": method}), 2, {"weight": torch.Size([3])}, 0, CPU)
-    assert dry_run.num_updates(method, steps) == sum(workers.levels.next_update(step) == step for step in range(steps))
+    (levels,) = workers.levels.every
+    assert dry_run.num_updates(method, steps) == sum(levels.next_update(step) == step for step in range(steps))
 
 
 def test_fixed_levels_are_never_updated() -> None:

@@ -145,6 +145,7 @@ class _Attempt:
             **{
                 f"time/{what}_s": (total - self._spent[what]) / self._steps
                 for what, total in self.stats.seconds.items()
+                if what != "levels"  # in time/update_s
             },
         }
 

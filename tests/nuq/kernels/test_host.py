@@ -123,19 +123,19 @@ def test_the_user_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
 # What no warning tells: heads, tables, control, a number for each count or cluster, scales, and what debug=true and a
 # checkpoint copy.  All of it is listed in docs/wire.md.
 UNTOLD = {
-    "agreement": 1,
+    "agreement": 2,
     "body": 1,
     "casq": 1,
     "cells": 1,
     "counts": 1,
     "frame": 2,
+    "gathered_state": 2,
     "host": 1,
     "level_updates": 1,
     "message": 2,
     "operators": 1,
     "quantized": 1,
     "saved_state": 1,
-    "simulation": 3,
     "sparse": 1,
     "transport": 1,
 }
