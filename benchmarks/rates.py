@@ -35,9 +35,11 @@ from analysis.prediction import profile as profiles
 from analysis.prediction.profile import Bucket, CodecRates, Model, Profile
 from benchmarks.timing import seconds
 from benchmarks.wire_rank import LOCAL_BUFFERS, MODELS
+from nuq.compressors.quantized import AdaptiveQuantizer
 from nuq.exchange.flat_layout import FlatLayout, Segment
 from nuq.exchange.payload import PayloadCodec
 from nuq.kernels.spec import Key
+from nuq.kernels.statistics import Statistics
 from nuq.registry import METHODS
 
 LONG, SHORT, MANY, REPEATS = 1 << 22, 1 << 10, 64, 9
@@ -69,7 +71,12 @@ def codec_rates_of(name: str) -> CodecRates:
     Memory is as cold as a step leaves it.
     """
     method, key = METHODS[name], Key(0, 0, 0)
-    codec = PayloadCodec(method.load()(method.settings()))
+    compressor = method.load()(method.settings())
+    if isinstance(compressor, AdaptiveQuantizer):  # as it is in training
+        learned = Statistics.empty(compressor.settings.num_components)
+        compressor.observe(torch.randn(LONG), key, learned)
+        compressor.update(learned)
+    codec = PayloadCodec(compressor)
     encodes, decodes = [], []
     for size, messages, copies, repeats in ((SHORT, 1, 1, 200), (SHORT, MANY, 1, 50), (LONG, 1, COLD_COPIES, 24)):
         layout = FlatLayout(tuple(Segment(f"tensor {at}", at * size, size, shape=(size,)) for at in range(messages)))
