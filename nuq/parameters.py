@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from torch import Tensor, nn
 
 from nuq.kernels.spec import DTYPES
@@ -36,11 +38,11 @@ def trained(model: nn.Module) -> dict[str, nn.Parameter]:
     return parameters
 
 
-def met_dense(parameters: dict[str, nn.Parameter]) -> dict[str, nn.Parameter]:
-    """The parameters, whose first backward pass raises the ValueError of ``trained`` where a gradient is sparse.
+def refuse_sparse_gradients(parameters: Mapping[str, nn.Parameter]) -> None:
+    """Let the first backward pass raise the ValueError of ``trained`` where a gradient turns out to be sparse.
 
-    No module may say so beforehand: ``functional.embedding(..., sparse=True)`` is of none, and DDP
-    would end in words about storage.
+    No module may say so beforehand: ``functional.embedding(..., sparse=True)`` is of none, and DDP would end in words
+    about storage.
     """
 
     def watch(name: str, parameter: nn.Parameter) -> None:
@@ -53,7 +55,6 @@ def met_dense(parameters: dict[str, nn.Parameter]) -> dict[str, nn.Parameter]:
 
     for name, parameter in parameters.items():
         watch(name, parameter)
-    return parameters
 
 
 def _sparse(name: str) -> ValueError:

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from nuq.errors import NonFiniteError
 from nuq.exchange import gathered_state
-from nuq.exchange.agreement import of_workers
+from nuq.exchange.agreement import gathered_verdicts
 from nuq.exchange.collectives.means import scale
 from nuq.exchange.compressor_map import CompressorMap
 from nuq.exchange.driver import Driver, Memory
@@ -136,7 +136,7 @@ class Workers:
         views = self.model_layout.views
         bad = [None if finite else first_not_finite(views(gradients[worker])) for worker in self.hosted]
         mine = [losses[worker] for worker in self.hosted]
-        bad, every_loss, stop = of_workers(self.transport, self.driver.placement, bad, mine, stop=stop)
+        bad, every_loss, stop = gathered_verdicts(self.transport, self.driver.placement, bad, mine, stop=stop)
         for worker, (number, loss) in enumerate(zip(bad, every_loss, strict=True)):
             if number is not None:
                 raise BadGradientError(self._not_finite(step, worker, number), every_loss, stop)

@@ -37,10 +37,10 @@ def check_same(transport: Transport, what: str, tensor: Tensor) -> None:
             raise RuntimeError(f"{what} differ between rank 0 and rank {rank} (CRC-32 {rows[0]:08x} and {row:08x})")
 
 
-def of_workers(
+def gathered_verdicts(
     transport: Transport, placement: WorkerPlacement, bad: list[int | None], losses: list[float], *, stop: bool
 ) -> tuple[list[int | None], list[float], bool]:
-    """What every process knows of its workers before an exchange, in worker order, alike on all ranks.
+    """Whether each worker can take part in an exchange, as its process knows: in worker order, alike on all ranks.
 
     bad: a worker's first parameter that is not finite; losses: theirs; stop: whether any process should stop.
     """

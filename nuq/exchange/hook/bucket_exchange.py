@@ -24,7 +24,7 @@ from nuq.exchange.hook.settings import HookSettings
 from nuq.exchange.payload import check_mean
 from nuq.exchange.transport import Transport, apart, backend_of
 from nuq.kernels.spec import Key
-from nuq.parameters import met_dense, trained
+from nuq.parameters import refuse_sparse_gradients, trained
 
 
 class BucketExchange:
@@ -40,7 +40,8 @@ class BucketExchange:
                 "a CompressionState exchanges between processes: call torch.distributed.init_process_group first"
             )
         self.chosen, self.hook = chosen, chosen.hook
-        self.parameters = met_dense(trained(model))
+        self.parameters = trained(model)
+        refuse_sparse_gradients(self.parameters)
         self._model = model  # keeps the parameters alive, whose identities are the keys
         self.names = {id(p): name for name, p in self.parameters.items()}
         self.device = next(iter(self.parameters.values())).device if self.parameters else torch.device("cpu")
@@ -57,9 +58,9 @@ class BucketExchange:
         self._compressors = chosen.compressors()
         self._compressors.assign(self.shapes)
         feedback = chosen.feedback
-        self._compressors.check_momentum(self.shapes, feedback.settings(), chosen.dense, skip_1d=self.hook.skip_1d)
+        self._compressors.check_momentum(self.shapes, feedback.settings(), chosen.passes_by, skip_1d=self.hook.skip_1d)
         # all else that gloo sends is matched by tag
-        if group is None and (chosen.dense or backend_of(shared, self.device.type) == "nccl"):
+        if group is None and (chosen.passes_by or backend_of(shared, self.device.type) == "nccl"):
             group = apart(shared)
         self.group = group or shared
         self.transport = Transport(self.group, timeout_s=self.hook.timeout_s, device=self.device)

@@ -53,8 +53,8 @@ class HookSettings:
         return vars(self.of_method) | vars(self.exchange) | vars(self.hook) | vars(self.feedback)
 
     @property
-    def dense(self) -> str:
-        """The setting that lets gradients pass by the method; empty where none does."""
+    def passes_by(self) -> str:
+        """The setting that lets gradients pass by the method, by the backend's all-reduce; empty where none does."""
         if self.hook.gate:
             return "gate=True"
         return "collective='dense'" if self.exchange.collective == "dense" else ""
