@@ -103,7 +103,7 @@ def read(path: Path) -> Profile:
     except (OSError, ValueError) as error:
         raise ValueError(f"profile {str(path)!r} cannot be read: {error}") from error
     try:
-        codecs = {name: CodecRates(**codec) for name, codec in data["codecs"].items()}
+        codecs = {name: _codec_rates(name, codec) for name, codec in data["codecs"].items()}
         models = {
             name: Model(**{**model, "buckets": tuple(Bucket(**bucket) for bucket in model["buckets"])})
             for name, model in data.get("models", {}).items()
@@ -114,6 +114,16 @@ def read(path: Path) -> Profile:
         raise ValueError(f"profile {str(path)!r} is not one: {error} (it has {legal})") from error
     _check(profile, path)
     return profile
+
+
+def _codec_rates(name: str, values: Mapping[str, Any]) -> CodecRates:
+    legal = [item.name for item in fields(CodecRates)]
+    if other := [key for key in values if key not in legal]:
+        raise ValueError(
+            f"codecs.{name} has {other[0]} (legal: {', '.join(legal)}); python -m benchmarks.rates --out FILE measures "
+            "the profile of this version"
+        )
+    return CodecRates(**values)
 
 
 def _check(profile: Profile, path: Path) -> None:

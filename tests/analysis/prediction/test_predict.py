@@ -180,6 +180,10 @@ def _profile(**changes: Any) -> dict[str, Any]:
         ("{", "cannot be read"),
         ("[]", "is not one"),
         (json.dumps({"codecs": {}}), "is not one"),
+        (
+            json.dumps(_profile(codecs={"uniform": {"encode_call_s": 1}})),
+            "codecs.uniform has encode_call_s (legal: encode_gb",
+        ),
         (json.dumps(_profile(codecs={})), "has no rates for bf16, fp32, lattice"),
         (json.dumps(_profile(host_gb_s=0)), "host_gb_s=0 must be a number above 0"),
         (json.dumps(_profile(latency_s="fast")), "latency_s='fast' must be a number at least 0"),
