@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import multiprocessing
 import pickle
-import socket
 import time
 import traceback
 import warnings
@@ -20,6 +19,8 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+
+from tests.ports import free_port
 
 _PRELOADED = [
     "torch",
@@ -135,12 +136,6 @@ class Ranks:
 
 def _nothing(group: dist.ProcessGroup) -> None:
     del group
-
-
-def free_port() -> int:
-    with socket.socket() as server:
-        server.bind(("127.0.0.1", 0))
-        return server.getsockname()[1]
 
 
 _apart: dict[int, Any] = {}

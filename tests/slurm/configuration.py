@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import secrets
 import socket
 from pathlib import Path
+
+from tests.ports import free_ports
 
 NODES = ("n1", "n2")
 # Jobs of `high` displace jobs of `low`: SIGTERM to the steps at once and to the batch shell after GraceTime seconds,
@@ -86,7 +87,7 @@ StorageLoc=slurm
 
 def write_settings(folder: Path, accounting: bool, requeue_delay_s: int, min_job_age_s: int) -> None:
     """All files of a cluster that begins in this folder."""
-    ctld_port, dbd_port, *node_ports = _free_ports(2 + len(NODES))
+    ctld_port, dbd_port, *node_ports = free_ports(2 + len(NODES))
     host = socket.gethostname().partition(".")[0]
     nodes = "\n".join(
         f"NodeName={node} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs=8 RealMemory=64000 Gres=gpu:2 "
@@ -124,11 +125,3 @@ def write_settings(folder: Path, accounting: bool, requeue_delay_s: int, min_job
 def _write_secret(path: Path, content: bytes) -> None:
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
         file.write(content)
-
-
-def _free_ports(count: int) -> list[int]:
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]

@@ -16,8 +16,9 @@ import torch.distributed as dist
 
 from nuq.errors import RankLost
 from nuq.exchange.transport import Transport, culprit
-from tests.nuq.ranks import Ranks, free_port
+from tests.nuq.ranks import Ranks
 from tests.nuq.small_training import backward, hooked, net
+from tests.ports import free_port
 
 ROOT = Path(__file__).parents[3]
 SILENT_S = 5.0  # longer than a live rank may be kept waiting where others share its cores

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -13,6 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.ports import free_port
 from tests.train.models.test_models import build
 from train.process.status import read
 
@@ -29,18 +29,12 @@ SETTINGS = [
 ]
 
 
-def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]
-
-
 def _launched(run_dir: Path, *more: str, ranks: range = range(WORLD)) -> list[subprocess.Popen[str]]:
     """Ranks as torchrun starts them, but with nobody who ends the others when one ends."""
     told = {
         "WORLD_SIZE": str(WORLD),
         "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(_free_port()),
+        "MASTER_PORT": str(free_port()),
         "OMP_NUM_THREADS": "1",
     }
     command = [sys.executable, str(ROOT / "main.py"), *SETTINGS, f"run_dir={run_dir}", *more]

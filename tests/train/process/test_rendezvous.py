@@ -20,7 +20,8 @@ import torch
 import torch.distributed as dist
 
 from nuq.errors import RankLost
-from tests.train.process.test_lost_rank import ROOT, _free_port
+from tests.ports import free_port
+from tests.train.process.test_lost_rank import ROOT
 from train.process import rendezvous
 from train.process.signals import Preempted, StopSignal
 from train.process.status import read
@@ -33,7 +34,7 @@ CPU = torch.device("cpu")
 @pytest.fixture
 def stop(monkeypatch: pytest.MonkeyPatch) -> Iterator[StopSignal]:
     """The first of two ranks, alone; it listens."""
-    told = {"WORLD_SIZE": "2", "RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_free_port())}
+    told = {"WORLD_SIZE": "2", "RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
     for name, value in told.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "as torchrun sets it")
@@ -192,7 +193,7 @@ def test_a_rank_that_refuses_tells_the_other(who: int, tmp_path: Path) -> None:
 @pytest.mark.parametrize("who", [0, 1])
 def test_a_setting_that_is_refused_before_torch_is_there(who: int, tmp_path: Path) -> None:
     """The ranks were started without torchrun, so that the first one keeps the store and nobody ends the others."""
-    told = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_free_port()), "OMP_NUM_THREADS": "1"}
+    told = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "OMP_NUM_THREADS": "1"}
     command = [sys.executable, str(ROOT / "main.py"), *WORDS, f"run_dir={tmp_path}"]
     ranks = [
         subprocess.Popen(
