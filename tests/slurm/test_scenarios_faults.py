@@ -247,7 +247,7 @@ def test_the_shells_of_runs_are_killed_and_the_runs_are_not(slurm: Slurm, tmp_pa
     assert checkout.states() == {1: "running", 2: "running", 3: "running"}
     assert "it lives on: its script noted exit code 137" in checkout.status()
     told = checkout.run("retry", "--code", "--yes")
-    assert "left alone: 2 runs" in told and "nothing to retry" in told, told
+    assert "left alone: 2 runs" in told and "nothing to retry" in told, (told, checkout.states())
     assert "nothing to submit" in checkout.run("plan")
     checkout.go()
     checkout.wait_until_over()
@@ -275,7 +275,7 @@ def test_a_node_dies(slurm: Slurm, tmp_path: Path) -> None:
         assert checkout.states()[given_up.seed] == "unknown"
         late = 0.2  # the silence of a node is certain after ten minutes: until then its processes may live
         told = checkout.call("failures", "sweeps.py", "some", hours_later=late).out
-        assert "1 run: node_failure" in told, told
+        assert "1 run: node_failure" in told, (told, checkout.states())
         done = checkout.call("retry", "sweeps.py", "some", "--yes", hours_later=late)
         assert done.code == 0, done.out
         assert "without n2" in done.out
@@ -306,10 +306,13 @@ def test_a_run_eats_the_memory_of_those_that_share_its_job(slurm: Slurm, tmp_pat
     slurm.wait_until(lambda: queued(slurm, job)[f"{job}_0"] in OVER | {"OUT_OF_MEMORY"})
     late = 0.1
     told = checkout.call("failures", "sweeps.py", "some", hours_later=late).out
-    assert "1 run: host_oom: " in told, told
+    assert "1 run: host_oom: " in told, (told, checkout.states())
     assert " of 100 MB; slurmstepd" in told, "what it had taken, and what it had asked for"
-    assert "2 runs: killed: killed when another run of its script ran out of memory" in told
-    assert "1 run: killed: its turn had not come when another run of its script ran out of memory" in told
+    assert "2 runs: killed: killed when another run of its script ran out of memory" in told, (told, checkout.states())
+    assert "1 run: killed: its turn had not come when another run of its script ran out of memory" in told, (
+        told,
+        checkout.states(),
+    )
     (eater,) = set(re.findall(r"out of memory: (\S+)", told))
     assert "-s3-" in eater
     done = checkout.call("retry", "sweeps.py", "some", "--yes", hours_later=late)
