@@ -205,7 +205,7 @@ def encoders_alone(compressors: CompressorMap, vectors: Tensor, shards: Sequence
     """The errors of both encoders on what they are given, with the keys that the collective uses."""
     key, owners = Key(SEED, draw, 0), range(len(shards))
     outputs = [
-        decoded(compressors.codec, vector, shards, [of_worker(key, worker)] * len(owners))
+        decoded(compressors.codec, vector, shards, [of_worker(key, worker, len(vectors))] * len(owners))
         for worker, vector in enumerate(vectors)
     ]
     first = sum(squared(output - vector) for output, vector in zip(outputs, vectors, strict=True))

@@ -66,6 +66,7 @@ class Row:
     dtype: torch.dtype = torch.float32
     dither: bool = False
     block: int = 1024
+    among: spec.Among = spec.ALONE
 
 
 ROWS = (Row(MAIN[0], "uniform", 16), Row(MAIN[1], "encode", 8), Row(MAIN[2], "decode", 8), Row(MAIN[3], "hadamard"))
@@ -119,7 +120,7 @@ def prepare(row: Row, size: int, device: str) -> Prepared:
     scales = torch.zeros(spec.num_buckets(size, bucket_size) * spec.scales_per_bucket(row.norm), device=device)
     packed = torch.zeros(bit_packing.packed_bytes(size, packing), dtype=torch.uint8, device=device)
     num_bytes = vector.numel() * vector.element_size() + packed.numel() + 4 * scales.numel()
-    rest = (scales, packed, bucket_size, row.norm, 0.0, packing, *WORDS)
+    rest = (scales, packed, bucket_size, row.norm, 0.0, packing, *WORDS, *row.among)
     if row.kind == "uniform":
         return Prepared(lambda by: by.encode_uniform_(vector, row.num_levels, *rest), num_bytes, size)
     if row.kind == "encode":
@@ -204,6 +205,18 @@ def print_rows(title: str, timed: dict[str, Timed], eager: dict[str, Timed] | No
         print(f"{name:36}{row.gb_per_s:8.1f}{middle:12.2f} ({low:.2f} - {high:.2f}){'':4}{speedup}")
 
 
+def correlated_cost(size: int, repeats: int) -> dict[str, float]:
+    """The time of correlated rounding over that of independent rounding, pair by pair: medians, which are printed."""
+    print(f"\n{'correlated over independent':36}{'ratio (quartiles)':>26}")
+    medians = {}
+    for row in ROWS[:2]:
+        pair = (row, replace(row, name="correlated", among=(1, 4)))
+        alone, correlated = measure(pair, size, repeats, "cpu").values()
+        medians[row.name], low, high = spread(correlated.seconds, alone.seconds)
+        print(f"{row.name:36}{medians[row.name]:10.2f} ({low:.2f} - {high:.2f})")
+    return medians
+
+
 def fractions(size: int, repeats: int, device: str) -> Iterator[dict[str, Any]]:
     """The fractions of the copy's bandwidth on one device, whose name is among them; what is known after each row."""
     on_gpu = device == "cuda"
@@ -269,6 +282,7 @@ def main() -> None:
         for row in ROWS:  # one by one, so that it stays in cache
             cached |= measure((row,), CACHED_SIZE, 10 * chosen.repeats, "cpu")
         print_rows("\nin cache, one thread", cached)
+        correlated_cost(CACHED_SIZE, 10 * chosen.repeats)
         torch.set_num_threads(THREADS)
     few = max(5, chosen.repeats // 3)
     for name in sets[:-1]:
@@ -284,6 +298,7 @@ def main() -> None:
         *_, gpu = fractions(chosen.size, chosen.repeats, "cuda")
     result = {
         **{name: timed[name].ratios()[0] for name in MAIN},
+        "correlated_cost": correlated_cost(chosen.size, chosen.repeats) if sets else NOT_MEASURED,
         "speedup_vs_eager": {name: timed[name].gb_per_s / eager[name].gb_per_s for name in MAIN},
         "gb_per_s": {"copy_": copy_gb_per_s, **{name: timed[name].gb_per_s for name in MAIN}},
         "threads": THREADS,

@@ -101,7 +101,7 @@ class CompressedReduceScatter:
             check_settings(self.transport, told)
         transport, flat = self.transport, input_tensor.reshape(-1)
         size = output_tensor.numel()
-        key = Key(self._seed, self._step, transport.rank, self._name, piece_of=2)
+        key = Key(self._seed, self._step, transport.rank, self._name, piece_of=2, workers=transport.world)
         self._step += 1
         codec = self._compressors.codec
         whole = FlatLayout((Segment(self._name, 0, size),))

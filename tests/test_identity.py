@@ -82,7 +82,15 @@ def test_experiments_that_are_named_already_keep_their_names() -> None:
 def test_a_setting_counts_unless_default_where_it_is_younger_than_names() -> None:
     younger = {name for _, name, item in SETTINGS if item.metadata["identity"] == "unless default"}
     exchange = {"exchange.collective", "exchange.second_bits", "exchange.num_aggregate"}
-    task = {"layers", "method.scope", "method.scale", "data.cutout", "data.decode", "label_smoothing"}
+    task = {
+        "layers",
+        "method.scope",
+        "method.scale",
+        "data.cutout",
+        "data.decode",
+        "label_smoothing",
+        "method.rounding",
+    }
     task |= {"method.levels", "method.zeros", "schedule.warmup_steps", "schedule.warmup_factor"}
     optim = {f"optim.{name}" for name in ("decay_norms", "clip_norm", "clip_value", "scale_lr")}
     model = {"model.weights_file", "model.zero_init"}

@@ -59,7 +59,8 @@ class Blockwise(InPlace):
     def __init__(self, settings: Block8 | FP8) -> None:
         check(type(settings), vars(settings), "")
         self.bucket_size = settings.bucket_size
-        self.stochastic = settings.rounding == "stochastic"
+        self.stochastic = settings.rounding != "nearest"
+        self.correlated = settings.rounding == "correlated"
         self.table = "dynamic to -1" if self.stochastic and settings.table == "dynamic" else settings.table
 
     def encode(self, vector: Tensor, key: Key) -> Message:
@@ -71,7 +72,9 @@ class Blockwise(InPlace):
         head = _HEAD.pack(self.bucket_size, _TABLES.index(self.table))
         body[: _HEAD.size] = torch.frombuffer(bytearray(head), dtype=torch.uint8)
         scales = body[_HEAD.size : codes_at].view(torch.float32)
+        key, among = key.together(self.correlated)
         how: dict[str, Any] = {"bucket_size": self.bucket_size, "norm": "linf", "packing": 8, "key": key}
+        how["among"] = among
         if self.stochastic and self.table == "linear":
             operators.encode_uniform_(vector, code_tables.values("linear").size, scales, body[codes_at:], **how)
         else:

@@ -52,7 +52,8 @@ class HalfCast(InPlace):
     def __init__(self, settings: BF16 | FP8, dtype: torch.dtype, scale: str) -> None:
         check(type(settings), vars(settings), "")
         self.dtype = dtype
-        self.stochastic = settings.rounding == "stochastic"
+        self.stochastic = settings.rounding != "nearest"
+        self.correlated = settings.rounding == "correlated"
         self.scaled = scale == "power"
 
     def encode(self, vector: Tensor, key: Key) -> Message:
@@ -66,12 +67,15 @@ class HalfCast(InPlace):
         message.body[: _HEAD.size] = torch.frombuffer(bytearray(head), dtype=torch.uint8)
         codes = message.body[_HEAD.size :].view(torch.uint8 if self.dtype.itemsize == 1 else torch.int16)
         most = _BELOW_TOP if largest >= 2.0**127 else casts.MOST_FP16
+        key, among = key.together(self.correlated)
+        words = key.words()
         if self.stochastic and self.dtype == torch.bfloat16:
-            casts.to_bfloat16_(vector, codes, key.words())
+            casts.to_bfloat16_(vector, codes, words, among=among)
         elif self.stochastic and self.dtype.itemsize == 1:
-            casts.to_float8_(vector, codes, key.words(), self.dtype)
+            casts.to_float8_(vector, codes, words, self.dtype, among=among)
         elif self.stochastic:
-            casts.to_float16_(vector, codes, key.words(), 2.0**exponent, most if self.scaled else casts.MOST_FP16)
+            limit = most if self.scaled else casts.MOST_FP16
+            casts.to_float16_(vector, codes, words, 2.0**exponent, limit, among=among)
         else:
             self._round(vector, codes, largest, exponent)
         return message

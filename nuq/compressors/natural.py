@@ -43,11 +43,12 @@ _LARGEST_LEAST = 254 - casts.MOST_POWERS + 1
 class NaturalCompression(InPlace):
     """A compressor that sends one of the two powers of two around every coordinate, drawn at random.
 
-    settings: nothing that the encoder reads.
+    settings: see ``nuq.settings.baselines``.
     """
 
     def __init__(self, settings: Natural) -> None:
         check(type(settings), vars(settings), "")
+        self.correlated = settings.rounding == "correlated"
 
     def encode(self, vector: Tensor, key: Key) -> Message:
         """Encode a gradient; NonFiniteError where it is not finite, or has a coordinate above 2^127."""
@@ -60,7 +61,8 @@ class NaturalCompression(InPlace):
         message = Message.room_for(TAG, n, _HEAD_BYTES + n, vector.device)
         message.body[:_HEAD_BYTES] = torch.tensor([least, 0, 0, 0], dtype=torch.uint8)
         if largest:
-            casts.to_natural_(vector, message.body[_HEAD_BYTES:], key.words(), least)
+            key, among = key.together(self.correlated)
+            casts.to_natural_(vector, message.body[_HEAD_BYTES:], key.words(), least, among=among)
         else:
             message.body[_HEAD_BYTES:] = 0
         return message

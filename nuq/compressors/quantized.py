@@ -1,7 +1,8 @@
 """The QSGD .. ALQ family as data: a level set, a norm, and (for some methods) a rule that updates the levels.
 
-Three options compose with every member: ``rotation`` (a Hadamard rotation before, its inverse after), ``coding``
-(entropy coding of the codes) and, on equally spaced levels, subtractive ``dither``.  ``nuq.compressors.body`` lays out
+Four options compose with every member: ``rotation`` (a Hadamard rotation before, its inverse after), ``coding``
+(entropy coding of the codes), correlated ``rounding`` (of the workers whose mean is wanted) and, on equally spaced
+levels in its place, subtractive ``dither``.  ``nuq.compressors.body`` lays out
 the messages; levels that are not equally spaced travel with every message, so a receiver needs nothing else to decode
 it.
 
@@ -27,7 +28,7 @@ from nuq.compressors.message import HEADER_BYTES, Message
 from nuq.kernels import bit_packing, operators, reference, spec
 from nuq.kernels import pieces as kernels
 from nuq.kernels.pieces import Format
-from nuq.kernels.spec import Key
+from nuq.kernels.spec import Among, Key
 from nuq.kernels.statistics import Statistics
 from nuq.levels import level_sets, update_rules
 from nuq.levels.lattice import step_of_rate
@@ -68,6 +69,7 @@ class Quantizer(InPlace):
         self.uniform = uniform
         self.clip_sigma = clip_sigma
         self.dither = getattr(settings, "dither", "none") == "subtractive"
+        self.correlated = settings.rounding == "correlated"
         self.coder = settings.coding
         self.exact_bytes = self.coder == "packed"
         self.block = ROTATION_BLOCK if settings.rotation == "hadamard" else 1
@@ -106,24 +108,25 @@ class Quantizer(InPlace):
         return clip(vector, self.bucket_size, self.clip_sigma) if self.clip_sigma else vector.contiguous()
 
     def encode(self, vector: Tensor, key: Key) -> Message:
+        key, among = key.together(self.correlated)
         layout = self._layout(vector.numel(), key.words())
         vector = self.rotated(vector, key)
         if self.coder == "packed":
             message = Message.room_for(TAG, vector.numel(), layout.body_bytes(), vector.device)
-            self._write(vector, key, layout, message.body, message.body[layout.codes_at :])
+            self._write(vector, key, among, layout, message.body, message.body[layout.codes_at :])
             return message
         codes = torch.empty(
             bit_packing.packed_bytes(vector.numel(), layout.packing), dtype=torch.uint8, device=vector.device
         )
         before = torch.empty(layout.codes_at, dtype=torch.uint8, device=vector.device)
-        self._write(vector, key, layout, before, codes)
+        self._write(vector, key, among, layout, before, codes)
         coded = layout.coded(codes)
         message = Message.room_for(TAG, vector.numel(), layout.codes_at + coded.numel(), vector.device)
         message.body[: layout.codes_at] = before
         message.body[layout.codes_at :] = coded
         return message
 
-    def _write(self, vector: Tensor, key: Key, layout: Layout, body: Tensor, codes: Tensor) -> None:
+    def _write(self, vector: Tensor, key: Key, among: Among, layout: Layout, body: Tensor, codes: Tensor) -> None:
         """Write everything before the codes into ``body``, and the codes into ``codes``."""
         body[: layout.levels_at] = layout.head()
         scales = body[layout.scales_at : layout.codes_at].view(torch.float32)
@@ -132,6 +135,7 @@ class Quantizer(InPlace):
             "norm": self.norm,
             "packing": layout.packing,
             "key": key,
+            "among": among,
         }
         if self.uniform:
             operators.encode_uniform_(vector, layout.num_levels, scales, codes, multiple=self.multiple, **how)
@@ -168,7 +172,10 @@ class Quantizer(InPlace):
             super().encode_pieces(vector, pieces, key, frame)
             return
         bodies, ends = frame.starts[pieces.numbers], frame.ends[pieces.numbers]
-        places = (pieces.starts, pieces.sizes, pieces.words(key), frame.data, bodies, ends)
+        shared, (_, workers) = key.together(self.correlated)
+        words = pieces.words(shared)
+        own = spec.places(words, key.worker if workers > 1 else 0, workers)
+        places = (pieces.starts, pieces.sizes, words, own, workers, frame.data, bodies, ends)
         bad = kernels.encode_(vector, *places, self._format)
         if bad >= 0:
             number = int(pieces.numbers[bad])

@@ -38,6 +38,7 @@ _MOST_BITS = 8  # of a method for means
 _BEYOND = {16: "fp16", 32: "supersgd"}  # bits -> the method
 _SIDE = 256  # the vectors are square matrices, for methods that factor them
 _MOST_WORKERS = 8  # that are simulated; the error of a mean of more falls with their number
+_MOST_CORRELATED = 64  # where it falls faster
 _NOISE = 0.05**0.5  # of a worker's own, relative to what all have in common: R = 1.05
 
 Distribution = Callable[[Tensor], Tensor]  # coordinates from four rows of normal ones
@@ -107,7 +108,8 @@ class FirstStage:
 
     def __init__(self, name: str, settings: Any, num_workers: int, distribution: Distribution) -> None:
         self.name, self.settings = name, settings
-        simulated = min(num_workers, _MOST_WORKERS)
+        correlated = getattr(settings, "rounding", "stochastic") == "correlated"
+        simulated = min(num_workers, _MOST_CORRELATED if correlated else _MOST_WORKERS)
         vectors = [_drawn(distribution, 0) + _NOISE * _drawn(distribution, 1 + worker) for worker in range(simulated)]
         first = method(name).load()(settings)
         self.seen: Statistics | None = None
@@ -116,7 +118,8 @@ class FirstStage:
             for worker, vector in enumerate(vectors):
                 first.observe(vector, Key(0, 0, worker, "statistics"), self.seen)
             first.update(self.seen)
-        decoded = [_decoded(first, vector, Key(0, 0, worker, "probe")) for worker, vector in enumerate(vectors)]
+        keys = [Key(0, 0, worker, "probe", workers=simulated) for worker in range(simulated)]
+        decoded = [_decoded(first, vector, key) for vector, key in zip(vectors, keys, strict=True)]
         self.mean = torch.stack(decoded).mean(dim=0)
         self.error = _squared(self.mean - torch.stack(vectors).mean(dim=0)) * simulated / num_workers
 

@@ -26,8 +26,8 @@ import torch
 from torch import Tensor
 
 from nuq.kernels.cpu import in_cpp
-from nuq.kernels.reference import hash_bits, uniforms
-from nuq.kernels.spec import Words
+from nuq.kernels.reference import hash_bits, placed, uniforms
+from nuq.kernels.spec import ALONE, Among, Words, check_among
 from nuq.native import casts as compiled
 
 MOST_BF16, MOST_FP16 = 0x7F7F, 0x7BFF  # the largest finite numbers
@@ -56,7 +56,7 @@ def natural_values(least: int, device: torch.device) -> tuple[Tensor, Tensor]:
     return torch.cat([positive, -positive]).to(device), torch.tensor([2.0 ** (least - 127)], device=device)
 
 
-def _cast(vector: Tensor, codes: Tensor, format: str, words: Words, **how: int | float) -> bool:
+def _cast(vector: Tensor, codes: Tensor, format: str, words: Words, among: Among, **how: int | float) -> bool:
     """Cast in C++, where that is possible."""
     assert (
         vector.dtype == torch.float32
@@ -67,10 +67,11 @@ def _cast(vector: Tensor, codes: Tensor, format: str, words: Words, **how: int |
     assert (
         codes.dtype == (torch.uint8 if format in ("natural", "fp8") else torch.int16) and codes.device == vector.device
     )
+    check_among(among)
     if not in_cpp(vector):
         return False
     n, threads = vector.numel(), torch.get_num_threads()
-    compiled.cast(vector.data_ptr(), n, format, codes.data_ptr(), words, threads, **how)  # type: ignore[arg-type]
+    compiled.cast(vector.data_ptr(), n, format, codes.data_ptr(), (*words, *among), threads, **how)  # type: ignore[arg-type]
     return True
 
 
@@ -83,9 +84,9 @@ def _size_bits(vector: Tensor) -> Tensor:
     return vector.view(torch.int32) & 0x7FFFFFFF
 
 
-def _random(words: Words, vector: Tensor, count: int) -> Tensor:
+def _random(words: Words, among: Among, vector: Tensor, count: int) -> Tensor:
     """The first ``count`` bits of h."""
-    return (hash_bits(vector.numel(), words, vector.device) >> (32 - count)) & ((1 << count) - 1)
+    return (placed(hash_bits(vector.numel(), words, vector.device), among) >> (32 - count)) & ((1 << count) - 1)
 
 
 def _stored(codes: Tensor, into: Tensor) -> None:
@@ -93,61 +94,63 @@ def _stored(codes: Tensor, into: Tensor) -> None:
     into.copy_(torch.where(codes >= 1 << 15, codes - (1 << 16), codes))
 
 
-def to_bfloat16_(vector: Tensor, codes: Tensor, words: Words) -> None:
+def to_bfloat16_(vector: Tensor, codes: Tensor, words: Words, *, among: Among = ALONE) -> None:
     """Cast vector float32[n] to bfloat16.
 
     codes: int16[n], the bits of bfloat16.
     """
-    if _cast(vector, codes, "bf16", words, most=MOST_BF16):
+    if _cast(vector, codes, "bf16", words, among, most=MOST_BF16):
         return
-    rounded = (_size_bits(vector) + _random(words, vector, 16)).clamp_max(MOST_BF16 << 16 | 0xFFFF)
+    rounded = (_size_bits(vector) + _random(words, among, vector, 16)).clamp_max(MOST_BF16 << 16 | 0xFFFF)
     _stored((rounded >> 16) | _sign(vector, 15), codes)
 
 
-def to_float16_(vector: Tensor, codes: Tensor, words: Words, scale: float = 1.0, most: int = MOST_FP16) -> None:
+def to_float16_(
+    vector: Tensor, codes: Tensor, words: Words, scale: float = 1.0, most: int = MOST_FP16, *, among: Among = ALONE
+) -> None:
     """Cast vector float32[n] to float16.
 
     codes: int16[n], the bits of float16; scale: a power of two.
     """
-    if _cast(vector, codes, "fp16", words, scale=scale, most=most):
+    if _cast(vector, codes, "fp16", words, among, scale=scale, most=most):
         return
     y = (vector * scale).abs()
     bits = _size_bits(y)
-    normal = (bits + _random(words, vector, 13) - (112 << 23)) >> 13
+    normal = (bits + _random(words, among, vector, 13) - (112 << 23)) >> 13
     units = y.clamp_max(2.0**-14) * 2.0**24
     whole = units.to(torch.int32)
-    small = whole + (uniforms(vector.numel(), words, vector.device) < units - whole)
+    small = whole + (uniforms(vector.numel(), words, vector.device, among) < units - whole)
     code = torch.where(bits < 113 << 23, small, normal).clamp_max(most)
     _stored(code | _sign(vector, 15), codes)
 
 
-def to_float8_(vector: Tensor, codes: Tensor, words: Words, format: torch.dtype) -> None:
+def to_float8_(vector: Tensor, codes: Tensor, words: Words, format: torch.dtype, *, among: Among = ALONE) -> None:
     """Cast vector float32[n] to an 8-bit format, float8_e4m3fn or float8_e5m2.
 
     codes: uint8[n], the bits of the format.
     """
     mantissa, most = 2 if format == torch.float8_e5m2 else 3, MOST_FP8[format]
-    if _cast(vector, codes, "fp8", words, most=most, least=mantissa):
+    if _cast(vector, codes, "fp8", words, among, most=most, least=mantissa):
         return
     least, unit = (-14, 16) if mantissa == 2 else (-6, 9)
     bits = _size_bits(vector)
-    normal = (bits + _random(words, vector, 23 - mantissa) - ((126 + least) << 23)) >> (23 - mantissa)
+    normal = (bits + _random(words, among, vector, 23 - mantissa) - ((126 + least) << 23)) >> (23 - mantissa)
     units = vector.abs().clamp_max(2.0**least) * 2.0**unit
     whole = units.to(torch.int32)
-    small = whole + (uniforms(vector.numel(), words, vector.device) < units - whole)
+    small = whole + (uniforms(vector.numel(), words, vector.device, among) < units - whole)
     code = torch.where(bits < (127 + least) << 23, small, normal).clamp_max(most)
     codes.copy_(code | _sign(vector, 7))
 
 
-def to_natural_(vector: Tensor, codes: Tensor, words: Words, least: int) -> None:
+def to_natural_(vector: Tensor, codes: Tensor, words: Words, least: int, *, among: Among = ALONE) -> None:
     """Cast vector float32[n] to powers of two.
 
     codes: uint8[n], a sign and seven bits; least: from ``smallest_power``.
     """
     scale = 2.0 ** (127 - least)
-    if _cast(vector, codes, "natural", words, scale=scale, least=least):
+    if _cast(vector, codes, "natural", words, among, scale=scale, least=least):
         return
     bits = _size_bits(vector)
-    power = ((bits + _random(words, vector, 23)) >> 23) - (least - 1)
-    below = uniforms(vector.numel(), words, vector.device) < vector.abs() * scale
+    power = ((bits + _random(words, among, vector, 23)) >> 23) - (least - 1)
+    below = uniforms(vector.numel(), words, vector.device, among) < vector.abs() * scale
     codes.copy_(torch.where(bits < least << 23, below.to(torch.int32), power) | _sign(vector, 7))

@@ -18,8 +18,10 @@ from torch import Tensor
 
 from nuq import native
 from nuq.kernels.spec import (
+    ALONE,
     DTYPES,
     NORMS,
+    check_among,
     check_block,
     check_decode,
     check_encode,
@@ -50,8 +52,7 @@ _SIGNATURES: dict[str, tuple[list[Any], Any]] = {
             _POINTER,
             _INT,
             _INT,
-            _WORD,
-            _WORD,
+            *[_WORD] * 4,
             _INT,
         ],
         _LONG,
@@ -92,10 +93,13 @@ def _encode(
     packing: int,
     k0: int,
     k1: int,
+    own: int,
+    workers: int,
     stochastic: bool,
 ) -> None:
     check_tensor(vector, "a vector", _CPU, vector.dtype)
     check_encode(vector, num_levels, scales, packed, bucket_size, norm, packing, stochastic)
+    check_among((own, workers))
     n = vector.numel()
     vector, scales_, packed_ = vector.contiguous(), _in_place(scales), None if packed is None else _in_place(packed)
     bad = _function("nuq_encode")(
@@ -114,6 +118,8 @@ def _encode(
         stochastic,
         k0,
         k1,
+        own,
+        workers,
         torch.get_num_threads(),
     )
     if bad >= 0:
@@ -135,6 +141,8 @@ def encode_(
     packing: int,
     k0: int,
     k1: int,
+    own: int,
+    workers: int,
     stochastic: bool,
 ) -> None:
     """The operator ``ops.encode_``.
@@ -143,7 +151,8 @@ def encode_(
     """
     check_tensor(levels, "levels", _CPU, torch.float32)
     levels = levels.contiguous()
-    _encode(vector, levels, levels.numel(), scales, packed, bucket_size, norm, multiple, packing, k0, k1, stochastic)
+    noise = (k0, k1, own, workers)
+    _encode(vector, levels, levels.numel(), scales, packed, bucket_size, norm, multiple, packing, *noise, stochastic)
 
 
 def encode_uniform_(
@@ -157,9 +166,12 @@ def encode_uniform_(
     packing: int,
     k0: int,
     k1: int,
+    own: int,
+    workers: int,
 ) -> None:
     """The operator ``ops.encode_uniform_``; errors as ``encode_``."""
-    _encode(vector, None, num_levels, scales, packed, bucket_size, norm, multiple, packing, k0, k1, True)
+    noise = (k0, k1, own, workers)
+    _encode(vector, None, num_levels, scales, packed, bucket_size, norm, multiple, packing, *noise, True)
 
 
 def bucket_scales(
@@ -168,7 +180,7 @@ def bucket_scales(
     """The operator ``ops.bucket_scales``: step 2 alone; errors as ``encode_``."""
     check_input(vector, bucket_size, norm)
     scales = torch.empty(num_buckets(vector.numel(), bucket_size) * scales_per_bucket(norm))
-    _encode(vector, None, 2, scales, None, bucket_size, norm, multiple, 1, 0, 0, True)
+    _encode(vector, None, 2, scales, None, bucket_size, norm, multiple, 1, 0, 0, *ALONE, True)
     return scales
 
 

@@ -16,16 +16,16 @@ from torch import Tensor
 
 from nuq import native
 from nuq.kernels import cpu, reference
-from nuq.kernels.spec import Key, Words, check_block, check_input, words_of
+from nuq.kernels.spec import ALONE, Among, Key, Words, check_among, check_block, check_input, words_of
 
 # --- the operators: torch.ops.nuq ----------------------------------------------------------------------------------
 
 _LIBRARY = torch.library.Library("nuq", "DEF")
 SCHEMAS = {
     "encode_": "(Tensor vector, Tensor levels, Tensor(a!) scales, Tensor(b!) packed, int bucket_size, str norm, float "
-    "multiple, int packing, int k0, int k1, bool stochastic) -> ()",
+    "multiple, int packing, int k0, int k1, int own, int workers, bool stochastic) -> ()",
     "encode_uniform_": "(Tensor vector, int num_levels, Tensor(a!) scales, Tensor(b!) packed, int bucket_size, str "
-    "norm, float multiple, int packing, int k0, int k1) -> ()",
+    "norm, float multiple, int packing, int k0, int k1, int own, int workers) -> ()",
     "decode_": "(Tensor packed, Tensor scales, Tensor levels, Tensor(a!) total, int bucket_size, int packing, bool "
     "accumulate, bool dither, int k0, int k1) -> ()",
     "hadamard_": "(Tensor(a!) vector, int block, int k0, int k1, bool inverse) -> ()",
@@ -82,17 +82,19 @@ def encode_(
     key: Key | Words,
     multiple: float = 0.0,
     stochastic: bool = True,
+    among: Among = ALONE,
 ) -> None:
     """Encode by steps 1 to 4, 6 and 7 into ``scales`` and ``packed``.
 
     vector: float32, bfloat16 or float16 [n], contiguous.  levels: float32[L], rising from -1 to 1, 2 <= L <= 512.
     scales: float32[ceil(n / bucket_size) * scales_per_bucket(norm)].  packed: uint8[coding.packed_bytes(n, packing)].
-    multiple: of rms.  NonFiniteError for a scale that is not finite; ValueError for arguments outside the
-    specification.
+    multiple: of rms.  among: this worker, and how many have this key, for correlated rounding.  NonFiniteError for a
+    scale that is not finite; ValueError for arguments outside the specification.
     """
     check_input(vector, bucket_size, norm)
-    k0, k1 = words_of(key)
-    torch.ops.nuq.encode_(vector, levels, scales, packed, bucket_size, norm, multiple, packing, k0, k1, stochastic)
+    check_among(among)
+    noise = (*words_of(key), *among)
+    torch.ops.nuq.encode_(vector, levels, scales, packed, bucket_size, norm, multiple, packing, *noise, stochastic)
 
 
 def encode_uniform_(
@@ -106,6 +108,7 @@ def encode_uniform_(
     packing: int,
     key: Key | Words,
     multiple: float = 0.0,
+    among: Among = ALONE,
 ) -> None:
     """Encode by steps 1 to 3 and 5 to 7: as ``encode_`` for ``num_levels`` equally spaced levels.
 
@@ -117,8 +120,9 @@ def encode_uniform_(
             "norm='quantile': uniform levels take l2, linf or rms (under quantile the outer levels are not equally "
             "spaced)"
         )
-    k0, k1 = words_of(key)
-    torch.ops.nuq.encode_uniform_(vector, num_levels, scales, packed, bucket_size, norm, multiple, packing, k0, k1)
+    check_among(among)
+    noise = (*words_of(key), *among)
+    torch.ops.nuq.encode_uniform_(vector, num_levels, scales, packed, bucket_size, norm, multiple, packing, *noise)
 
 
 def decode_(

@@ -11,14 +11,18 @@ from torch import Tensor
 
 from nuq.kernels import bit_packing
 from nuq.kernels.spec import (
+    ALONE,
     MAX_COORDINATES,
     QUANTILE_FACTOR,
     SMALLEST_NORM,
+    Among,
     Key,
+    check_among,
     check_scales,
     hadamard_blocks,
     lanes,
     num_buckets,
+    turned_bits,
 )
 
 BLOCK = 1024  # coordinates in one tree of the sum of squares
@@ -61,11 +65,30 @@ def hashed(indices: Int32[Tensor, " n"], key: Key | tuple[int, int]) -> Int32[Te
     return x
 
 
+def placed(hashes: Int32[Tensor, " n"], among: Among) -> Int32[Tensor, " n"]:
+    """The ``h_i`` of step 6 from what all workers have in common; h itself where there is one."""
+    check_among(among)
+    own, count = among
+    if count == 1:
+        return hashes
+    if count.bit_count() == 1:
+        return hashes ^ _signed(turned_bits(among))
+    width = (1 << 32) // count
+    products = (hashes.to(torch.int64) & 0xFFFFFFFF) * count
+    interval = (products >> 32) + own
+    interval = torch.where(interval >= count, interval - count, interval)
+    mirrored = count - 1 - interval
+    within, above = products & 0xFFFFFFFF, interval > mirrored
+    turned = (torch.minimum(interval, mirrored) + above) % 2 == 1
+    within = torch.where(turned, 0xFFFFFFFF - within, within)
+    return (interval * width + (within * width >> 32)).to(torch.int32)
+
+
 def uniforms(
-    num_coordinates: int, key: Key | tuple[int, int], device: torch.device | None = None
+    num_coordinates: int, key: Key | tuple[int, int], device: torch.device | None = None, among: Among = ALONE
 ) -> Float32[Tensor, " n"]:
     """Uniform random numbers in [0, 1) on a grid of 2^-24: float32[num_coordinates]."""
-    return _shift(hash_bits(num_coordinates, key, device), 8).to(torch.float32) * 2.0**-24
+    return _shift(placed(hash_bits(num_coordinates, key, device), among), 8).to(torch.float32) * 2.0**-24
 
 
 def leading_bits(num_coordinates: int, k0: int, k1: int, count: int) -> UInt8[Tensor, " n"]:
@@ -193,6 +216,7 @@ def quantize(
     bucket_size: int,
     key: Key | tuple[int, int],
     stochastic: bool = True,
+    among: Among = ALONE,
 ) -> Int32[Tensor, " n"]:
     """The code of every coordinate by step 4."""
     r, t = normalized(vector, scales, bucket_size)
@@ -204,7 +228,7 @@ def quantize(
         lower = torch.where(k == 0, -t, lower)
         upper = torch.where(k == len(levels) - 2, t, upper)
     q = (r - lower) * (1.0 / (upper - lower))
-    return k + (uniforms(vector.numel(), key, vector.device) < q)
+    return k + (uniforms(vector.numel(), key, vector.device, among) < q)
 
 
 def quantize_uniform(
@@ -213,12 +237,13 @@ def quantize_uniform(
     scales: Float32[Tensor, " scales"],
     bucket_size: int,
     key: Key | tuple[int, int],
+    among: Among = ALONE,
 ) -> Int32[Tensor, " n"]:
     """The code of every coordinate by step 5."""
     r, _ = normalized(vector, scales, bucket_size)
     bits = fraction_bits(num_levels)
     half = (num_levels - 1) << (bits - 1)
-    noise = _shift(hash_bits(vector.numel(), key, vector.device), 32 - bits)
+    noise = _shift(placed(hash_bits(vector.numel(), key, vector.device), among), 32 - bits)
     return ((r * float(half)).to(torch.int32) + half + noise) >> bits
 
 
@@ -237,11 +262,13 @@ def encode_(
     packing: int,
     k0: int,
     k1: int,
+    own: int,
+    workers: int,
     stochastic: bool,
 ) -> None:
     """The operator ``torch.ops.nuq.encode_``: see ``nuq.kernels.operators.encode_``."""
     scales.copy_(bucket_scales(vector, bucket_size, norm, multiple))
-    _store(quantize(vector, levels, scales, bucket_size, (k0, k1), stochastic), packing, packed)
+    _store(quantize(vector, levels, scales, bucket_size, (k0, k1), stochastic, (own, workers)), packing, packed)
 
 
 def encode_uniform_(
@@ -255,10 +282,12 @@ def encode_uniform_(
     packing: int,
     k0: int,
     k1: int,
+    own: int,
+    workers: int,
 ) -> None:
     """The operator ``torch.ops.nuq.encode_uniform_``: see ``nuq.kernels.operators.encode_uniform_``."""
     scales.copy_(bucket_scales(vector, bucket_size, norm, multiple))
-    _store(quantize_uniform(vector, num_levels, scales, bucket_size, (k0, k1)), packing, packed)
+    _store(quantize_uniform(vector, num_levels, scales, bucket_size, (k0, k1), (own, workers)), packing, packed)
 
 
 # --- decode --------------------------------------------------------------------------------------------------------

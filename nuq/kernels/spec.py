@@ -33,6 +33,25 @@ chooses by device.
        x = c ^ k0;  x ^= x >> 16;  x *= 0x7feb352d;  x ^= x >> 15;  x ^= k1;  x *= 0x846ca68b;  x ^= x >> 16
 
    so a coordinate's random number depends on (seed, step, worker, parameter, index) and on nothing else.
+
+   Correlated rounding: the ``M`` workers whose mean is wanted have ``k0`` and ``k1`` in common, and so ``h``.  The one
+   in place ``i`` rounds with a number of its own, made of it with ``w = floor(2^32 / M)``.  Of ``M = 2^k``::
+
+       h_i = h ^ (i w + (i mod 2) (w - 1))
+
+   and of other numbers::
+
+       b, f = h M // 2^32, h M mod 2^32;  s = (b + i) mod M;  m = M - 1 - s
+       f = 2^32 - 1 - f if min(s, m) + (s > m) is odd;  h_i = s w + (f w // 2^32)
+
+   Places are drawn with every key, so that no two workers, whose gradients may be larger than the others', are always
+   neighbours: a worker's is the rank of ``r_j = mixed(mixed(k0, k1), j)`` among all ``j = 0 .. M - 1``, where j is its
+   number and ``mixed(x, y)`` the hash of ``x ^ y`` under the key (0, 0).
+
+   Each ``h_i`` by itself is as uniform as ``h``, to ``M 2^-32``, so each worker stays unbiased whoever else takes part.
+   Together they lie one in each of ``M`` equal intervals (Suresh et al., ICML 2022, whose workers draw the places in
+   them independently), at one place from the left and from the right in turns and mirrored about the middle, so that
+   their sum is as good as fixed: what one worker rounds up, another rounds down.  Receivers need not know of it.
 7. Codes are packed as ``nuq.kernels.bit_packing`` says.
 8. Decoding: ``scale * l_code``, one rounding; under quantile the two ends decode to ``-top`` and ``top``.  With
    subtractive dither (uniform levels), ``scale * (l_code - (v - 0.5) * d)``, ``v = (h >> (32 - F)) * 2^-F`` the number
@@ -68,13 +87,14 @@ SMALLEST_NORM = 2.0**-126
 QUANTILE_FACTOR = 64.0
 MAX_COORDINATES = 1 << 31
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
-_MASK = 0xFFFFFFFF
+_MASK = _EVERYONE = 0xFFFFFFFF  # the latter in place of a worker
 
 
 @dataclass(frozen=True)
 class Key:
     """The key of one vector: all that its random numbers depend on.
 
+    workers: how many round together, this one among them, and may do so in a correlated way; 0: it is by itself.
     piece_of: dimensions of the parameter that a vector is a flat piece of (2 where it is of several); 0: its own are
     those that count.  It is for methods that treat vectors and matrices differently; no random number depends on it.
     """
@@ -84,6 +104,7 @@ class Key:
     worker: int
     parameter: str = ""
     piece_of: int = 0
+    workers: int = 0
 
     def of(self, parameter: str) -> Key:
         """The key of one vector of this name; a purpose that is already there becomes a prefix."""
@@ -95,6 +116,14 @@ class Key:
         first, second = (_mixed(salt, checksum) for salt in self._salts())
         return first, second
 
+    def together(self, correlated: bool = True) -> tuple[Key, Among]:
+        """The key behind the random numbers that this worker rounds with, and its place among those who share them."""
+        if not correlated or self.workers < 2:
+            return self, ALONE
+        shared = replace(self, worker=_EVERYONE, workers=0)
+        words = np.array([shared.words()], dtype=np.uint32)
+        return shared, (int(places(words, self.worker, self.workers)[0]), self.workers)
+
     def _salts(self) -> list[int]:
         """What goes before the parameter into each of the two words."""
         salts = [0x9E3779B9, 0x85EBCA6B]
@@ -104,6 +133,9 @@ class Key:
 
 
 Words = tuple[int, int]
+Among = tuple[int, int]  # i and M of step 6
+ALONE: Among = (0, 1)
+MOST_TOGETHER = 1 << 16
 
 
 def _mixed(x: Any, part: Any) -> Any:
@@ -127,9 +159,29 @@ def words_of_names(key: Key, names: Sequence[str], known: dict[str, NDArray[np.u
     return np.stack([_mixed(salt, checksums) for salt in key._salts()], axis=1).astype(np.uint32)
 
 
+def places(words: NDArray[np.uint32], worker: int, workers: int) -> NDArray[np.uint32]:
+    """The places of a worker among those who share words uint32[count, 2]: uint32[count]."""
+    check_among((worker, workers))
+    start = _mixed(words[:, 0].astype(np.uint64), words[:, 1])[:, None]
+    return (_mixed(start, np.arange(workers, dtype=np.uint64)) < _mixed(start, worker)).sum(axis=1).astype(np.uint32)
+
+
 def words_of(key: Key | Words) -> Words:
     """The words (k0, k1) of a key, or as they came in a message."""
     return key.words() if isinstance(key, Key) else key
+
+
+def check_among(among: Among) -> None:
+    """Check a place among workers that round together: ValueError unless there is one, and they are not too many."""
+    if not 0 <= among[0] < among[1] <= MOST_TOGETHER:
+        raise ValueError(f"among={among}: must be a place from 0 and the number of workers, at most {MOST_TOGETHER}")
+
+
+def turned_bits(among: Among) -> int:
+    """The bits in which the random number of one of 2^k workers differs from h, by step 6."""
+    own, workers = among
+    width = (1 << 32) // workers
+    return own * width + own % 2 * (width - 1)
 
 
 def rotation_words(words: Words) -> Words:

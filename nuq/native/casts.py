@@ -8,7 +8,7 @@ from nuq.native import functions
 
 FORMATS = ("bf16", "fp16", "natural", "fp8")
 _POINTER, _LONG, _INT, _WORD, _FLOAT = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int, ctypes.c_uint32, ctypes.c_float
-_function = functions({"nuq_cast": ([_POINTER, _LONG, _INT, _POINTER, _FLOAT, _WORD, _WORD, _WORD, _WORD, _INT], None)})
+_function = functions({"nuq_cast": ([_POINTER, _LONG, _INT, _POINTER, _FLOAT, *[_WORD] * 6, _INT], None)})
 
 
 def cast(
@@ -16,7 +16,7 @@ def cast(
     num_coordinates: int,
     format: str,
     codes: int,
-    words: tuple[int, int],
+    noise: tuple[int, int, int, int],
     threads: int,
     *,
     scale: float = 1.0,
@@ -25,6 +25,7 @@ def cast(
 ) -> None:
     """Cast float32[n] to n codes: bytes for natural and fp8, else uint16.
 
-    vector, codes: addresses of contiguous CPU memory of that size; scale, most, least: see ``src/casts.h``.
+    vector, codes: addresses of contiguous CPU memory of that size; noise: k0, k1, own, workers; scale, most, least: see
+    ``src/casts.h``.
     """
-    _function("nuq_cast")(vector, num_coordinates, FORMATS.index(format), codes, scale, most, least, *words, threads)
+    _function("nuq_cast")(vector, num_coordinates, FORMATS.index(format), codes, scale, most, least, *noise, threads)

@@ -7,6 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from nuq.settings import setting
+from nuq.settings.rounding import CORRELATED, stochastic_rounding
 
 
 @dataclass
@@ -22,7 +23,7 @@ class Scoped:
 
 _ROUNDING = (
     "nearest: the least error, biased, the same bytes under every key; stochastic: up or down at random, unbiased, "
-    "about twice the squared error"
+    f"about twice the squared error; {CORRELATED}"
 )
 
 
@@ -53,7 +54,9 @@ class Sign(Signs):
 
 @dataclass
 class Natural(Scoped):
-    """The nearest powers of two at random, in a byte: nothing to choose."""
+    """The nearest powers of two at random, in a byte."""
+
+    rounding: str = stochastic_rounding()
 
 
 @dataclass
@@ -67,7 +70,7 @@ class Block8(Scoped):
         "least error for blocks without outliers",
         choices=("dynamic", "linear"),
     )
-    rounding: str = setting("nearest", _ROUNDING, choices=("nearest", "stochastic"))
+    rounding: str = setting("nearest", _ROUNDING, choices=("nearest", "stochastic", "correlated"))
 
 
 @dataclass
@@ -89,14 +92,14 @@ class FP8(Scoped):
         "e4m3: 3 bits of mantissa over 2^18; e5m2: 2 bits over 2^32, for gradients that a smaller range would cut off",
         choices=("e4m3", "e5m2"),
     )
-    rounding: str = setting("nearest", _ROUNDING, choices=("nearest", "stochastic"))
+    rounding: str = setting("nearest", _ROUNDING, choices=("nearest", "stochastic", "correlated"))
 
 
 @dataclass
 class BF16(Scoped):
     """Two bytes per coordinate: float32 without its last 16 bits."""
 
-    rounding: str = setting("nearest", _ROUNDING, choices=("nearest", "stochastic"))
+    rounding: str = setting("nearest", _ROUNDING, choices=("nearest", "stochastic", "correlated"))
 
 
 @dataclass

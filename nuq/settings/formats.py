@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from nuq.settings import setting
+from nuq.settings.rounding import CORRELATED
 
 _ROUNDING = (
     "stochastic: up or down at random, so that errors cancel over steps; nearest: the least error, the same bytes "
@@ -67,7 +68,7 @@ class SmaQ(Tensorwise):
 class S2FP8(Tensorwise):
     """A byte per coordinate: e5m2 of a power of the coordinate that brings the tensor into its range."""
 
-    rounding: str = setting("nearest", _NEAREST, choices=("nearest", "stochastic"))
+    rounding: str = setting("nearest", f"{_NEAREST}; {CORRELATED}", choices=("nearest", "stochastic", "correlated"))
 
 
 @dataclass

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from nuq.settings import setting
+from nuq.settings.rounding import stochastic_rounding
 
 
 @dataclass
@@ -54,6 +55,7 @@ class Bucketed:
         "fewer bytes",
         choices=("packed", "huffman", "rans"),
     )
+    rounding: str = stochastic_rounding()
 
 
 @dataclass
@@ -76,6 +78,7 @@ class QSGD(Bits):
         choices=("signed", "magnitude"),
     )
     dither: str = setting("none", _DITHER, choices=("none", "subtractive"))
+    rounding: str = stochastic_rounding(("dither", "none"))
 
 
 @dataclass
@@ -95,6 +98,7 @@ class ECDQ(Bucketed):
         high=7.0,
     )
     dither: str = setting("subtractive", _DITHER, choices=("none", "subtractive"))
+    rounding: str = stochastic_rounding(("dither", "none"))
     coding: str = setting(
         "rans",
         "rans: within 2 % of the entropy; huffman; packed: 9 bits, for comparison",
@@ -115,6 +119,7 @@ class TRN(Bucketed):
         low=0,
     )
     dither: str = setting("none", _DITHER, choices=("none", "subtractive"))
+    rounding: str = stochastic_rounding(("dither", "none"))
 
 
 @dataclass

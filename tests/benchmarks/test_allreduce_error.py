@@ -51,9 +51,7 @@ def test_a_collective_that_is_right_fits_and_one_that_is_not_does_not(monkeypatc
 
         def mean(self, vectors, parts, key, out):
             with monkeypatch.context() as patch:
-                patch.setattr(
-                    "nuq.exchange.collectives.two_stage.of_worker", lambda key, worker: replace(key, worker=0)
-                )
+                patch.setattr("nuq.exchange.collectives.two_stage.of_worker", lambda key, *_: replace(key, worker=0))
                 super().mean(vectors, parts, key, out)
 
     monkeypatch.setattr(allreduce_error, "TwoStage", Correlated)

@@ -94,6 +94,14 @@ def scatters(group):
     again = CompressedReduceScatter("qsgd", "test", bucket_size=32, timeout_s=30)
     again(out, mine, group, dist.ReduceOp.AVG)
     assert torch.equal(out, found[0])
+    errors = []
+    for rounding in ("stochastic", "correlated"):
+        scatter = CompressedReduceScatter("qsgdinf", "test", bits=2, rounding=rounding, timeout_s=30)
+        errors.append(0.0)
+        for _ in range(20):
+            scatter(out, mine, group, dist.ReduceOp.AVG)
+            errors[-1] += float((out - shard.mean(dim=0)).square().sum())
+    assert errors[1] < 0.8 * errors[0]
     if rank == 1:
         mine[:] = torch.nan
     with pytest.raises(NonFiniteError, match="on worker 1 is not finite"):

@@ -155,7 +155,7 @@ def measure(workers: Workers, samples: Iterable[list[Tensor]], seed: int, step: 
                     f"the gradient of {list(workers.parameters)[bad]!r} on worker {worker} is not finite"
                 )
         payloads = [
-            workers.encode(gradient, Key(seed, step, worker, f"measure/{number}"))
+            workers.encode(gradient, Key(seed, step, worker, f"measure/{number}", workers=workers.num_workers))
             for worker, gradient in enumerate(gradients)
         ]
         for group in [payloads] if workers.num_workers > 1 else [[payload] for payload in payloads]:

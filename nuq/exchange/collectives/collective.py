@@ -87,9 +87,12 @@ class Collective(ABC):
         return
 
 
-def of_worker(key: Key, worker: int) -> Key:
-    """The key of a worker at the same step."""
-    return replace(key, worker=worker)
+def of_worker(key: Key, worker: int, workers: int) -> Key:
+    """The key of one of the workers whose mean is wanted, at the same step.
+
+    A mean that is encoded again has the key of its owner alone: nobody averages it with others.
+    """
+    return replace(key, worker=worker, workers=workers)
 
 
 def padded(numbers: list[int], length: int) -> list[int]:

@@ -33,7 +33,7 @@ class Gather(Collective):
     def mean(self, vectors: Vectors, layout: FlatLayout, key: Key, out: Tensor) -> None:
         with self.stats.time("encode"):
             payloads = [
-                self.codec.encode_or_mark(vectors[w], layout, of_worker(key, w))
+                self.codec.encode_or_mark(vectors[w], layout, of_worker(key, w, self.placement.num_workers))
                 for w in self.placement.shares[self.transport.rank]
             ]
         self.stats.count("messages", payloads[:1])

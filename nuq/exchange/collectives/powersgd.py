@@ -31,7 +31,7 @@ from nuq.compressors.feedback import ErrorFeedback, Owed
 from nuq.compressors.full_precision import FullPrecision
 from nuq.compressors.powersgd import PowerSGD
 from nuq.errors import NonFiniteError
-from nuq.exchange.collectives.collective import PROBE, Collective, ExchangeStats, Vectors, WorkerPlacement, of_worker
+from nuq.exchange.collectives.collective import PROBE, Collective, ExchangeStats, Vectors, WorkerPlacement
 from nuq.exchange.collectives.gather import Gather
 from nuq.exchange.collectives.two_stage import TwoStage
 from nuq.exchange.flat_layout import FlatLayout, Segment
@@ -138,7 +138,9 @@ class Power(Collective):
                 for number, part in enumerate(layout.segments)
                 if part.exact or part.encoder in self.encoders
             ]
-            debts = {worker: self._owed(ours, vector, of_worker(key, worker)) for worker, vector in vectors.items()}
+            debts = {
+                worker: self._owed(ours, vector, replace(key, worker=worker)) for worker, vector in vectors.items()
+            }
         for number in range(max((matrix.iterations for matrix in ours), default=0) or 1):
             still = [matrix for matrix in ours if number < matrix.iterations]
             for matrix in still if number else ():

@@ -47,7 +47,8 @@ class Server(Collective):
     def mean(self, vectors: Vectors, layout: FlatLayout, key: Key, out: Tensor) -> None:
         with self.stats.time("encode"):
             mine = self.placement.shares[self.transport.rank]
-            payloads = {w: self.codec.encode_or_mark(vectors[w], layout, of_worker(key, w)) for w in mine}
+            keys = {w: of_worker(key, w, self.placement.num_workers) for w in mine}
+            payloads = {w: self.codec.encode_or_mark(vectors[w], layout, keys[w]) for w in mine}
         self.stats.count("messages", list(payloads.values())[:1])
         if self.transport.rank == 0:
             reply = self._serve(payloads, layout, key, out)

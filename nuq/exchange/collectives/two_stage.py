@@ -74,10 +74,9 @@ class _Round:
         how, shares = self.how, self.how.placement.shares
         with how.stats.time("encode"):
             for worker in self.mine:
+                key = of_worker(self.key, worker, how.placement.num_workers)
                 for owner, shard in enumerate(self.shards):
-                    self.payloads[worker, owner] = how.codec.encode_or_mark(
-                        vectors[worker], shard, of_worker(self.key, worker)
-                    )
+                    self.payloads[worker, owner] = how.codec.encode_or_mark(vectors[worker], shard, key)
         how.stats.count("messages", [self.payloads[self.mine[0], owner] for owner in range(len(self.shards))])
         if not self.others:
             return

@@ -21,6 +21,7 @@ from nuq.kernels.cuda.pieces import (
     magnitudes,
     packed_words,
     pick_pair,
+    placed,
 )
 
 
@@ -147,7 +148,7 @@ def _round_uniform(r, h, L: tl.constexpr, F: tl.constexpr):
     return ((r * HALF_FLOAT).to(tl.int32) + HALF + (h >> (32 - F)).to(tl.int32)) >> F
 
 
-@triton.jit(do_not_specialize=["n", "k0", "k1"])
+@triton.jit(do_not_specialize=["n", "k0", "k1", "own", "workers", "part"])
 def encode_kernel(
     vector,
     levels,
@@ -157,6 +158,9 @@ def encode_kernel(
     multiple,
     k0,
     k1,
+    own,
+    workers,
+    part,  # PLACED: floor(2^32 / workers), else the bits of h that are turned round
     BUCKET: tl.constexpr,
     NORM: tl.constexpr,
     LANES: tl.constexpr,
@@ -164,6 +168,7 @@ def encode_kernel(
     UNIFORM: tl.constexpr,
     F: tl.constexpr,
     STOCHASTIC: tl.constexpr,
+    PLACED: tl.constexpr,
     BITS: tl.constexpr,
     ALIGNED: tl.constexpr,
     GIVEN: tl.constexpr,
@@ -222,8 +227,14 @@ def encode_kernel(
     else:
         t = 1.0
     r = tl.minimum(tl.maximum(r, -t), t)
+    if STOCHASTIC:
+        h = hash_bits(start, indices, k0, k1, LOW)
+        if PLACED:
+            h = placed(h, own, workers, part)
+        else:
+            h ^= part.to(tl.uint32, bitcast=True)
     if UNIFORM:
-        codes = _round_uniform(r, hash_bits(start, indices, k0, k1, LOW), L, F)
+        codes = _round_uniform(r, h, L, F)
     else:
         if TABLES and LATE:
             lower, width = _intervals(levels, row_t, L, True)
@@ -231,7 +242,7 @@ def encode_kernel(
         if STOCHASTIC:
             q = _fractions(r, codes, t, levels, lower, width, L, COUNT, NORM == "quantile" and not LATE)
             # (h >> 8) * 2^-24, the same number with one instruction less.
-            u = (hash_bits(start, indices, k0, k1, LOW) & 0xFFFFFF00).to(tl.float32) * 2.3283064365386963e-10  # 2^-32
+            u = (h & 0xFFFFFF00).to(tl.float32) * 2.3283064365386963e-10  # 2^-32
             codes += (u < q).to(tl.int32)
 
     if BITS == 0:

@@ -22,6 +22,7 @@ from nuq.kernels.cuda.tiles import BLOCK, LARGEST, OPTIONS, Tile, power_of_two, 
 from nuq.kernels.spec import (
     QUANTILE_FACTOR,
     SMALLEST_NORM,
+    check_among,
     check_block,
     check_decode,
     check_encode,
@@ -30,6 +31,7 @@ from nuq.kernels.spec import (
     hadamard_blocks,
     lanes,
     num_buckets,
+    turned_bits,
 )
 
 _COPIED_SCALES = 1 << 16
@@ -57,16 +59,18 @@ def encode_(
     packing: int,
     k0: int,
     k1: int,
+    own: int,
+    workers: int,
     stochastic: bool,
 ) -> None:
     """Steps 1 to 4, 6 and 7; see ``ops.encode_``."""
-    device = device_code()
+    device, noise = device_code(), (k0, k1, own, workers)
     if device is None:
-        reference.encode_(vector, levels, scales, packed, bucket_size, norm, multiple, packing, k0, k1, stochastic)
+        reference.encode_(vector, levels, scales, packed, bucket_size, norm, multiple, packing, *noise, stochastic)
         return
     check_tensor(levels, "levels", vector.device, torch.float32)
     kind = {"L": levels.numel(), "UNIFORM": False, "F": 1, "STOCHASTIC": stochastic}
-    _encode(device, vector, levels, scales, packed, bucket_size, norm, multiple, packing, k0, k1, kind)
+    _encode(device, vector, levels, scales, packed, bucket_size, norm, multiple, packing, noise, kind)
 
 
 def encode_uniform_(
@@ -80,14 +84,16 @@ def encode_uniform_(
     packing: int,
     k0: int,
     k1: int,
+    own: int,
+    workers: int,
 ) -> None:
     """Steps 1 to 3 and 5 to 7; see ``ops.encode_uniform_``."""
-    device = device_code()
+    device, noise = device_code(), (k0, k1, own, workers)
     if device is None:
-        reference.encode_uniform_(vector, num_levels, scales, packed, bucket_size, norm, multiple, packing, k0, k1)
+        reference.encode_uniform_(vector, num_levels, scales, packed, bucket_size, norm, multiple, packing, *noise)
         return
     kind = {"L": num_levels, "UNIFORM": True, "F": reference.fraction_bits(num_levels), "STOCHASTIC": True}
-    _encode(device, vector, scales, scales, packed, bucket_size, norm, multiple, packing, k0, k1, kind)
+    _encode(device, vector, scales, scales, packed, bucket_size, norm, multiple, packing, noise, kind)
 
 
 def _encode(
@@ -100,10 +106,11 @@ def _encode(
     norm: str,
     multiple: float,
     packing: int,
-    k0: int,
-    k1: int,
+    noise: tuple[int, int, int, int],
     kind: dict[str, Any],
 ) -> None:
+    check_among(noise[2:])
+    by_bits = noise[3].bit_count() == 1
     check_encode(vector, kind["L"], scales, packed, bucket_size, norm, packing, kind["STOCHASTIC"])
     _check_contiguous(vector=vector, levels=levels, scales=scales, packed=packed)
     n = vector.numel()
@@ -122,10 +129,10 @@ def _encode(
             out,
             n,
             multiple,
-            signed(k0),
-            signed(k1),
+            *map(signed, (*noise, turned_bits(noise[2:]) if by_bits else (1 << 32) // noise[3])),
             BUCKET=_stride(n, bucket_size, tiles),
             NORM=norm,
+            PLACED=not by_bits,
             LANES=lanes(bucket_size, n) if norm == "quantile" else 1,
             BITS=bits,
             ALIGNED=out.data_ptr() % 4 == 0,

@@ -41,6 +41,23 @@ def hash_bits(start, indices, k0, k1, ALIGNED: tl.constexpr):
 
 
 @triton.jit
+def placed(h, own, workers, part):
+    """The h of one of several workers that round together, their number no power of two, by step 6.
+
+    part: floor(2^32 / workers).
+    """
+    count = workers.to(tl.uint32, bitcast=True)
+    by = part.to(tl.uint32, bitcast=True)
+    interval = tl.umulhi(h, tl.broadcast_to(count, h.shape)) + own.to(tl.uint32, bitcast=True)
+    interval = tl.where(interval >= count, interval - count, interval)
+    mirrored = count - 1 - interval
+    above = (interval > mirrored).to(tl.uint32)
+    turned = (tl.minimum(interval, mirrored) + above) & 1
+    within = tl.where(turned == 1, h * count ^ 0xFFFFFFFF, h * count)
+    return interval * by + tl.umulhi(within, tl.broadcast_to(by, h.shape))
+
+
+@triton.jit
 def halve(s, ROWS: tl.constexpr, SIZE: tl.constexpr):
     """The tree of step 2 over the last dimension: [ROWS, SIZE] -> [ROWS], s[i] += s[i + h] for h = SIZE / 2 .. 1."""
     for step in tl.static_range(SIZE.bit_length() - 1):

@@ -14,7 +14,7 @@ struct Cast {
     uint32_t most;   // of the others: the largest code, its sign aside
     // natural: the exponent field of the smallest power; float8: bits of mantissa, 2 (e5m2) or 3 (e4m3)
     uint32_t least;
-    uint32_t k0, k1;
+    uint32_t k0, k1, own, workers;
 };
 }  // namespace nuq
 

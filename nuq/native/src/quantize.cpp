@@ -145,7 +145,8 @@ int lanes_of(int64_t bucket, int64_t size) {
 // The place of the first scale that is not finite, or -1.  levels null: equally spaced.  packed null: scales alone.
 NUQ_EXPORT int64_t nuq_encode(const void* vector, int dtype, int64_t size, int64_t bucket, int norm, int lanes,
                               float multiple, float* scales, uint8_t* packed, int packing, const float* levels,
-                              int num_levels, int stochastic, uint32_t k0, uint32_t k1, int threads) {
+                              int num_levels, int stochastic, uint32_t k0, uint32_t k1, uint32_t own,
+                              uint32_t workers, int threads) {
     const auto tables = levels && packed && size ? std::make_unique<LevelTables>(levels, num_levels) : nullptr;
     const Encode job{vector,
                      dtype,
@@ -161,7 +162,9 @@ NUQ_EXPORT int64_t nuq_encode(const void* vector, int dtype, int64_t size, int64
                      num_levels,
                      stochastic != 0,
                      k0,
-                     k1};
+                     k1,
+                     own,
+                     workers};
     return run(job, threads_for(size, threads));
 }
 
@@ -191,7 +194,7 @@ NUQ_EXPORT int nuq_decode(const uint8_t* packed, int packing, const float* scale
 // piece with a scale that is not finite, or -1.  Every body begins at a multiple of 4 bytes.
 NUQ_EXPORT int64_t nuq_encode_pieces(const uint8_t* vector, int dtype, int64_t count, const int64_t* starts,
                                      const int64_t* sizes, const int64_t* bodies, const uint32_t* words,
-                                     int64_t bucket, int norm, float multiple, int packing, const float* levels,
+                                     const uint32_t* own, uint32_t workers, int64_t bucket, int norm, float multiple, int packing, const float* levels,
                                      int num_levels, const uint8_t* head, int64_t head_bytes, uint8_t* frame,
                                      int threads) {
     const auto tables = levels ? std::make_unique<LevelTables>(levels, num_levels) : nullptr;
@@ -215,7 +218,9 @@ NUQ_EXPORT int64_t nuq_encode_pieces(const uint8_t* vector, int dtype, int64_t c
                                  num_levels,
                                  true,
                                  words[2 * i],
-                                 words[2 * i + 1]},
+                                 words[2 * i + 1],
+                                 own[i],
+                                 workers},
                                 threads_for(size, threads));
         if (bad >= 0) return i;
     }

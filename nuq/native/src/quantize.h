@@ -35,6 +35,7 @@ struct Encode {
     int num_levels;
     bool stochastic;
     uint32_t k0, k1;
+    uint32_t own, workers;  // of those that round together; one: it is by itself
 };
 
 struct Decode {
@@ -65,6 +66,9 @@ NUQ_DECLARE(void, measure, const Encode& job, int64_t bucket, int64_t first, int
 NUQ_DECLARE(void, join, const Encode& job, int64_t bucket, double* sums, const Maxima* maxima, int64_t parts)
 // Codes of coordinates [first, last), packed; first begins a byte.
 NUQ_DECLARE(void, encode, const Encode& job, int64_t first, int64_t last)
+// The same of jobs that are not stochastic, and of those of workers whose number is no power of two: ``encode`` knows.
+NUQ_DECLARE(void, encode_thresholds, const Encode& job, int64_t first, int64_t last)
+NUQ_DECLARE(void, encode_placed, const Encode& job, int64_t first, int64_t last)
 // Whether some code of [first, last) is beyond the levels.
 NUQ_DECLARE(bool, beyond, const Decode& job, int64_t first, int64_t last)
 NUQ_DECLARE(void, decode, const Decode& job, int64_t first, int64_t last)

@@ -21,8 +21,9 @@ from nuq.kernels.statistics import Statistics
 from nuq.registry import METHODS
 from tests.nuq.parts import tiled
 
-KEY = Key(9, 4, 2)
+KEY = Key(9, 4, 2, workers=5)
 QUANTIZED = [("qsgd", {}), ("qsgdinf", {}), ("trn", {}), ("nuqsgd", {}), ("amq", {"norm": "l2"}), ("alq", {})]
+QUANTIZED += [("alq", {"rounding": "correlated"}), ("qsgdinf", {"rounding": "correlated"})]
 QUANTIZED += [("alq", {"norm": "quantile"}), ("alq_n", {"bits": 5}), ("qsgd", {"bits": 8, "form": "magnitude"})]
 
 
@@ -100,7 +101,16 @@ def test_a_vector_that_is_too_long_for_one_message_is_told() -> None:
     words, long = np.zeros((1, 2), dtype=np.uint32), np.array([(1 << 31) + 1], dtype=np.int64)
     with pytest.raises(ValueError, match=r"num_coordinates=2147483649: one vector holds at most 2\^31 coordinates"):
         pieces.encode_(
-            torch.zeros(4), places, long, words, torch.zeros(4).view(torch.uint8), places, places, made._format
+            torch.zeros(4),
+            places,
+            long,
+            words,
+            words[:, 0].copy(),
+            1,
+            torch.zeros(4).view(torch.uint8),
+            places,
+            places,
+            made._format,
         )
     with pytest.raises(ValueError, match=r"num_coordinates=4294967296: one message in a frame holds fewer than 2\^32"):
         PayloadCodec(made).size(FlatLayout((Segment("a", 0, 1 << 32),)))

@@ -28,6 +28,12 @@ SIZES = st.one_of(
 BUCKETS = st.one_of(
     st.integers(1, 200), st.sampled_from([64, 512, 1000, 1024, 2048, 8192, 1 << 40]), st.integers(1, 20000)
 )
+AMONG = st.one_of(
+    st.just(spec.ALONE),
+    st.sampled_from([2, 3, 4, 5, 7, 8, 64, 1 << 16]).flatmap(
+        lambda workers: st.tuples(st.integers(0, workers - 1), st.just(workers))
+    ),
+)
 LEVELS = st.one_of(st.integers(2, 40), st.sampled_from([64, 65, 255, 256, 257, 512]), st.integers(2, 512))
 
 
@@ -73,13 +79,14 @@ class Case:
     packing: int
     levels: Tensor | None = None
     stochastic: bool = True
+    among: spec.Among = spec.ALONE
 
     def encoded(self, by: Any) -> tuple[Tensor, Tensor]:
         """(scales, packed)"""
         n = self.vector.numel()
         scales = torch.full((spec.num_buckets(n, self.bucket_size) * spec.scales_per_bucket(self.norm),), 7.0)
         packed = torch.full((bit_packing.packed_bytes(n, self.packing),), 99, dtype=torch.uint8)
-        rest = (scales, packed, self.bucket_size, self.norm, 2.5, self.packing, *KEY)
+        rest = (scales, packed, self.bucket_size, self.norm, 2.5, self.packing, *KEY, *self.among)
         if self.levels is None:
             by.encode_uniform_(self.vector, self.num_levels, *rest)
         else:
@@ -111,6 +118,7 @@ def cases(draw: st.DrawFn, uniform: bool) -> Case:
         packing,
         levels,
         draw(st.booleans()),
+        draw(AMONG),
     )
 
 
@@ -237,7 +245,7 @@ def test_strided_tensors() -> None:
     scales, packed = case.encoded(reference)
     assert all(map(same, case.encoded(kernels), (scales, packed)))
     wide = torch.zeros(20), torch.zeros(750, dtype=torch.uint8)
-    kernels.encode_uniform_(vector, 8, wide[0][::2], wide[1][::2], 100, "l2", 0.0, 3, *KEY)
+    kernels.encode_uniform_(vector, 8, wide[0][::2], wide[1][::2], 100, "l2", 0.0, 3, *KEY, *spec.ALONE)
     assert all(
         map(same, (wide[0][::2].clone(), wide[1][::2].clone()), Case(vector, 100, "l2", 8, 3).encoded(reference))
     )
@@ -263,6 +271,8 @@ def _wrong(change: Callable[[dict[str, Any]], None], name: str) -> None:
             "packing": 3,
             "k0": 1,
             "k1": 2,
+            "own": 0,
+            "workers": 1,
             "stochastic": True,
         },
         "decode_": {
@@ -300,6 +310,8 @@ def _wrong(change: Callable[[dict[str, Any]], None], name: str) -> None:
         ("encode_", "vector", torch.ones(100, dtype=torch.float64)),
         ("encode_", "bucket_size", 0),
         ("encode_", "norm", "l1"),
+        ("encode_", "own", 1),
+        ("encode_", "workers", 65537),
         ("decode_", "packed", torch.zeros(39, dtype=torch.uint8)),
         ("decode_", "scales", torch.ones(11)),
         ("decode_", "scales", torch.ones(10, dtype=torch.float16)),
@@ -335,8 +347,7 @@ def test_opcheck(name: str) -> None:
             "l2",
             0.0,
             3,
-            1,
-            2,
+            *(1, 2, 3, 4),
             True,
         ),
         "encode_uniform_": (
@@ -348,8 +359,7 @@ def test_opcheck(name: str) -> None:
             "l2",
             0.0,
             3,
-            1,
-            2,
+            *(1, 2, 3, 4),
         ),
         "decode_": (packed, torch.ones(10), levels_of(8), torch.zeros(1000), 100, 3, True, False, 1, 2),
         "hadamard_": (vector_of("normal", 1000, torch.float32), 64, 1, 2, False),

@@ -39,6 +39,7 @@ class Case:
     stochastic: bool = True
     dither: bool = False
     accumulate: bool = True
+    among: spec.Among = spec.ALONE
 
     def __str__(self) -> str:
         return " ".join(f"{f.name}={getattr(self, f.name)}" for f in fields(self) if getattr(self, f.name) != f.default)
@@ -78,6 +79,8 @@ CASES = list(
             *(Case(1100, 512, norm, 8, dtype) for norm in spec.NORMS for dtype in ("bfloat16", "float16")),
             *(Case(301, 100, "rms", 5, dtype, uniform=True) for dtype in ("bfloat16", "float16")),
             *(Case(700, 256, norm, count, stochastic=False) for norm in spec.NORMS for count in (2, 8, 300)),
+            *(Case(3000, 1000, "linf", 8, among=(own, workers)) for workers in (2, 3, 1 << 16) for own in (0, 1)),
+            *(Case(600, 256, "l2", 7, uniform=True, among=(own, 5)) for own in range(5)),
             # Buckets too large for one program.
             *(Case(36001, 17000, norm, 8) for norm in spec.NORMS),
             Case(20001, 1 << 31, "quantile", 3, "float16"),
@@ -140,7 +143,7 @@ def encoded(operators: Any, case: Case, device: str, x: Tensor | None = None) ->
     buckets = spec.num_buckets(case.n, case.bucket_size)
     scales = torch.full((buckets * spec.scales_per_bucket(case.norm),), 9.0, device=device)
     packed = torch.full((bit_packing.packed_bytes(case.n, packing),), 77, dtype=torch.uint8, device=device)
-    rest = (scales, packed, case.bucket_size, case.norm, MULTIPLE, packing, K0, K1)
+    rest = (scales, packed, case.bucket_size, case.norm, MULTIPLE, packing, K0, K1, *case.among)
     if case.uniform:
         operators.encode_uniform_(x, case.num_levels, *rest)
     else:
@@ -202,7 +205,7 @@ def _not_finite(bad: float, norm: str, operators: Any, device: str) -> str:
     return _raises(
         errors.NonFiniteError,
         "bucket 1",
-        lambda: operators.encode_(x, levels, scales, packed, 16, norm, 1.0, 3, K0, K1, True),
+        lambda: operators.encode_(x, levels, scales, packed, 16, norm, 1.0, 3, K0, K1, *spec.ALONE, True),
     )
 
 

@@ -22,6 +22,8 @@ ENCODE: dict[str, Any] = {
     "packing": 3,
     "k0": 1,
     "k1": 2,
+    "own": 0,
+    "workers": 1,
     "stochastic": True,
 }
 DECODE: dict[str, Any] = {
@@ -57,6 +59,7 @@ BAD: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
             {"packing": 17},
             {"packing": -1},
             {"bucket_size": 0},
+            {"own": 1},
             {"vector": torch.ones(100).double()},
             {"vector": torch.ones(10, 10)},
         )

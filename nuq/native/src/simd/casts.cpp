@@ -11,21 +11,25 @@ inline U where_less(U a, uint32_t b, U yes, U no) {  // below 2^31
     return (yes & mask) | (no & ~mask);
 }
 
+template <class Noise>
 struct Bfloat16 {
     Cast job;
+    Noise noise;
     template <bool ALIGNED>
     U codes(F x, uint32_t c) const {
-        const U bits = (U)x, rounded = (bits & 0x7FFFFFFF) + (Hash{job.k0, job.k1}.at<ALIGNED>(c) >> 16);
+        const U bits = (U)x, rounded = (bits & 0x7FFFFFFF) + (noise.template at<ALIGNED>(c) >> 16);
         return (where_less(rounded, job.most << 16 | 0xFFFF, rounded, splat(job.most << 16)) >> 16) |
                (bits >> 16 & 0x8000);
     }
 };
 
+template <class Noise>
 struct Float16 {
     Cast job;
+    Noise noise;
     template <bool ALIGNED>
     U codes(F x, uint32_t c) const {
-        const U hash = Hash{job.k0, job.k1}.at<ALIGNED>(c), sign = (U)x >> 16 & 0x8000;
+        const U hash = noise.template at<ALIGNED>(c), sign = (U)x >> 16 & 0x8000;
         const F y = (F)((U)(x * job.scale) & 0x7FFFFFFF);
         const U normal = ((U)y + (hash >> 19) - (112u << 23)) >> 13;
         const F units = at_most(y, splat(0x1p-14f)) * 0x1p24f;  // of the smallest number
@@ -36,25 +40,28 @@ struct Float16 {
     }
 };
 
+template <class Noise>
 struct Natural {
     Cast job;
+    Noise noise;
     template <bool ALIGNED>
     U codes(F x, uint32_t c) const {
-        const U hash = Hash{job.k0, job.k1}.at<ALIGNED>(c), bits = (U)x, size = bits & 0x7FFFFFFF;
+        const U hash = noise.template at<ALIGNED>(c), bits = (U)x, size = bits & 0x7FFFFFFF;
         const U power = ((size + (hash >> 9)) >> 23) - (job.least - 1);
         const U below = add_where_below(U{}, to_float(hash >> 8) * 0x1p-24f, (F)size * job.scale);
         return where_less(size, job.least << 23, below, power) | (bits >> 24 & 0x80);
     }
 };
 
-template <int MANTISSA>
+template <int MANTISSA, class Noise>
 struct Float8 {
     Cast job;
+    Noise noise;
     template <bool ALIGNED>
     U codes(F x, uint32_t c) const {
         constexpr int SHIFT = 23 - MANTISSA;
         constexpr uint32_t LEAST = MANTISSA == 2 ? 113 : 121;  // the exponent field of the smallest normal number
-        const U hash = Hash{job.k0, job.k1}.at<ALIGNED>(c), size = (U)x & 0x7FFFFFFF;
+        const U hash = noise.template at<ALIGNED>(c), size = (U)x & 0x7FFFFFFF;
         const U normal = (size + (hash >> (32 - SHIFT)) - ((LEAST - 1) << 23)) >> SHIFT;
         const F units =
             at_most((F)size, splat(MANTISSA == 2 ? 0x1p-14f : 0x1p-6f)) * (MANTISSA == 2 ? 0x1p16f : 0x1p9f);
@@ -80,14 +87,20 @@ void run(const Rounding& rounding, int64_t first, int64_t last) {
         std::memcpy(to + c, room, size_t(last - c) * sizeof(Code));
     }
 }
+
+template <class Noise>
+void cast_with(const Cast& job, const Noise& noise, int64_t first, int64_t last) {
+    if (job.format == BFLOAT16_CODE) run<Bfloat16<Noise>, uint16_t>({job, noise}, first, last);
+    else if (job.format == FLOAT16_CODE) run<Float16<Noise>, uint16_t>({job, noise}, first, last);
+    else if (job.format == NATURAL_CODE) run<Natural<Noise>, uint8_t>({job, noise}, first, last);
+    else if (job.least == 2) run<Float8<2, Noise>, uint8_t>({job, noise}, first, last);
+    else run<Float8<3, Noise>, uint8_t>({job, noise}, first, last);
+}
 }  // namespace
 
 void cast(const Cast& job, int64_t first, int64_t last) {
-    if (job.format == BFLOAT16_CODE) run<Bfloat16, uint16_t>({job}, first, last);
-    else if (job.format == FLOAT16_CODE) run<Float16, uint16_t>({job}, first, last);
-    else if (job.format == NATURAL_CODE) run<Natural, uint8_t>({job}, first, last);
-    else if (job.least == 2) run<Float8<2>, uint8_t>({job}, first, last);
-    else run<Float8<3>, uint8_t>({job}, first, last);
+    if (job.workers & (job.workers - 1)) cast_with(job, Placed{{job.k0, job.k1}, job.own, job.workers}, first, last);
+    else cast_with(job, placed_by_bits(job.k0, job.k1, job.own, job.workers), first, last);
 }
 }  // namespace NUQ_ISA
 }  // namespace nuq

@@ -1,5 +1,7 @@
 // From a coordinate to its code: steps 3 to 5 of the specification, a vector at a time.
 #pragma once
+#include <type_traits>
+
 #include "../level_tables.h"
 #include "vector.h"
 
@@ -25,16 +27,17 @@ inline int code_bits(int num_levels) {
 }
 
 // Step 5.
+template <class Noise>
 struct Uniform {
-    Hash hash;
+    Noise noise;
     int fraction_bits;
     int32_t half;
     Bucket bucket;
 
     template <bool ALIGNED>
     U codes(F x, uint32_t c) const {
-        const I noise = (I)shifted_right(hash.at<ALIGNED>(c), 32 - fraction_bits);
-        return (U)shifted_right(truncate(bucket.normalized(x) * float(half)) + half + noise, fraction_bits);
+        const I added = (I)shifted_right(noise.template at<ALIGNED>(c), 32 - fraction_bits);
+        return (U)shifted_right(truncate(bucket.normalized(x) * float(half)) + half + added, fraction_bits);
     }
 };
 
@@ -139,9 +142,11 @@ struct Counted : Halved {
     }
 };
 
-template <class Search, bool STOCHASTIC>
+struct Thresholds {};  // in place of a noise: no stochastic rounding
+
+template <class Search, class Noise>
 struct Arbitrary {
-    Hash hash;
+    Noise noise;
     Bucket bucket;
     Search search;
 
@@ -149,9 +154,12 @@ struct Arbitrary {
     U codes(F x, uint32_t c) const {
         const F r = bucket.normalized(x);
         const U k = search.find(r);
-        if (!STOCHASTIC) return k;
-        const F q = (r - search.lower(k)) * search.inverse_width(k);
-        return add_where_below(k, to_float(hash.at<ALIGNED>(c) >> 8) * 0x1p-24f, q);
+        if constexpr (std::is_same_v<Noise, Thresholds>) {
+            return k;
+        } else {
+            const F q = (r - search.lower(k)) * search.inverse_width(k);
+            return add_where_below(k, to_float(noise.template at<ALIGNED>(c) >> 8) * 0x1p-24f, q);
+        }
     }
 };
 }  // namespace
