@@ -37,7 +37,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -210,7 +210,7 @@ def encoders_alone(compressors: CompressorMap, vectors: Tensor, shards: Sequence
     ]
     first = sum(squared(output - vector) for output, vector in zip(outputs, vectors, strict=True))
     mean = torch.stack(outputs).double().mean(dim=0).float()
-    again = decoded(compressors.mean_codec, mean, shards, [of_worker(key, owner).of("mean") for owner in owners])
+    again = decoded(compressors.mean_codec, mean, shards, [replace(key, worker=owner).of("mean") for owner in owners])
     return Draw(first, squared(again - mean), squared(mean))
 
 

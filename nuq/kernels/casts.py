@@ -3,8 +3,9 @@
 Plain PyTorch on any device, C++ where it is built: the same bits.
 
 A coordinate goes to the number below or above it in size, with probabilities that make the expectation the coordinate
-itself.  ``h`` is its 32-bit hash (``nuq.kernels.operators``, step 6), ``u = (h >> 8) 2^-24``, and a float32 of bits
-``s`` (sign) and ``a`` (the others) is meant.
+itself.  ``h`` is its 32-bit hash (``nuq.kernels.spec``, step 6); among several workers that round together it is
+``h_i``, and ``2^32 - 1 - h_i`` for negative coordinates, which fall where their size grows.  ``u = (h >> 8) 2^-24``,
+and a float32 of bits ``s`` (sign) and ``a`` (the others) is meant.
 
 - bf16: ``min(a + (h >> 16), most 2^16 + 0xFFFF) >> 16``: the last 16 bits are the probability.  Exactly unbiased,
   denormals included.
@@ -26,7 +27,7 @@ import torch
 from torch import Tensor
 
 from nuq.kernels.cpu import in_cpp
-from nuq.kernels.reference import hash_bits, placed, uniforms
+from nuq.kernels.reference import hash_bits, placed
 from nuq.kernels.spec import ALONE, Among, Words, check_among
 from nuq.native import casts as compiled
 
@@ -84,9 +85,19 @@ def _size_bits(vector: Tensor) -> Tensor:
     return vector.view(torch.int32) & 0x7FFFFFFF
 
 
-def _random(words: Words, among: Among, vector: Tensor, count: int) -> Tensor:
-    """The first ``count`` bits of h."""
-    return (placed(hash_bits(vector.numel(), words, vector.device), among) >> (32 - count)) & ((1 << count) - 1)
+def _hashes(words: Words, among: Among, vector: Tensor) -> Tensor:
+    """The h of every coordinate; of negative ones, among others, turned round: sizes grow where numbers fall."""
+    hashes = placed(hash_bits(vector.numel(), words, vector.device), among)
+    return hashes ^ (vector.view(torch.int32) >> 31) if among != ALONE else hashes
+
+
+def _leading(hashes: Tensor, count: int) -> Tensor:
+    """The first ``count`` bits."""
+    return (hashes >> (32 - count)) & ((1 << count) - 1)
+
+
+def _uniforms(hashes: Tensor) -> Tensor:
+    return _leading(hashes, 24).to(torch.float32) * 2.0**-24
 
 
 def _stored(codes: Tensor, into: Tensor) -> None:
@@ -101,7 +112,8 @@ def to_bfloat16_(vector: Tensor, codes: Tensor, words: Words, *, among: Among = 
     """
     if _cast(vector, codes, "bf16", words, among, most=MOST_BF16):
         return
-    rounded = (_size_bits(vector) + _random(words, among, vector, 16)).clamp_max(MOST_BF16 << 16 | 0xFFFF)
+    hashes = _hashes(words, among, vector)
+    rounded = (_size_bits(vector) + _leading(hashes, 16)).clamp_max(MOST_BF16 << 16 | 0xFFFF)
     _stored((rounded >> 16) | _sign(vector, 15), codes)
 
 
@@ -114,12 +126,13 @@ def to_float16_(
     """
     if _cast(vector, codes, "fp16", words, among, scale=scale, most=most):
         return
+    hashes = _hashes(words, among, vector)
     y = (vector * scale).abs()
     bits = _size_bits(y)
-    normal = (bits + _random(words, among, vector, 13) - (112 << 23)) >> 13
+    normal = (bits + _leading(hashes, 13) - (112 << 23)) >> 13
     units = y.clamp_max(2.0**-14) * 2.0**24
     whole = units.to(torch.int32)
-    small = whole + (uniforms(vector.numel(), words, vector.device, among) < units - whole)
+    small = whole + (_uniforms(hashes) < units - whole)
     code = torch.where(bits < 113 << 23, small, normal).clamp_max(most)
     _stored(code | _sign(vector, 15), codes)
 
@@ -132,12 +145,13 @@ def to_float8_(vector: Tensor, codes: Tensor, words: Words, format: torch.dtype,
     mantissa, most = 2 if format == torch.float8_e5m2 else 3, MOST_FP8[format]
     if _cast(vector, codes, "fp8", words, among, most=most, least=mantissa):
         return
+    hashes = _hashes(words, among, vector)
     least, unit = (-14, 16) if mantissa == 2 else (-6, 9)
     bits = _size_bits(vector)
-    normal = (bits + _random(words, among, vector, 23 - mantissa) - ((126 + least) << 23)) >> (23 - mantissa)
+    normal = (bits + _leading(hashes, 23 - mantissa) - ((126 + least) << 23)) >> (23 - mantissa)
     units = vector.abs().clamp_max(2.0**least) * 2.0**unit
     whole = units.to(torch.int32)
-    small = whole + (uniforms(vector.numel(), words, vector.device, among) < units - whole)
+    small = whole + (_uniforms(hashes) < units - whole)
     code = torch.where(bits < (127 + least) << 23, small, normal).clamp_max(most)
     codes.copy_(code | _sign(vector, 7))
 
@@ -150,7 +164,8 @@ def to_natural_(vector: Tensor, codes: Tensor, words: Words, least: int, *, amon
     scale = 2.0 ** (127 - least)
     if _cast(vector, codes, "natural", words, among, scale=scale, least=least):
         return
+    hashes = _hashes(words, among, vector)
     bits = _size_bits(vector)
-    power = ((bits + _random(words, among, vector, 23)) >> 23) - (least - 1)
-    below = uniforms(vector.numel(), words, vector.device, among) < vector.abs() * scale
+    power = ((bits + _leading(hashes, 23)) >> 23) - (least - 1)
+    below = _uniforms(hashes) < vector.abs() * scale
     codes.copy_(torch.where(bits < least << 23, below.to(torch.int32), power) | _sign(vector, 7))

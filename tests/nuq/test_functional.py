@@ -117,24 +117,6 @@ def test_levels_are_fitted_to_the_tensor(ranks):
     ranks.run(fitted, world=2)
 
 
-def correlated(group):
-    """Rounding together, ranks err less: in what they all send, and where an owner sends its mean on."""
-    x = heavy(dist.get_rank(group), 1 << 14)
-    exact = torch.stack(of_all(group, x)).mean(dim=0)
-    for method, collective, most in (("qsgdinf", "gather", 0.7), ("trn", "gather", 0.95), ("alq", "two_stage", 0.9)):
-        errors = []
-        for rounding in ("stochastic", "correlated"):
-            how: dict[str, Any] = {"collective": collective, "rounding": rounding}
-            how |= {"second_bits": 8} if collective == "two_stage" else {}
-            means = [nuq.all_reduce(x, method, group, step=step, **how) for step in range(4)]
-            errors.append(sum(float((mean - exact).square().sum()) for mean in means))
-        assert errors[1] < most * errors[0], (method, errors)
-
-
-def test_ranks_that_round_together_err_less(ranks):
-    ranks.run(correlated, world=3)
-
-
 def refused(group):
     rank = dist.get_rank(group)
     x = torch.ones(10)

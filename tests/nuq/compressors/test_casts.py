@@ -18,7 +18,7 @@ from nuq.compressors.message import Message
 from nuq.compressors.natural import NaturalCompression
 from nuq.errors import MessageError, NonFiniteError
 from nuq.kernels import casts
-from nuq.kernels.spec import Key
+from nuq.kernels.spec import ALONE, Among, Key
 from nuq.settings.baselines import BF16, FP16, Natural
 from tests.nuq.kernels.test_cpu import KINDS, SIZES, same, vector_of
 
@@ -33,14 +33,19 @@ def threads() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
-def all_of(x: torch.Tensor, scale: float, least: int) -> list[torch.Tensor]:
-    """The codes of the three formats."""
+FORMATS = ("bf16", "fp16", "scaled fp16", "natural", "e5m2", "e4m3")
+
+
+def all_of(x: torch.Tensor, scale: float, least: int, among: Among) -> list[torch.Tensor]:
+    """The codes of ``FORMATS``."""
     words, n = KEY.words(), x.numel()
-    codes = [torch.full((n,), 99, dtype=dtype) for dtype in (torch.int16, torch.int16, torch.int16, torch.uint8)]
-    casts.to_bfloat16_(x, codes[0], words)
-    casts.to_float16_(x, codes[1], words)
-    casts.to_float16_(x, codes[2], words, scale, 0x77FF)
-    casts.to_natural_(x, codes[3], words, least)
+    codes = [torch.full((n,), 99, dtype=dtype) for dtype in 3 * [torch.int16] + 3 * [torch.uint8]]
+    casts.to_bfloat16_(x, codes[0], words, among=among)
+    casts.to_float16_(x, codes[1], words, among=among)
+    casts.to_float16_(x, codes[2], words, scale, 0x77FF, among=among)
+    casts.to_natural_(x, codes[3], words, least, among=among)
+    casts.to_float8_(x, codes[4], words, torch.float8_e5m2, among=among)
+    casts.to_float8_(x, codes[5], words, torch.float8_e4m3fn, among=among)
     return codes
 
 
@@ -52,8 +57,9 @@ def all_of(x: torch.Tensor, scale: float, least: int) -> list[torch.Tensor]:
     st.integers(-100, 126),
     st.integers(0, 130),
     st.sampled_from([1, 3]),
+    st.sampled_from([ALONE, (0, 2), (1, 2), (2, 3), (3, 64)]),
 )
-def test_the_kernels_give_the_bits_of_pytorch(kind, size, seed, exponent, above, num_threads):
+def test_the_kernels_give_the_bits_of_pytorch(kind, size, seed, exponent, above, num_threads, among):
     x = vector_of(kind, size, torch.float32, seed)
     x[seed % 7 :: 11] = -0.0
     largest = float(x.abs().max()) if size else 0.0
@@ -62,12 +68,11 @@ def test_the_kernels_give_the_bits_of_pytorch(kind, size, seed, exponent, above,
     torch.set_num_threads(num_threads)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(casts, "_cast", lambda *arguments, **how: False)
-        expected = all_of(x, 2.0**exponent, least)
+        expected = all_of(x, 2.0**exponent, least, among)
     for name in native.instruction_sets():
         with native.using(name):
-            for format, ours, theirs in zip(
-                ("bf16", "fp16", "scaled fp16", "natural"), all_of(x, 2.0**exponent, least), expected, strict=True
-            ):
+            found = all_of(x, 2.0**exponent, least, among)
+            for format, ours, theirs in zip(FORMATS, found, expected, strict=True):
                 assert same(ours, theirs), (name, format)
 
 

@@ -323,26 +323,6 @@ def test_the_simulated_server_draws_who_comes_first():
     assert len(set(pairs)) > 1
 
 
-# --- correlated rounding ---
-
-
-@pytest.mark.parametrize("name", ["qsgdinf", "nuqsgd", "trn", "natural", "block8", "fp8", "s2fp8", "bf16", "fp16"])
-def test_correlated_workers_err_less_together(name):
-    """The server's reply, in its turn, is encoded by one alone."""
-    sizes = {"a": 4000}
-    exact = torch.stack([gradient(worker, 1, sizes) for worker in range(4)]).mean(dim=0)
-    errors = {}
-    for collective in ("gather", "server"):
-        for rounding in ("stochastic", "correlated"):
-            means = [
-                simulated(name, Exchange(collective=collective, second_bits=8), 4, sizes, 1, rounding=rounding, seed=s)
-                for s in range(4)
-            ]
-            errors[collective, rounding] = sum(float((mean - exact).square().sum()) for mean in means)
-    for collective in ("gather", "server") if name in ("qsgdinf", "nuqsgd", "trn") else ("gather",):
-        assert errors[collective, "correlated"] < 0.95 * errors[collective, "stochastic"], collective
-
-
 # --- the choice ---
 
 

@@ -11,13 +11,19 @@ inline U where_less(U a, uint32_t b, U yes, U no) {  // below 2^31
     return (yes & mask) | (no & ~mask);
 }
 
+// The h of every coordinate; of negative ones that are among others turned round: sizes grow where numbers fall.
+template <bool ALIGNED, class Noise>
+inline U drawn(const Cast& job, const Noise& noise, F x, uint32_t c) {
+    return noise.template at<ALIGNED>(c) ^ ((U)((I)x >> 31) & (job.workers > 1 ? 0xFFFFFFFF : 0));
+}
+
 template <class Noise>
 struct Bfloat16 {
     Cast job;
     Noise noise;
     template <bool ALIGNED>
     U codes(F x, uint32_t c) const {
-        const U bits = (U)x, rounded = (bits & 0x7FFFFFFF) + (noise.template at<ALIGNED>(c) >> 16);
+        const U bits = (U)x, rounded = (bits & 0x7FFFFFFF) + (drawn<ALIGNED>(job, noise, x, c) >> 16);
         return (where_less(rounded, job.most << 16 | 0xFFFF, rounded, splat(job.most << 16)) >> 16) |
                (bits >> 16 & 0x8000);
     }
@@ -29,7 +35,7 @@ struct Float16 {
     Noise noise;
     template <bool ALIGNED>
     U codes(F x, uint32_t c) const {
-        const U hash = noise.template at<ALIGNED>(c), sign = (U)x >> 16 & 0x8000;
+        const U hash = drawn<ALIGNED>(job, noise, x, c), sign = (U)x >> 16 & 0x8000;
         const F y = (F)((U)(x * job.scale) & 0x7FFFFFFF);
         const U normal = ((U)y + (hash >> 19) - (112u << 23)) >> 13;
         const F units = at_most(y, splat(0x1p-14f)) * 0x1p24f;  // of the smallest number
@@ -46,7 +52,7 @@ struct Natural {
     Noise noise;
     template <bool ALIGNED>
     U codes(F x, uint32_t c) const {
-        const U hash = noise.template at<ALIGNED>(c), bits = (U)x, size = bits & 0x7FFFFFFF;
+        const U hash = drawn<ALIGNED>(job, noise, x, c), bits = (U)x, size = bits & 0x7FFFFFFF;
         const U power = ((size + (hash >> 9)) >> 23) - (job.least - 1);
         const U below = add_where_below(U{}, to_float(hash >> 8) * 0x1p-24f, (F)size * job.scale);
         return where_less(size, job.least << 23, below, power) | (bits >> 24 & 0x80);
@@ -61,7 +67,7 @@ struct Float8 {
     U codes(F x, uint32_t c) const {
         constexpr int SHIFT = 23 - MANTISSA;
         constexpr uint32_t LEAST = MANTISSA == 2 ? 113 : 121;  // the exponent field of the smallest normal number
-        const U hash = noise.template at<ALIGNED>(c), size = (U)x & 0x7FFFFFFF;
+        const U hash = drawn<ALIGNED>(job, noise, x, c), size = (U)x & 0x7FFFFFFF;
         const U normal = (size + (hash >> (32 - SHIFT)) - ((LEAST - 1) << 23)) >> SHIFT;
         const F units =
             at_most((F)size, splat(MANTISSA == 2 ? 0x1p-14f : 0x1p-6f)) * (MANTISSA == 2 ? 0x1p16f : 0x1p9f);
