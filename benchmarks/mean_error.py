@@ -118,11 +118,14 @@ def _mean_square_of_products(made: Quantizer, gradients: Sequence[Tensor], exact
 
 def encode_cost(gradient: Tensor, rounds: int) -> Iterator[tuple[str, tuple[float, float, float]]]:
     """The time of encoding, correlated over stochastic: median and quartiles of the pairs, for every quantizer."""
-    key = Key(1, 0, 1, "model", workers=4)
     for title in QUANTIZERS:
         both = {rounding: quantizer(title, rounding, [gradient]) for rounding in ROUNDINGS}
         times = in_turns(
-            {name: lambda made=made: seconds(lambda: made.encode(gradient, key)) for name, made in both.items()}, rounds
+            {
+                name: lambda made=made: seconds(lambda: made.encode(gradient, Key(1, 0, 1, "model", workers=4)))
+                for name, made in both.items()
+            },
+            rounds,
         )
         yield title, spread(times["correlated"], times["stochastic"])
 

@@ -72,6 +72,7 @@ import math
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -110,8 +111,12 @@ class Key:
         """The key of one vector of this name; a purpose that is already there becomes a prefix."""
         return replace(self, parameter=f"{self.parameter}/{parameter}" if self.parameter else parameter)
 
-    def words(self) -> tuple[int, int]:
+    def words(self) -> Words:
         """Two 32-bit words mixed from all parts: (k0, k1) of the specification."""
+        return self._words
+
+    @cached_property
+    def _words(self) -> Words:
         checksum = zlib.crc32(self.parameter.encode())
         first, second = (_mixed(salt, checksum) for salt in self._salts())
         return first, second
@@ -120,9 +125,11 @@ class Key:
         """The key behind the random numbers that this worker rounds with, and its place among those who share them."""
         if not correlated or self.workers < 2:
             return self, ALONE
-        shared = replace(self, worker=_EVERYONE, workers=0)
-        words = np.array([shared.words()], dtype=np.uint32)
-        return shared, (int(places(words, self.worker, self.workers)[0]), self.workers)
+        check_among((self.worker, self.workers))
+        shared = Key(self.seed, self.step, _EVERYONE, self.parameter, self.piece_of)
+        start = _mixed(*shared.words())
+        drawn = [_mixed(start, worker) for worker in range(self.workers)]
+        return shared, (sorted(drawn).index(drawn[self.worker]), self.workers)
 
     def _salts(self) -> list[int]:
         """What goes before the parameter into each of the two words."""
@@ -160,7 +167,7 @@ def words_of_names(key: Key, names: Sequence[str], known: dict[str, NDArray[np.u
 
 
 def places(words: NDArray[np.uint32], worker: int, workers: int) -> NDArray[np.uint32]:
-    """The places of a worker among those who share words uint32[count, 2]: uint32[count]."""
+    """The places of a worker among those who share words uint32[count, 2], as in ``Key.together``: uint32[count]."""
     check_among((worker, workers))
     start = _mixed(words[:, 0].astype(np.uint64), words[:, 1])[:, None]
     return (_mixed(start, np.arange(workers, dtype=np.uint64)) < _mixed(start, worker)).sum(axis=1).astype(np.uint32)

@@ -81,6 +81,12 @@ def test_places_are_ranks_of_hashes(pairs: list[tuple[int, int]], workers: int) 
         assert found == [sum(other < own for other in drawn) for own in drawn]
 
 
+def test_a_key_has_the_place_of_its_words() -> None:
+    for worker in range(7):
+        shared, among = replace(KEY, worker=worker, workers=7).together()
+        assert among == (int(spec.places(np.array([shared.words()], dtype=np.uint32), worker, 7)[0]), 7)
+
+
 def test_no_two_workers_are_always_neighbours() -> None:
     """Where two of four have all there is, they err no more than by themselves, whichever two they are."""
     made, alone, n = method("qsgdinf", "correlated"), method("qsgdinf", "stochastic"), 4096
