@@ -24,6 +24,8 @@ VARIANTS = (
     "alq norm=quantile",
     "alq_n norm=linf coding=rans",
     "nuqsgd rotation=hadamard coding=rans",
+    "alq rounding=correlated coding=rans",
+    "natural rounding=correlated",
     "ecdq rotation=hadamard",
     "eden levels=uniform coding=rans",
     "eden levels=uniform coding=huffman bits=1",

@@ -2,9 +2,8 @@
 
 Four options compose with every member: ``rotation`` (a Hadamard rotation before, its inverse after), ``coding``
 (entropy coding of the codes), correlated ``rounding`` (of the workers whose mean is wanted) and, on equally spaced
-levels in its place, subtractive ``dither``.  ``nuq.compressors.body`` lays out
-the messages; levels that are not equally spaced travel with every message, so a receiver needs nothing else to decode
-it.
+levels in its place, subtractive ``dither``.  ``nuq.compressors.body`` lays out the messages; levels that are not
+equally spaced travel with every message, so a receiver needs nothing else to decode it.
 
 Sources: QSGD (Alistarh et al., NeurIPS 2017), TernGrad (Wen et al., NeurIPS 2017), NUQSGD (Ramezani-Kebrya et al.,
 2019), ALQ and AMQ (Faghri et al., NeurIPS 2020), ECDQ (Ziv, 1985; Zamir and Feder, 1992).  Differences from the papers

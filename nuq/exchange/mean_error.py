@@ -5,7 +5,8 @@ With M workers, w1 and w2 the relative variances of the two encodings and R = me
 1, the workers agreeing.  ``least_bits`` bounds that factor by BOUND for workers that agree but for a twentieth, on
 coordinates of distributions from normal to heavier-tailed than recorded gradients, or zero but for one in a hundred.
 w1 and w2 are measured, since they depend on the distribution: on heavy tails no number of bits helps levels that are
-scaled by a bucket's L2 norm.  No choice made beforehand holds for every gradient: where gather's error is nothing, as
+scaled by a bucket's L2 norm.  Workers are taken to round by themselves: rounding together errs less, and shall not cost
+bytes.  No choice made beforehand holds for every gradient: where gather's error is nothing, as
 of QSGDinf on coordinates of one size, every other's is more.
 
 An owner's part of a vector ends in short buckets.  They err less than long ones, but not EDEN's: of what few
@@ -38,7 +39,6 @@ _MOST_BITS = 8  # of a method for means
 _BEYOND = {16: "fp16", 32: "supersgd"}  # bits -> the method
 _SIDE = 256  # the vectors are square matrices, for methods that factor them
 _MOST_WORKERS = 8  # that are simulated; the error of a mean of more falls with their number
-_MOST_CORRELATED = 64  # where it falls faster
 _NOISE = 0.05**0.5  # of a worker's own, relative to what all have in common: R = 1.05
 
 Distribution = Callable[[Tensor], Tensor]  # coordinates from four rows of normal ones
@@ -108,8 +108,7 @@ class FirstStage:
 
     def __init__(self, name: str, settings: Any, num_workers: int, distribution: Distribution) -> None:
         self.name, self.settings = name, settings
-        correlated = getattr(settings, "rounding", "stochastic") == "correlated"
-        simulated = min(num_workers, _MOST_CORRELATED if correlated else _MOST_WORKERS)
+        simulated = min(num_workers, _MOST_WORKERS)
         vectors = [_drawn(distribution, 0) + _NOISE * _drawn(distribution, 1 + worker) for worker in range(simulated)]
         first = method(name).load()(settings)
         self.seen: Statistics | None = None
@@ -118,8 +117,7 @@ class FirstStage:
             for worker, vector in enumerate(vectors):
                 first.observe(vector, Key(0, 0, worker, "statistics"), self.seen)
             first.update(self.seen)
-        keys = [Key(0, 0, worker, "probe", workers=simulated) for worker in range(simulated)]
-        decoded = [_decoded(first, vector, key) for vector, key in zip(vectors, keys, strict=True)]
+        decoded = [_decoded(first, vector, Key(0, 0, worker, "probe")) for worker, vector in enumerate(vectors)]
         self.mean = torch.stack(decoded).mean(dim=0)
         self.error = _squared(self.mean - torch.stack(vectors).mean(dim=0)) * simulated / num_workers
 

@@ -16,7 +16,8 @@ class Exchange:
         "gather: every message to every process; two_stage: shards to their owners, whose means are encoded again, "
         "less to send from three workers on; server: to worker 0, who answers all; hierarchical: dense inside a "
         "machine, messages between machines; auto: the fewest bytes whose mean errs at most 1.5 times as much as "
-        "gather's.  PowerSGD averages factors by the first two, each of which then gives the same bits",
+        "gather's with rounding=stochastic.  PowerSGD averages factors by the first two, each of which then gives the "
+        "same bits",
         choices=("auto", "gather", "two_stage", "server", "hierarchical"),
         identity="unless default",
     )

@@ -94,7 +94,7 @@ def parsed_format(text: str, where: str = "format") -> tuple[str, Any]:
     supersgd.
 
     ValueError for what is not of the form, for a method that is no format, for a setting that does not exist or has no
-    effect (scope), or a value out of range.
+    effect (scope, correlated rounding), or a value out of range.
     """
     form = _FORMAT.fullmatch(text) if isinstance(text, str) else None
     if form is None:
@@ -113,7 +113,13 @@ def parsed_format(text: str, where: str = "format") -> tuple[str, Any]:
         raise ValueError(
             f"{where}={text!r}: scope has no effect on a format, which packs each tensor on its own; leave it out"
         )
-    return name, _settings(name, form["rest"], where, text, {})
+    chosen = _settings(name, form["rest"], where, text, {})
+    if getattr(chosen, "rounding", "") == "correlated":
+        raise ValueError(
+            f"{where}={text!r}: rounding=correlated is for workers' gradients, and has no effect on a format; choose "
+            "stochastic or nearest"
+        )
+    return name, chosen
 
 
 def _settings(name: str, pairs: str, where: str, text: str, defaults: Mapping[str, Any]) -> Any:

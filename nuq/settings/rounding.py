@@ -8,7 +8,8 @@ from nuq.settings import setting
 
 CORRELATED = (
     "correlated: unbiased, too, and so that the workers' errors cancel in the mean, since their random numbers are "
-    "spread evenly at every coordinate; messages and receivers stay what they are"
+    "spread evenly at every coordinate; messages and receivers stay what they are (not with dither, whose receiver "
+    "repeats the numbers of one sender alone)"
 )
 
 

@@ -9,8 +9,13 @@ import torch
 import torch.distributed as dist
 
 import nuq
+from nuq.exchange.collective_factory import fewest_bytes
+from nuq.exchange.compressor_map import CompressorMap
+from nuq.exchange.transport import Transport
+from nuq.kernels.spec import Key
+from nuq.registry import METHODS
 from nuq.settings.exchange import Exchange
-from tests.nuq.exchange.test_collectives import gradient, simulated
+from tests.nuq.exchange.test_collectives import gradient, settings_of, simulated
 from tests.nuq.small_training import of_all
 
 
@@ -47,3 +52,40 @@ def correlated(group):
 
 def test_ranks_that_round_together_err_less(ranks):
     ranks.run(correlated, world=3)
+
+
+@pytest.mark.parametrize("name", ["qsgdinf", "trn", "natural"])
+def test_a_server_that_takes_two_of_four_stays_unbiased(name):
+    """Whoever it takes does not depend on how they round; its reply is exact."""
+    sizes, repeats = {"a": 500}, 150
+    rows = torch.stack([gradient(worker, 1, sizes) for worker in range(4)])
+    exchange = Exchange(collective="server", num_aggregate=2, second_bits=8)
+    means = torch.stack(
+        [simulated(name, exchange, 4, sizes, 1, rounding="correlated", seed=seed) for seed in range(repeats)]
+    )
+    along = (means - rows.mean(dim=0)) @ rows.mean(dim=0)
+    assert abs(float(along.mean())) < 4.5 * float(along.std()) / repeats**0.5
+
+
+@pytest.mark.parametrize("name", ["natural", "bf16", "fp16", "fp8", "block8", "s2fp8"])
+def test_every_worker_by_itself_stays_unbiased(name):
+    """With both signs, whose random numbers casts turn round."""
+    compressor = METHODS[name].load()(METHODS[name].settings(rounding="correlated"))
+    x, repeats = gradient(1, 1, {"a": 1500}), 200
+    for workers in (3, 4):
+        for worker in range(workers):
+            keys = [Key(1, step, worker, "a", workers=workers) for step in range(repeats)]
+            errors = torch.stack([compressor.decode(compressor.encode(x, key)) for key in keys]) - x
+            for part in (x, x.abs()):
+                along = errors @ part
+                assert abs(float(along.mean())) < 4.5 * float(along.std()) / repeats**0.5, (workers, worker)
+
+
+@pytest.mark.parametrize("name", ["qsgdinf", "alq", "trn"])
+@pytest.mark.parametrize("workers", [4, 8])
+def test_rounding_costs_no_bytes_under_auto(name, workers):
+    chosen = []
+    for rounding in ("stochastic", "correlated"):
+        compressors = CompressorMap(name, settings_of(name, rounding=rounding, scope="model"), 4)
+        chosen.append((fewest_bytes(compressors, Transport(None), workers), compressors.second_bits))
+    assert chosen[0] == chosen[1]

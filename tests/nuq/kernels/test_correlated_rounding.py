@@ -82,9 +82,11 @@ def test_places_are_ranks_of_hashes(pairs: list[tuple[int, int]], workers: int) 
 
 
 def test_a_key_has_the_place_of_its_words() -> None:
-    for worker in range(7):
-        shared, among = replace(KEY, worker=worker, workers=7).together()
-        assert among == (int(spec.places(np.array([shared.words()], dtype=np.uint32), worker, 7)[0]), 7)
+    for workers in (2, 7, 40):
+        for worker in range(workers):
+            shared, among = replace(KEY, worker=worker, workers=workers).together()
+            own = spec.places(np.array([shared.words()], dtype=np.uint32), worker, workers)
+            assert among == (int(own[0]), workers)
 
 
 def test_no_two_workers_are_always_neighbours() -> None:

@@ -151,6 +151,7 @@ def test_what_is_no_finite_tensor_of_numbers_is_an_error(spec):
             "format='smaq scope=model': scope has no effect on a format, which packs each tensor on its own; leave it "
             "out",
         ),
+        ("bf16 rounding=correlated", "rounding=correlated is for workers' gradients, and has no effect on a format"),
         ("fp8 scale=none bucket_size=64", r"format\.bucket_size=64: has no effect with format\.scale='none'"),
     ],
 )
