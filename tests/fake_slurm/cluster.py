@@ -206,13 +206,13 @@ def start(folder: Path, config: Config, *, watched: bool) -> subprocess.Popen[by
             start_new_session=True,
         )
     (folder / "server.pid").write_text(str(server.pid))
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while not (folder / "ctl").exists():
         if server.poll() is not None or time.monotonic() > deadline:
             server.kill()
             raise RuntimeError(
                 f"the fake SLURM did not start: "
-                f"{(folder / 'server.log').read_text().strip() or 'no word of it in 10 s'}"
+                f"{(folder / 'server.log').read_text().strip() or 'no word of it in 60 s'}"
             )
         time.sleep(0.005)
     return server

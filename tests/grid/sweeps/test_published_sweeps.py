@@ -92,7 +92,7 @@ def test_resnet32_is_the_published_task() -> None:
     alq = rows["ALQ"]
     assert alq["method"] == {
         "name": "alq", "bucket_size": 8192, "scope": "model", "rotation": "none", "coding": "packed",
-        "bits": 3, "norm": "l2", "fit": "mixture", "solver": "paper",
+        "rounding": "stochastic", "bits": 3, "norm": "l2", "fit": "mixture", "solver": "paper",
         "weights": "norm", "symmetric": False, "num_components": 50, "statistics": "fresh", "num_samples": 10,
         "update_at": [100, 2000], "update_every": 10000,
     }  # fmt: skip
