@@ -85,9 +85,7 @@ def measured(made: Quantizer, gradients: Sequence[Tensor], repeats: int) -> Erro
             made.add(message, total)
             if step == 0:
                 bits = 8 * message.to_bytes().numel() / exact.numel()
-                alone += float(
-                    (made.decode(message) - gradient).double().square().sum() / gradient.double().square().sum()
-                )
+                alone += _square(made.decode(message) - gradient) / _square(gradient)
         error = total.div_(workers).sub_(exact).double()
         sum_of_errors += error
         along.append(float(error @ exact.double()))
@@ -96,9 +94,8 @@ def measured(made: Quantizer, gradients: Sequence[Tensor], repeats: int) -> Erro
     # of unbiased errors the sum's squared length is the sum of theirs, give or take its own spread
     pairs = _square(sum_of_errors) - sum(squares)
     spread_of_pairs = math.sqrt(2 * repeats * (repeats - 1) * _mean_square_of_products(made, gradients, exact))
-    return Error(
-        statistics.fmean(squares) / _square(exact), alone / workers, bits, max(abs(z), abs(pairs) / spread_of_pairs)
-    )
+    sigma = max(abs(z), abs(pairs) / spread_of_pairs)
+    return Error(statistics.fmean(squares) / _square(exact), alone / workers, bits, sigma)
 
 
 def _square(vector: Tensor) -> float:
@@ -116,9 +113,11 @@ def _mean_square_of_products(made: Quantizer, gradients: Sequence[Tensor], exact
     return float(products.double().square()[~torch.eye(draws, dtype=torch.bool)].mean())
 
 
-def encode_cost(gradient: Tensor, rounds: int) -> Iterator[tuple[str, tuple[float, float, float]]]:
-    """The time of encoding, correlated over stochastic: median and quartiles of the pairs, for every quantizer."""
-    for title in QUANTIZERS:
+def encode_cost(
+    titles: Sequence[str], gradient: Tensor, rounds: int
+) -> Iterator[tuple[str, tuple[float, float, float]]]:
+    """The time of encoding, correlated over stochastic: median and quartiles of the pairs, for each quantizer."""
+    for title in titles:
         both = {rounding: quantizer(title, rounding, [gradient]) for rounding in ROUNDINGS}
         times = in_turns(
             {
@@ -147,6 +146,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=300, help="timed turns of encoding")
     parser.add_argument("--quantizers", nargs="+", choices=list(QUANTIZERS), default=list(QUANTIZERS), metavar="TITLE")
     chosen = parser.parse_args()
+    if min(chosen.repeats, chosen.rounds) < 2:
+        parser.error(f"--repeats {chosen.repeats} --rounds {chosen.rounds}: a spread takes at least 2 of each")
     run = run_of("ResNet-8 on CIFAR-10")
     print(f"{run.title}, {len(run.gradients[0])} workers, {sum(run.sizes):,} coordinates, buckets of {BUCKET_SIZE}")
     found: dict[tuple[str, str], list[Error]] = {}
@@ -159,27 +160,22 @@ def main() -> None:
             ]
         alone, together = (found[title, rounding] for rounding in ROUNDINGS)
         ratios = [a.of_mean / b.of_mean for a, b in zip(together, alone, strict=True)]
-        shown = [statistics.median(row) for row in zip(*map(_numbers, alone), strict=True)]
         rows.append(
             [
                 title,
-                f"{shown[2]:.2f}",
-                f"{shown[1]:.4f}",
-                f"{shown[0]:.4f}",
+                f"{statistics.median(error.bits for error in alone):.2f}",
+                f"{statistics.median(error.of_message for error in alone):.4f}",
+                f"{statistics.median(error.of_mean for error in alone):.4f}",
                 f"{statistics.median(error.of_mean for error in together):.4f}",
                 " ".join(f"{ratio:.2f}" for ratio in ratios),
                 f"{max(error.bias_sigma for error in (*alone, *together)):.1f}",
             ]
         )
-        print(aligned(rows[-1:]), flush=True)
+        print(f"{title}: measured", flush=True)
     print(f"\n{aligned(rows)}")
-    costs = dict(encode_cost(run.gradients[0][0], chosen.rounds))
+    costs = dict(encode_cost(chosen.quantizers, run.gradients[0][0], chosen.rounds))
     print("\n" + aligned([[title, f"{m:.2f}", f"({low:.2f} - {high:.2f})"] for title, (m, low, high) in costs.items()]))
     print(json.dumps(figures(found, {title: cost[0] for title, cost in costs.items()}, run.title)))
-
-
-def _numbers(error: Error) -> tuple[float, float, float]:
-    return error.of_mean, error.of_message, error.bits
 
 
 def figures(found: dict[tuple[str, str], list[Error]], costs: dict[str, float], title: str) -> dict[str, Any]:
@@ -193,10 +189,10 @@ def figures(found: dict[tuple[str, str], list[Error]], costs: dict[str, float], 
     for name, quantizer_title in (("qsgdinf", "QSGDinf"), ("alq_linf", "ALQ, linf"), ("alq_l2", "ALQ, l2")):
         if (quantizer_title, "correlated") in found:
             said[f"corr_over_ind_{name}"] = ratio((quantizer_title, "correlated"), (quantizer_title, "stochastic"))
-    packed = [key for key in found if key[1] == "correlated"]
-    if ("ALQ, l2", "stochastic") in found:
-        reference = ("ALQ, l2", "stochastic")
-        best = min(packed, key=lambda key: ratio(key, reference))
+    reference = ("ALQ, l2", "stochastic")
+    if reference in found:
+        correlated = [key for key in found if key[1] == "correlated"]
+        best = min(correlated, key=lambda key: ratio(key, reference))
         bits = [statistics.median(error.bits for error in found[key]) for key in (best, reference)]
         said |= {"best": best[0], "best_over_alq_l2": ratio(best, reference), "bits": bits}
     said["bias_sigma"] = max(error.bias_sigma for errors in found.values() for error in errors)

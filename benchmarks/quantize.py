@@ -8,6 +8,9 @@ the same run on fewer coordinates.
 On a GPU a call is timed twice: as a user has it, with the launch and the look at its scales, and its kernels alone,
 which wait on the GPU until they and the clock's events are all launched (``kernel``).
 
+``correlated_cost`` is the time of encoding with the random numbers of one of four workers that round together over
+that of a worker by itself.
+
 The distance from the memory's limit, and its reasons (AVX-512 on Sapphire Rapids, 2 threads, copy_ 12.4 GB/s; it reads
 4 bytes and writes 4 a coordinate; medians of three runs, which differ by 5 %):
 

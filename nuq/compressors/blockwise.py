@@ -73,8 +73,8 @@ class Blockwise(InPlace):
         body[: _HEAD.size] = torch.frombuffer(bytearray(head), dtype=torch.uint8)
         scales = body[_HEAD.size : codes_at].view(torch.float32)
         key, among = key.together(self.correlated)
-        how: dict[str, Any] = {"bucket_size": self.bucket_size, "norm": "linf", "packing": 8, "key": key}
-        how["among"] = among
+        how: dict[str, Any] = {"bucket_size": self.bucket_size, "norm": "linf", "packing": 8}
+        how |= {"key": key, "among": among}
         if self.stochastic and self.table == "linear":
             operators.encode_uniform_(vector, code_tables.values("linear").size, scales, body[codes_at:], **how)
         else:

@@ -173,7 +173,7 @@ class Quantizer(InPlace):
         bodies, ends = frame.starts[pieces.numbers], frame.ends[pieces.numbers]
         shared, (_, workers) = key.together(self.correlated)
         words = pieces.words(shared)
-        own = spec.places(words, key.worker if workers > 1 else 0, workers)
+        own = spec.places(words, key.worker, workers)
         places = (pieces.starts, pieces.sizes, words, own, workers, frame.data, bodies, ends)
         bad = kernels.encode_(vector, *places, self._format)
         if bad >= 0:

@@ -75,8 +75,6 @@ class S2FP8(InPlace):
         vector = vector.contiguous().to(torch.float32)
         n = vector.numel()
         how: dict[str, Any] = {"bucket_size": max(n, 1), "norm": "linf"}
-        key, among = key.together(self.correlated)
-        drawn: dict[str, Any] = {"key": key, "among": among, "stochastic": self.stochastic}
         largest = float(operators.bucket_scales(vector, **how)) if n else 0.0
         spread = math.log2(largest) - mean_log2(vector) if largest else 0.0
         reach = float(np.float32(min(max(spread, _LEAST_REACH), _MOST_REACH)))
@@ -84,7 +82,9 @@ class S2FP8(InPlace):
         if n:
             scales = torch.empty(1, device=vector.device)
             table = _table(reach, not self.stochastic).to(vector.device)
-            operators.encode_(vector, table, scales, message.body[_HEAD.size :], packing=8, **drawn, **how)
+            key, among = key.together(self.correlated)
+            how |= {"packing": 8, "key": key, "among": among, "stochastic": self.stochastic}
+            operators.encode_(vector, table, scales, message.body[_HEAD.size :], **how)
         message.body[: _HEAD.size] = torch.frombuffer(bytearray(_HEAD.pack(reach, largest)), dtype=torch.uint8)
         return message
 

@@ -6,8 +6,8 @@ With M workers, w1 and w2 the relative variances of the two encodings and R = me
 coordinates of distributions from normal to heavier-tailed than recorded gradients, or zero but for one in a hundred.
 w1 and w2 are measured, since they depend on the distribution: on heavy tails no number of bits helps levels that are
 scaled by a bucket's L2 norm.  Workers are taken to round by themselves: rounding together errs less, and shall not cost
-bytes.  No choice made beforehand holds for every gradient: where gather's error is nothing, as
-of QSGDinf on coordinates of one size, every other's is more.
+bytes.  No choice made beforehand holds for every gradient: where gather's error is nothing, as of QSGDinf on
+coordinates of one size, every other's is more.
 
 An owner's part of a vector ends in short buckets.  They err less than long ones, but not EDEN's: of what few
 coordinates make up it rounds at random, with four times the error.  It takes part in two stages where every owner has

@@ -71,8 +71,8 @@ def _cast(vector: Tensor, codes: Tensor, format: str, words: Words, among: Among
     check_among(among)
     if not in_cpp(vector):
         return False
-    n, threads = vector.numel(), torch.get_num_threads()
-    compiled.cast(vector.data_ptr(), n, format, codes.data_ptr(), (*words, *among), threads, **how)  # type: ignore[arg-type]
+    n, noise, threads = vector.numel(), (*words, *among), torch.get_num_threads()
+    compiled.cast(vector.data_ptr(), n, format, codes.data_ptr(), noise, threads, **how)  # type: ignore[arg-type]
     return True
 
 

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from nuq import native
 from nuq.kernels import cpu, reference
-from nuq.kernels.spec import ALONE, Among, Key, Words, check_among, check_block, check_input, words_of
+from nuq.kernels.spec import ALONE, Among, Key, Words, check_block, check_input, words_of
 
 # --- the operators: torch.ops.nuq ----------------------------------------------------------------------------------
 
@@ -88,11 +88,10 @@ def encode_(
 
     vector: float32, bfloat16 or float16 [n], contiguous.  levels: float32[L], rising from -1 to 1, 2 <= L <= 512.
     scales: float32[ceil(n / bucket_size) * scales_per_bucket(norm)].  packed: uint8[coding.packed_bytes(n, packing)].
-    multiple: of rms.  among: this worker, and how many have this key, for correlated rounding.  NonFiniteError for a
-    scale that is not finite; ValueError for arguments outside the specification.
+    multiple: of rms.  among: the worker's place among those with this key, and their number (step 6).  NonFiniteError
+    for a scale that is not finite; ValueError for arguments outside the specification.
     """
     check_input(vector, bucket_size, norm)
-    check_among(among)
     noise = (*words_of(key), *among)
     torch.ops.nuq.encode_(vector, levels, scales, packed, bucket_size, norm, multiple, packing, *noise, stochastic)
 
@@ -120,7 +119,6 @@ def encode_uniform_(
             "norm='quantile': uniform levels take l2, linf or rms (under quantile the outer levels are not equally "
             "spaced)"
         )
-    check_among(among)
     noise = (*words_of(key), *among)
     torch.ops.nuq.encode_uniform_(vector, num_levels, scales, packed, bucket_size, norm, multiple, packing, *noise)
 

@@ -141,7 +141,7 @@ class Key:
 
 
 Words = tuple[int, int]
-Among = tuple[int, int]  # i and M of step 6
+Among = tuple[int, int]  # a place and the number of places: i and M of step 6
 ALONE: Among = (0, 1)
 MOST_TOGETHER = 1 << 16
 
@@ -169,9 +169,9 @@ def words_of_names(key: Key, names: Sequence[str], known: dict[str, NDArray[np.u
 
 def places(words: NDArray[np.uint32], worker: int, workers: int) -> NDArray[np.uint32]:
     """The places of a worker among those who share words uint32[count, 2], as in ``Key.together``: uint32[count]."""
-    check_among((worker, workers))
     if workers == 1:
         return np.zeros(len(words), dtype=np.uint32)
+    check_among((worker, workers))
     start = _mixed(words[:, 0].astype(np.uint64), words[:, 1])[:, None]
     return (_mixed(start, np.arange(workers, dtype=np.uint64)) < _mixed(start, worker)).sum(axis=1).astype(np.uint32)
 

@@ -190,8 +190,8 @@ NUQ_EXPORT int nuq_decode(const uint8_t* packed, int packing, const float* scale
                : 1;
 }
 
-// Pieces of a vector into the bodies of a frame, which all begin with the same head (nuq/compressors/body.py): the first
-// piece with a scale that is not finite, or -1.  Every body begins at a multiple of 4 bytes.
+// Pieces of a vector into the bodies of a frame, which all begin with the same head (nuq/compressors/body.py): the
+// first piece with a scale that is not finite, or -1.  Every body begins at a multiple of 4 bytes.
 NUQ_EXPORT int64_t nuq_encode_pieces(const uint8_t* vector, int dtype, int64_t count, const int64_t* starts,
                                      const int64_t* sizes, const int64_t* bodies, const uint32_t* words,
                                      const uint32_t* own, uint32_t workers, int64_t bucket, int norm,
