@@ -5,9 +5,9 @@
     state = nuq.CompressionState(ddp, method="alq", bits=3)
     ddp.register_comm_hook(state, nuq.compress_hook)
 
-DDP hands over bucket after bucket while the backward pass goes on.  A thread of the state exchanges them one after
-another, so encoding, sending and decoding overlap with the backward pass (and no collective is issued from a future's
-callback, where gloo deadlocks); DDP waits for the buckets' futures.
+DDP hands over bucket after bucket while the backward pass goes on.  Two threads of the state exchange them one after
+another, so encoding, sending and decoding overlap with the backward pass and, where lengths are known, with each other
+(and no collective is issued from a future's callback, where gloo deadlocks); DDP waits for the buckets' futures.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from nuq.compressors.feedback import keep_fitting
 from nuq.exchange.compressor_map import by_encoder
 from nuq.exchange.hook import saved_state
 from nuq.exchange.hook.bucket_exchange import BucketExchange
-from nuq.exchange.hook.bucket_thread import BucketThread
+from nuq.exchange.hook.bucket_threads import BucketThreads
 from nuq.exchange.hook.settings import HookSettings
 from nuq.exchange.transport import Transport
 
 
 class CompressionState:
-    """The state of ``compress_hook`` between steps: settings, levels, residuals, and the thread that exchanges.
+    """The state of ``compress_hook`` between steps: settings, levels, residuals, and the threads that exchange.
 
     model: the DistributedDataParallel module (or what it wraps); it gives the parameters' names.  Building a state is a
     collective call: every rank makes it, with the same settings.  settings: those of the method (``bits=3``,
@@ -60,7 +60,7 @@ class CompressionState:
         self.settings = HookSettings.of(method, layers, settings)
         self._saved: dict[str, Any] | None = None
         self._attached: BucketExchange | None = None
-        self._thread = BucketThread(lambda some: self._here.exchange(some), lambda: self._here.waits)
+        self._threads = BucketThreads(lambda some: self._here.begin(some), lambda: self._here.waits)
         if model is not None:
             self.attach(model, group)
 
@@ -125,7 +125,7 @@ class CompressionState:
     @property
     def error(self) -> BaseException | None:
         """The error that ended an exchange; None as long as all went well."""
-        return self._thread.error
+        return self._threads.error
 
     @property
     def step(self) -> int:
@@ -160,7 +160,7 @@ class CompressionState:
 
     @property
     def seconds(self) -> dict[str, float]:
-        """The seconds that the exchanging thread spent on encode, wire, decode and levels."""
+        """The seconds that the exchanging threads spent on encode, wire, decode and levels."""
         return dict(self._attached.driver.stats.seconds) if self._attached else {}
 
     def summary(self) -> str:
@@ -169,15 +169,15 @@ class CompressionState:
         return self._attached.summary() if self._attached else nothing
 
     def close(self) -> None:
-        """End the thread, after it has exchanged what it was given."""
-        self._thread.close()
+        """End the threads, after they have exchanged what they were given."""
+        self._threads.close()
         if self._attached is not None and self.error is None:
             self._attached.driver.settle()
 
     # --- in the backward pass ---
 
     def submit(self, bucket: GradBucket) -> torch.futures.Future[Tensor]:
-        """Hand a bucket to the thread; returns the future of its mean, in the bucket's own memory."""
+        """Hand a bucket to the threads; returns the future of its mean, in the bucket's own memory."""
         known = self._here.names
         if self.error is not None:
             raise RuntimeError(f"an earlier exchange failed: {self.error}") from self.error
@@ -187,7 +187,7 @@ class CompressionState:
                 "DDP hands over a parameter that is not of this state's model as it was: attach(ddp) it again, on "
                 "every rank"
             )
-        return self._thread.submit(bucket.buffer(), tuple(known[id(p)] for p in parameters), bucket.is_last())
+        return self._threads.submit(bucket.buffer(), tuple(known[id(p)] for p in parameters), bucket.is_last())
 
 
 def compress_hook(state: CompressionState, bucket: GradBucket) -> torch.futures.Future[Tensor]:

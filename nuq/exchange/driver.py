@@ -7,7 +7,7 @@ where the mean goes.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -90,7 +90,11 @@ class Driver:
 
         What messages leave out is remembered.
         """
-        self.collective.mean(vectors, layout, key, out)
+        self.begin(vectors, layout, key, out)()
+
+    def begin(self, vectors: Vectors, layout: FlatLayout, key: Key, out: Tensor) -> Callable[[], None]:
+        """Begin a ``mean``; what is returned ends it (``Collective.begin``)."""
+        return self.collective.begin(vectors, layout, key, out)
 
     def gather(self, mine: Mapping[int, Tensor], purpose: str = "tensors") -> list[Tensor]:
         """Equally shaped tensors of all workers, in worker order; ``mine`` holds the hosted ones."""

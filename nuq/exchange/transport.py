@@ -230,6 +230,11 @@ class Transport:
         """
         return self.post(outgoing, sizes, purpose).wait()
 
+    @property
+    def posts_at_once(self) -> bool:
+        """Whether ``post`` returns before others have posted theirs, and what they never post holds up nothing else."""
+        return not self._nccl
+
     def post(self, outgoing: Mapping[int, Tensor], sizes: Mapping[int, int], purpose: str) -> Swap:
         """Start a ``swap`` without waiting: what is received is there after ``wait``."""
         tag = self.next_tag()
@@ -258,9 +263,18 @@ class Transport:
 
         sizes: of every rank.
         """
+        return self.post_to_all(data, sizes, purpose)()
+
+    def post_to_all(self, data: Tensor, sizes: list[int], purpose: str) -> Callable[[], list[Tensor]]:
+        """Start a ``to_all``; what is returned waits for it."""
         others = [rank for rank in range(self.world) if rank != self.rank]
-        received = self.swap(dict.fromkeys(others, data), {rank: sizes[rank] for rank in others}, purpose)
-        return [data if rank == self.rank else received[rank] for rank in range(self.world)]
+        swap = self.post(dict.fromkeys(others, data), {rank: sizes[rank] for rank in others}, purpose)
+
+        def arrived() -> list[Tensor]:
+            received = swap.wait()
+            return [data if rank == self.rank else received[rank] for rank in range(self.world)]
+
+        return arrived
 
     def all_gather(self, tensor: Tensor, purpose: str) -> list[Tensor]:
         """Equally shaped tensors of all ranks, in rank order."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from abc import ABC, abstractmethod
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
@@ -46,13 +47,14 @@ class WorkerPlacement:
 
 @dataclass
 class ExchangeStats:
-    """The time and the bytes that exchanges took.
+    """The time and the bytes that exchanges took, told by several threads.
 
     seconds: by encode, wire, decode, local, levels. encoded: bytes of the first worker's messages, and means.
     """
 
     seconds: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
     encoded: Counter[str] = field(default_factory=Counter)
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
 
     @contextmanager
     def time(self, what: str) -> Iterator[None]:
@@ -60,7 +62,8 @@ class ExchangeStats:
         try:
             yield
         finally:
-            self.seconds[what] += time.perf_counter() - started
+            with self._lock:
+                self.seconds[what] += time.perf_counter() - started
 
     def count(self, what: str, payloads: Sequence[Tensor]) -> None:
         self.encoded[what] += sum(payload.numel() for payload in payloads)
@@ -77,6 +80,15 @@ class Collective(ABC):
         ``Transport`` (RankLost), and NonFiniteError where the mean overflows.
         """
 
+    def begin(self, vectors: Vectors, layout: FlatLayout, key: Key, out: Tensor) -> Callable[[], None]:
+        """Begin a ``mean``; what is returned brings it to its end, sends nothing, and may run in another thread.
+
+        So the next mean can be encoded and sent while this one is on its way.  Means end in the order in which they
+        began; the vectors stay as they are until then.  By default everything happens at once.
+        """
+        self.mean(vectors, layout, key, out)
+        return nothing_left
+
     @property
     def inner_transports(self) -> Sequence[Transport]:
         """The transports that carry bytes beside the one that it was built with."""
@@ -85,6 +97,10 @@ class Collective(ABC):
     def settle(self) -> None:
         """Read what came late; every rank calls it after the same exchange, before the ranks part."""
         return
+
+
+def nothing_left() -> None:
+    """The end of a mean that was there at once."""
 
 
 def of_worker(key: Key, worker: int, workers: int) -> Key:
@@ -102,16 +118,18 @@ def padded(numbers: list[int], length: int) -> list[int]:
 
 def to_everyone(
     transport: Transport, placement: WorkerPlacement, mine: Sequence[Tensor], sizes: Sequence[int | None], purpose: str
-) -> list[Tensor]:
-    """The payloads of all workers on every rank, in worker order.
+) -> Callable[[], list[Tensor]]:
+    """Send the payloads of all workers to every rank; what is returned waits for them and gives them in worker order.
 
     sizes: of every worker's; told first where one is not known (None).
     """
     if transport.world == 1:
-        return list(mine)
+        return lambda: list(mine)
     per_rank = sizes_by_rank(transport, placement, mine, sizes)
-    rows = transport.to_all(joined(mine, transport.device), [sum(row) for row in per_rank.values()], purpose)
-    return [payload for row, data in zip(per_rank.values(), rows, strict=True) for payload in data.split(row)]
+    arrived = transport.post_to_all(joined(mine, transport.device), [sum(row) for row in per_rank.values()], purpose)
+    return lambda: [
+        payload for row, data in zip(per_rank.values(), arrived(), strict=True) for payload in data.split(row)
+    ]
 
 
 def sizes_by_rank(

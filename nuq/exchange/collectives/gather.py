@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from torch import Tensor
@@ -11,6 +12,7 @@ from nuq.exchange.collectives.collective import (
     ExchangeStats,
     Vectors,
     WorkerPlacement,
+    nothing_left,
     of_worker,
     to_everyone,
 )
@@ -23,7 +25,10 @@ from nuq.kernels.spec import Key
 
 @dataclass
 class Gather(Collective):
-    """The collective that sends every message to every rank."""
+    """The collective that sends every message to every rank.
+
+    A mean is begun apart from its end where nothing has to be told before the messages: their lengths are known.
+    """
 
     transport: Transport
     placement: WorkerPlacement
@@ -31,6 +36,16 @@ class Gather(Collective):
     stats: ExchangeStats = field(default_factory=ExchangeStats)
 
     def mean(self, vectors: Vectors, layout: FlatLayout, key: Key, out: Tensor) -> None:
+        self._send(vectors, layout, key, out)()
+
+    def begin(self, vectors: Vectors, layout: FlatLayout, key: Key, out: Tensor) -> Callable[[], None]:
+        end = self._send(vectors, layout, key, out)
+        if self.codec.fixed and self.transport.posts_at_once:
+            return end
+        end()
+        return nothing_left
+
+    def _send(self, vectors: Vectors, layout: FlatLayout, key: Key, out: Tensor) -> Callable[[], None]:
         with self.stats.time("encode"):
             payloads = [
                 self.codec.encode_or_mark(vectors[w], layout, of_worker(key, w, self.placement.num_workers))
@@ -39,10 +54,16 @@ class Gather(Collective):
         self.stats.count("messages", payloads[:1])
         with self.stats.time("wire"):
             sizes = [self.codec.size(layout)] * self.placement.num_workers
-            received = to_everyone(self.transport, self.placement, payloads, sizes, "messages")
-        with self.stats.time("decode"):
-            out.zero_()
-            for payload in received:
-                self.codec.add(payload, layout, out)
-            scale(out, self.placement.num_workers)
-            check_mean(out, layout)
+            arrived = to_everyone(self.transport, self.placement, payloads, sizes, "messages")
+
+        def end() -> None:
+            with self.stats.time("wire"):
+                received = arrived()
+            with self.stats.time("decode"):
+                out.zero_()
+                for payload in received:
+                    self.codec.add(payload, layout, out)
+                scale(out, self.placement.num_workers)
+                check_mean(out, layout)
+
+        return end

@@ -8,15 +8,18 @@ from __future__ import annotations
 import functools
 import math
 import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch import nn
+from torch import Tensor, nn
 
 from nuq.compressors import frame, message
 from nuq.errors import NonFiniteError
 from nuq.exchange import agreement
+from nuq.exchange.collectives.collective import nothing_left
 from nuq.exchange.driver import Driver, Memory
 from nuq.exchange.hook import saved_state, speed_gate, summary
 from nuq.exchange.hook.buckets import Bucket, Plan, made
@@ -137,19 +140,27 @@ class BucketExchange:
 
     # --- one step ---
 
-    def exchange(self, buckets: list[Bucket]) -> None:
-        """Write the ranks' mean into the buckets at hand: as one vector where a method's is one, else one by one."""
+    def begin(self, buckets: list[Bucket]) -> Callable[[], None]:
+        """Begin to exchange the buckets at hand; what is returned writes the ranks' mean into them.
+
+        They are one vector where a method's is one, else one each.
+        """
         if self._first:
             self._before_step()
             self._skipped = False
         several = [buckets] if self._joins else [[bucket] for bucket in buckets]
         if self.begins:
-            self._begin(several)
-        for some in several:
-            self._exchange(some)
+            self._fit_first(several)
+        ends = [self._exchange(some) for some in several]
 
-    def _exchange(self, buckets: list[Bucket]) -> None:
-        """Write the mean of one vector over all ranks into the memory of its buckets."""
+        def end() -> None:
+            for each in ends:
+                each()
+
+        return end
+
+    def _exchange(self, buckets: list[Bucket]) -> Callable[[], None]:
+        """Begin the exchange of one vector; its end writes the mean into the memory of the vector's buckets."""
         self._first = last = buckets[-1].last
         plan, driver = self._plan(buckets), self.driver
         layout, vector = plan.layout, plan.vector(buckets)
@@ -158,22 +169,39 @@ class BucketExchange:
         if not driver.is_dense:
             which = [one for one in driver.levels.every if one.collects(self.step + 1) and not one.begins]
             driver.levels.observe(mine, layout.segments, self.step, which)
+        arrived = nothing_left
+        with self._finite_or_skipped(mean):
+            arrived = driver.begin(mine, layout, Key(self.hook.seed, self.step, self.transport.rank), mean)
+
+        def end() -> None:
+            with self._finite_or_skipped(mean):
+                arrived()
+                # an all-reduce checks nothing, the other collectives check float32
+                if driver.is_dense or vector.dtype != torch.float32:
+                    check_mean(mean, layout, vector.dtype)
+            for memory in self._compressors.memories if last else ():
+                memory.settle(undo=self._skipped)
+            plan.spread(mean, buckets)
+            for one in buckets if self.hook.debug else ():
+                names = ", ".join(one.names)
+                agreement.check_same(self.transport, f"step {self.step}: the means of {names}", one.buffer)
+            self.step += last
+
+        if not self.hook.debug:
+            return end
+        end()  # which sends: nothing else may be sent meanwhile
+        return nothing_left
+
+    @contextmanager
+    def _finite_or_skipped(self, mean: Tensor) -> Iterator[None]:
+        """Let a NonFiniteError pass, or fill the mean with what a gradient scaler looks for, to skip the step."""
         try:
-            driver.mean(mine, layout, Key(self.hook.seed, self.step, self.transport.rank), mean)
-            # an all-reduce checks nothing, the other collectives check float32
-            if driver.is_dense or vector.dtype != torch.float32:
-                check_mean(mean, layout, vector.dtype)
+            yield
         except NonFiniteError:
             if self.hook.on_non_finite == "raise":
                 raise
-            mean.fill_(math.nan)  # what a gradient scaler looks for, to skip the step
+            mean.fill_(math.nan)
             self._skipped = True
-        for memory in self._compressors.memories if last else ():
-            memory.settle(undo=self._skipped)
-        plan.spread(mean, buckets)
-        for one in buckets if self.hook.debug else ():
-            agreement.check_same(self.transport, f"step {self.step}: the means of {', '.join(one.names)}", one.buffer)
-        self.step += last
 
     def _exact(self, name: str, whole: bool) -> bool:
         """Whether a parameter travels in full precision; whole: else in one vector with others, whatever its size."""
@@ -212,7 +240,7 @@ class BucketExchange:
                 levels = torch.tensor(compressor.levels.values, dtype=torch.float64)
                 agreement.check_same(self.transport, f"step {step}: the levels", levels)
 
-    def _begin(self, several: list[list[Bucket]]) -> None:
+    def _fit_first(self, several: list[list[Bucket]]) -> None:
         """Fit the first levels to this step's gradient in the model's order, whatever order DDP has.
 
         A rank has no part in them where its gradient is not finite.

@@ -31,7 +31,7 @@ def dies(group, collective, victim, how):
     model, state = hooked(
         group, net(), method="qsgdinf", collective=collective, ddp={"bucket_cap_mb": 0.002}, timeout_s=SILENT_S, **given
     )
-    mean = state._here.driver.collective.mean
+    begin = state._here.driver.collective.begin
 
     def deadly(*arguments):
         nonlocal calls
@@ -40,9 +40,9 @@ def dies(group, collective, victim, how):
             if how == "dies":
                 os._exit(7)
             os.kill(os.getpid(), signal.SIGSTOP)
-        mean(*arguments)
+        return begin(*arguments)
 
-    state._here.driver.collective.mean = deadly  # pyright: ignore[reportAttributeAccessIssue]
+    state._here.driver.collective.begin = deadly  # pyright: ignore[reportAttributeAccessIssue]
     try:
         for step in range(10):
             backward(model, rank, step)
