@@ -52,8 +52,9 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 def test_before_the_run_has_begun(module: str, number: int, tmp_path: Path) -> None:
     words = [f"{name}={value}" for name, value in (SETTINGS | {"run_dir": tmp_path}).items()]
     command = [sys.executable, "-c", TOLD_AT_AN_IMPORT, module, str(int(number)), str(ROOT / "main.py"), *words]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
     done = subprocess.run(
-        command, cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, preexec_fn=_hears_signals
     )
     assert done.returncode == 75, done.stderr
     assert done.stderr.startswith(
@@ -74,8 +75,9 @@ def test_nohup_means_no_hangup() -> None:
         signal.signal(signal.SIGHUP, before)
 
 
-def _hears_sigint() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # a shell's background jobs ignore it
+def _hears_signals() -> None:
+    for ignored in (signal.SIGINT, signal.SIGHUP):  # by a shell's background jobs, and under nohup
+        signal.signal(ignored, signal.SIG_DFL)
 
 
 @pytest.mark.parametrize("module", ["hydra", "torch"])
@@ -84,7 +86,7 @@ def test_ctrl_c_before_the_run_has_begun(module: str, tmp_path: Path) -> None:
     command = [sys.executable, "-c", TOLD_AT_AN_IMPORT, module, str(int(signal.SIGINT)), str(ROOT / "main.py"), *words]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     done = subprocess.run(
-        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, preexec_fn=_hears_sigint
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, preexec_fn=_hears_signals
     )
     assert (done.returncode, done.stderr) == (130, "main.py: interrupted before the run began\n")
 
