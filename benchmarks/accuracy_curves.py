@@ -53,7 +53,7 @@ _WORDS = {
     "256": "buckets of 256",
     str(WHOLE): "one bucket",
 }
-_PLAIN = ("none", "signed", "packed", "lloyd_max", "8192")
+_PLAIN = ("none", "stochastic", "signed", "packed", "lloyd_max", "8192")
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 r"""The error of every unbiased method against the bits that it really takes.
 
-Run it as ``python -m benchmarks.accuracy_per_bit [--out DIR]``.
+Run it as ``python -m benchmarks.accuracy_per_bit [--out DIR]``.  Behind these tables it prints those of the mean of
+several workers (``benchmarks.accuracy_of_mean``).
 
 The error is vNMSE = ``E |decoded - x|^2 / |x|^2``. The bits per coordinate are ``8 * length of the messages / number of
 coordinates``, so header, levels, scales, codes and coder tables all count.  A message of 2^19 coordinates at 3 bits
@@ -35,7 +36,7 @@ from typing import Any
 
 import torch
 
-from benchmarks import accuracy_curves, gradient_samples
+from benchmarks import accuracy_curves, accuracy_of_mean, gradient_samples
 from benchmarks.accuracy_curves import LETTERS, NUM_DRAWS, RATES, Curves, Family, Point, best
 from benchmarks.gradient_samples import Source
 from files.aligned import aligned
@@ -137,6 +138,10 @@ def _check_unbiased(name: str) -> dict[str, float]:
     return accuracy_curves.check_unbiased(gradient_samples.source(name))
 
 
+def _mean_curves(name: str) -> dict[int, Curves]:
+    return accuracy_of_mean.curves_of(gradient_samples.source(name))
+
+
 def main() -> None:
     """Measure, print the tables, write points and figure, and print the JSON object."""
     parser = argparse.ArgumentParser(
@@ -152,6 +157,7 @@ def main() -> None:
         unbiased = pool.submit(_check_unbiased, names[-1])
         curves = pool.map(_curves, reversed(names))  # the recorded ones take longest
         errors = pool.map(_eden_errors, distributions)
+        of_means = dict(zip(names, pool.map(_mean_curves, names), strict=True))
         all_curves = dict(zip(names, reversed(list(curves)), strict=True))
         eden, worst = dict(zip(distributions, errors, strict=True)), unbiased.result()
 
@@ -164,6 +170,10 @@ def main() -> None:
         f"options:"
     )
     print("  " + "  ".join(f"{METHODS[name].title} {sigmas:.1f}" for name, sigmas in worst.items()))
+    for name in names:
+        print(f"\n{gradient_samples.source(name).title}: M |mean of decoded - mean|^2 over the mean of |x_i|^2")
+        for rate in accuracy_of_mean.RATES:
+            print(f"\n{aligned(accuracy_of_mean.table(of_means[name], rate))}")
     for name in distributions:
         print(f"EDEN at 1 .. 4 index bits, {name}: " + "  ".join(f"{error:.4f}" for error in eden[name]))
 
@@ -183,6 +193,7 @@ def main() -> None:
         "below_eden": {str(rate): all(winners[name][str(rate)]["below_eden"] for name in winners) for rate in RATES},
         "largest_bias_sigmas": round(max(worst.values()), 2),
         "winners": winners,
+        "winners_of_mean": {name: accuracy_of_mean.winners(curves) for name, curves in of_means.items()},
     }
     print(json.dumps(figures))
 

@@ -19,7 +19,7 @@ from train.steps.trainer import Trainer
 
 CACHE = Path("runs") / "accuracy_per_bit"
 NUM_COORDINATES = 1 << 19
-UPDATE_STEP, NUM_LEARNED, NUM_MEASURED, EVERY = 60, 10, 10, 5
+UPDATE_STEP, NUM_LEARNED, NUM_MEASURED, EVERY, NUM_WORKERS = 60, 10, 10, 5, 16
 RECORDED = {  # data: model, batch size, title
     "digits": ("cnn", 32, "CNN on digits"),
     "text": ("gpt", 8, "GPT on text"),
@@ -31,12 +31,13 @@ RECORDED = {  # data: model, batch size, title
 class Source:
     """A source of vectors.
 
-    title: of its panel; learn, measure: float32 vectors.
+    title: of its panel; learn, measure: float32 vectors; workers: of one step, minibatches apart, to be averaged.
     """
 
     title: str
     learn: list[Tensor]
     measure: list[Tensor]
+    workers: list[Tensor]
     recorded: bool = False
 
     @property
@@ -71,10 +72,10 @@ def source(name: str) -> Source:
 
 
 def synthetic(name: str) -> Source:
-    """A source of one vector to measure, and another to learn from."""
+    """A source of one vector to measure, another to learn from, and independent ones to be averaged."""
     title, draw = DISTRIBUTIONS[name]
     generator = torch.Generator().manual_seed(12)
-    return Source(title, [draw(generator)], [draw(generator)])
+    return Source(title, [draw(generator)], [draw(generator)], [draw(generator)[: 1 << 17] for _ in range(NUM_WORKERS)])
 
 
 def recorded(data: str) -> Source:
@@ -84,22 +85,24 @@ def recorded(data: str) -> Source:
     """
     model, batch_size, title = RECORDED[data]
     title = f"Gradients, {title}"
-    place = CACHE / f"{data}-{model}-{batch_size}-{UPDATE_STEP}.pt"
+    place = CACHE / f"{data}-{model}-{batch_size}-{UPDATE_STEP}-{NUM_WORKERS}.pt"
     if place.exists():
         kept = torch.load(place, weights_only=True)
-        return Source(title, kept["learn"], kept["measure"], recorded=True)
+        return Source(title, kept["learn"], kept["measure"], kept["workers"], recorded=True)
     config = resolving.resolve(
         {"method": "supersgd", "data": data, "model": model, "batch_size": batch_size, "workers": 1, "seed": 1}
     )
     trainer = Trainer(config, device=torch.device("cpu"))
-    learn, measure = [], []
+    learn, measure, workers = [], [], []
     for step in range(UPDATE_STEP + EVERY * NUM_MEASURED):
         after = step - UPDATE_STEP
         wanted = learn if -NUM_LEARNED <= after < 0 else measure if after >= 0 and after % EVERY == 0 else None
         if wanted is not None:
             gradient, _ = trainer.gradient(0, step, trainer.order, "train")
             wanted.append(gradient)
+        if after == 0:  # later steps' minibatches, at these weights
+            workers = [trainer.gradient(0, step + n, trainer.order, "workers")[0] for n in range(NUM_WORKERS)]
         trainer.train_step()
     place.parent.mkdir(parents=True, exist_ok=True)
-    torch.save({"learn": learn, "measure": measure}, place)
-    return Source(title, learn, measure, recorded=True)
+    torch.save({"learn": learn, "measure": measure, "workers": workers}, place)
+    return Source(title, learn, measure, workers, recorded=True)

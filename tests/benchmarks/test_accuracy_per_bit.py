@@ -6,13 +6,14 @@ import math
 import pytest
 import torch
 
-from benchmarks import accuracy_curves, accuracy_figure, accuracy_per_bit
+from benchmarks import accuracy_curves, accuracy_figure, accuracy_of_mean, accuracy_per_bit
 from benchmarks.accuracy_curves import Family, Point, best, error_at, families, frontier, reached_at
 from benchmarks.gradient_samples import Source
 from nuq.registry import METHODS
 
 NORMAL = torch.randn(1 << 14, generator=torch.Generator().manual_seed(1))
-SOURCE = Source("Normal", [NORMAL[: 1 << 13]], [NORMAL[1 << 13 :]])
+HALVES = [NORMAL[: 1 << 13], NORMAL[1 << 13 :]]
+SOURCE = Source("Normal", HALVES[:1], HALVES[1:], HALVES)
 
 
 def test_every_unbiased_method_takes_part_with_every_option():
@@ -104,6 +105,23 @@ def test_a_small_run(monkeypatch, tmp_path, capsys):
     accuracy_curves.write_points(tmp_path / "points.csv", {"normal": curves})
     assert len((tmp_path / "points.csv").read_text().splitlines()) == 1 + sum(map(len, curves.values()))
     assert [path.stat().st_size > 5000 for path in accuracy_figure.draw({"Normal": curves}, tmp_path)] == [True, True]
+
+
+def test_errors_of_a_mean_are_those_of_a_message_unless_workers_round_together(monkeypatch):
+    monkeypatch.setattr(accuracy_of_mean, "WORKERS", (2,))
+    monkeypatch.setattr(accuracy_of_mean, "DRAWS", 8)
+    coding = (("coding", "packed"),)
+    alone, together = Family("qsgdinf", coding), Family("qsgdinf", (*coding, ("rounding", "correlated")))
+    monkeypatch.setattr(accuracy_of_mean, "FAMILIES", (alone, together))
+    curves = accuracy_of_mean.curves_of(SOURCE)
+    _, of_message = accuracy_curves.measure(accuracy_curves.build(alone, 3, SOURCE), SOURCE)
+    first = reached_at(curves[2][alone], 3.1)
+    assert first and first.error == pytest.approx(of_message, rel=0.1)
+    assert error_at(curves[2][together], 3.1) < 0.6 * first.error
+    # one scale for all: the largest bucket norm of two, after a rotation that does nothing to normal coordinates
+    assert error_at(curves[2][accuracy_of_mean.SHARED_SCALE], 3.1) == pytest.approx(first.error, rel=0.2)
+    assert accuracy_of_mean.table(curves, 3)[1][0] == together.label() == "QSGDinf, correlated"
+    assert accuracy_of_mean.winners(curves)["3"]["2"]["name"] == together.label()
 
 
 def _options_of(family: Family) -> str:
