@@ -22,6 +22,7 @@ def run(argv: Sequence[str], root: Path) -> int:
         "--slots", type=int, metavar="N", help="runs at once (default: as many as cores and GPUs allow)"
     )
     options = parser.parse_args(argv)
+    from grid.engine.local import kept
     from grid.engine.local.machine import check_slots
     from grid.engine.local.slots import run_with_progress
     from grid.engine.states.runs import shared, sign
@@ -32,10 +33,15 @@ def run(argv: Sequence[str], root: Path) -> int:
     sweep = load(options.grid, options.run_name)
     for line in shared(sweep, root):
         print(line)
+    if sweep.keep and (number := kept.restore(runs)):
+        print(f"{number} runs were made elsewhere and are kept in {kept.RESULTS}/{runs[0].experiment.folder}")
     left = {**_diverged(runs, options), **in_the_queue(runs, root)}
     check(runs, left, root)
     sign(sweep, root)
-    return run_with_progress(runs, options.slots, left).exit_code
+    outcome = run_with_progress(runs, options.slots, left)
+    if sweep.keep:
+        kept.keep(runs)
+    return outcome.exit_code
 
 
 def check(runs: Sequence[Run], busy: Collection[str], root: Path) -> None:

@@ -65,6 +65,8 @@ class Sweep:
     folder: str = ""  # the folder below runs/; the run name unless another sweep has it already
     # The resources of all runs, or a function from a configuration to them; a point's own win.
     resources: Settings | Callable[[Settings], Settings] = field(default_factory=dict)
+    # whether ended runs are kept in results/, from where another machine goes on
+    keep: bool = False
     grid: str = ""
     run_name: str = ""
     doc: str = ""

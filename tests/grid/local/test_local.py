@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import shutil
 import signal
 import sys
 import time
@@ -14,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import grid_run
-from grid.engine.local import slots
+from grid.engine.local import kept, slots
 from grid.engine.local.machine import visible_gpus
 from grid.engine.local.progress import Bars, Lines
 from grid.engine.local.slots import run_all, run_with_progress, summary
@@ -49,6 +50,23 @@ def test_runs_what_is_missing_and_names_what_failed(tmp_path: Path, capsys: pyte
     capsys.readouterr()
     assert run_with_progress(runs, 2).exit_code == 0
     assert capsys.readouterr().out == "5 done before\n"
+
+
+def test_ended_runs_are_kept_and_another_machine_goes_on(tmp_path: Path) -> None:
+    runs = fake.runs(fake.checkout(tmp_path / "first", {2: 1}), 3)
+    run_all(runs, 2, Lines(3))
+    for run in runs:
+        (run.folder.path / "checkpoint.pt").touch()
+        (run.folder.path / "events.out.tfevents.1.a1").write_text("scalars")
+    assert (kept.keep(runs), kept.keep(runs)) == (2, 0), "the failed one has not ended"
+    names = {path.name for path in kept.place(runs[0]).iterdir()}
+    assert names == {"config.yaml", "status.json", "events.out.tfevents.1.a1"}
+    second = fake.runs(fake.checkout(tmp_path / "second"), 3)
+    shutil.copytree(tmp_path / "first" / "results", tmp_path / "second" / "results")
+    assert (kept.restore(second), kept.restore(second)) == (2, 0)
+    assert [run.state().word for run in second] == ["done", "new", "done"]
+    assert len(run_all(second, 2, Lines(3)).skipped) == 2
+    assert kept.keep(second) == 1
 
 
 def test_what_may_be_alive_is_left_alone(tmp_path: Path) -> None:
@@ -147,7 +165,7 @@ import signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)
 from pathlib import Path
 import grid_run
-from grid.engine.local import slots
+from grid.engine.local import kept, slots
 from tests.grid import fake
 slots.GRACE_S = float(sys.argv[2])
 sys.exit(slots.run_with_progress(fake.runs(Path(sys.argv[1]), 3), 2).exit_code)

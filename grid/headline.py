@@ -1,0 +1,79 @@
+"""The published methods, ours and their rivals on real data without a GPU, at matched bits.
+
+The paper's ten methods are as published (their solver, its weights, the L2 norm); the others have our defaults but for
+what their labels say.  Ended runs are kept in ``results/``, so that hours of them go on from any machine.
+"""
+
+from __future__ import annotations
+
+from grid import cifar10_cpu as small
+from grid.engine.sweep import Point, Sweep, axis, point, product, union, where_read
+from grid.engine.sweeps.rates import cifar_resnet, factor_bits, sparse_ratio
+from grid.nuq import ALQ_N, AMQ_N, NUQSGD, QSGD, QSGDINF, SGD, SUPERSGD, TRN, mixture
+
+TRIED_RATES = (0.02, 0.05, 0.1)
+STEPS = 500
+WHOLE = 1 << 20  # coordinates of a bucket that holds the whole gradient
+
+ROTATED = {"method.rotation": "hadamard"}
+TOGETHER = {"method.rounding": "correlated"}
+LINF = {"method.norm": "linf"}
+ENTROPY_CODED = {"method.coding": "rans", "method.bucket_size": WHOLE}
+
+
+def published() -> list[Point]:
+    """The paper's ten methods at 3 bits."""
+    original = union(mixture("ALQ", "alq", 80), ALQ_N, mixture("AMQ", "amq", 80), AMQ_N)
+    return union(SGD, SUPERSGD, QSGD, QSGDINF, NUQSGD, TRN, original)
+
+
+def ours(bits: int) -> list[Point]:
+    """Our packed methods, each worker by itself and together, and the entropy-coded lattice."""
+    together = union(
+        point("QSGDinf together", TOGETHER, method="qsgdinf"),
+        point("ALQ linf together", {**LINF, **TOGETHER}, method="alq"),
+        point("optimal linf rotated together", {**LINF, **ROTATED, **TOGETHER}, method="optimal"),
+        point("ALQ linf", LINF, method="alq"),
+    )
+    lattices = union(
+        point("ECDQ dithered", ENTROPY_CODED, method="ecdq"),
+        point("ECDQ together", {**ENTROPY_CODED, **TOGETHER, "method.dither": "none"}, method="ecdq"),
+    )
+    return product(union(together if bits > 1 else [], lattices), _bits(bits))
+
+
+def rivals(bits: int) -> list[Point]:
+    """EDEN packed and entropy coded, PowerSGD of the largest rank within the bits (or 1), TopK with feedback."""
+    entropy_coded = {**ENTROPY_CODED, "method.levels": "uniform"}
+    shapes = cifar_resnet(8)
+    rank = max((rank for rank in range(1, 9) if factor_bits(shapes, rank) <= bits), default=1)
+    eden = union(point("EDEN", method="eden"), point("EDEN entropy coded", entropy_coded, method="eden"))
+    others = union(
+        point(f"PowerSGD rank {rank}", {"method.rank": rank}, method="powersgd"),
+        point(f"TopK with feedback {_words(bits)}", {"method.ratio": sparse_ratio(bits)}, method="topk"),
+    )
+    return union(product(eden, _bits(bits)), others)
+
+
+def _bits(bits: int) -> Point:
+    return where_read({"method.bits": bits}, _words(bits))
+
+
+def _words(bits: int) -> str:
+    return f"{bits} bit{'s' * (bits > 1)}"
+
+
+def methods() -> list[Point]:
+    """All of them: what is published at 3 bits, ours and the rivals at 3, 2 and 1."""
+    at_three = product(published(), where_read({"method.bits": 3}))
+    return union(at_three, *(union(ours(bits), rivals(bits)) for bits in (3, 2, 1)))
+
+
+def rates_cpu() -> Sweep:
+    """ResNet-8 on CIFAR-10, 4 workers x 16 images, 500 steps: every method at three learning rates, on one seed, from
+    which the rate of its longer runs is chosen.
+    """
+    images = small.images("resnet8", workers=4, batch_size=16, steps=STEPS, lr=TRIED_RATES[0], eval_every=STEPS)
+    updates = where_read({"method.update_at": [20, 100], "method.update_every": 200})
+    rates = axis("optim.lr", TRIED_RATES)
+    return Sweep(product(images, updates, methods(), rates), folder="headline_rates_cpu", keep=True)
