@@ -34,27 +34,20 @@ def num_blocks(num_coordinates: int) -> int:
 
 
 def encode(vector: Tensor, bits: int, words: Words | None) -> tuple[Tensor, Tensor, Tensor]:
-    """Encode a vector as blocks of fixed-point words.
+    """Encode a vector float32[n], finite, as blocks: kinds and exponents uint8[blocks], and the blocks' bytes in turn.
 
-    vector: float32[n], finite; words: of the key, None rounds to the nearest.
-
-    Returns kinds and exponents as uint8[blocks], and the bytes of all blocks in turn.
+    words: of the key, None rounds to the nearest.
     """
     assert vector.dtype == torch.float32 and vector.is_contiguous()
     if not in_cpp(vector):
         return base_delta_reference.encode(vector, bits, words)
-    n = vector.numel()
-    kinds, exponents = torch.empty(2, num_blocks(n), dtype=torch.uint8)
-    data = torch.empty(compiled.room_bytes(n, bits), dtype=torch.uint8)
-    given = (kinds.data_ptr(), exponents.data_ptr(), data.data_ptr(), torch.get_num_threads())
-    return kinds, exponents, data[: compiled.encode(vector.data_ptr(), n, bits, words, *given)]
+    coded = compiled.encode(vector.detach().numpy(), bits, words, torch.get_num_threads())
+    kinds, exponents, data = map(torch.from_numpy, coded)
+    return kinds, exponents, data
 
 
 def decode(kinds: Tensor, exponents: Tensor, data: Tensor, bits: int, total: Tensor, *, accumulate: bool) -> bool:
-    """Decode into the total float32[n], or add to it; False, and an unchanged total, where the bytes are damaged.
-
-    n is not 0.
-    """
+    """Decode into the total float32[n > 0], or add; False, and an unchanged total, where the bytes are damaged."""
     kind, width = kinds & 0xF0, kinds & 0x0F
     if int(width.max()) > bits or int(kind.max()) > MIXED or int(exponents.min()) < LEAST_EXPONENT + BIAS:
         return False
@@ -66,15 +59,7 @@ def decode(kinds: Tensor, exponents: Tensor, data: Tensor, bits: int, total: Ten
         decoded = base_delta_reference.decode(kind, width, exponents, starts, data, bits)[: total.numel()]
         total.add_(decoded) if accumulate else total.copy_(decoded)
         return True
-    assert total.dtype == torch.float32 and all(part.is_contiguous() for part in (kinds, exponents, data, total))
-    given = (
-        kinds.data_ptr(),
-        exponents.data_ptr(),
-        starts.data_ptr(),
-        data.data_ptr(),
-        data.numel(),
-        bits,
-        total.data_ptr(),
-    )
-    compiled.decode(*given, total.numel(), accumulate, torch.get_num_threads())
+    assert total.dtype == torch.float32
+    given = (kinds.numpy(), exponents.numpy(), starts.numpy(), data.numpy(), bits)
+    compiled.decode(*given, total.numpy(), accumulate, torch.get_num_threads())
     return True

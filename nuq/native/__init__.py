@@ -19,9 +19,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-Signature = tuple[list[Any], Any]  # ctypes types of the arguments, and of the result
+Signature = tuple[list[Any], Any]  # ctypes of the arguments, and of the result
+POINTER, LONG, INT, WORD = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int, ctypes.c_uint32
+FLOAT, DOUBLE = ctypes.c_float, ctypes.c_double
 
 SETS = ("baseline", "avx2", "avx512")
 SOURCE = Path(__file__).parent / "src"
@@ -30,10 +31,7 @@ LIBRARY = Path(__file__).parent / "libnuq.so"
 
 @cache
 def library() -> ctypes.CDLL | None:
-    """The library, loaded once.
-
-    None where it is off, or (after one RuntimeWarning) missing, stale or not ours.
-    """
+    """The library, loaded once; None where it is off, or (after one RuntimeWarning) missing, stale or not ours."""
     asked = os.environ.get("NUQ_CPU", "")
     if asked not in ("", "off", *SETS):
         raise ValueError(f"NUQ_CPU={asked!r}: must be off, or one of {', '.join(SETS)}")
@@ -60,11 +58,8 @@ def library() -> ctypes.CDLL | None:
     return None
 
 
-def functions(signatures: Mapping[str, tuple[list[Any], Any]]) -> Callable[[str], Any]:
-    """The library's functions by name, with the ctypes of their arguments and results; RuntimeError without a library.
-
-    Each function is told its ctypes once.
-    """
+def functions(signatures: Mapping[str, Signature]) -> Callable[[str], Any]:
+    """The library's functions by name, each told its ctypes once; RuntimeError without a library."""
 
     @cache
     def function(name: str) -> Any:
@@ -78,15 +73,15 @@ def functions(signatures: Mapping[str, tuple[list[Any], Any]]) -> Callable[[str]
     return function
 
 
-def call(name: str, signature: Signature, *arguments: NDArray[Any] | float | None) -> Any:
-    """Call a function and return its result; arrays go as pointers to their memory, None as a null pointer."""
-    loaded = library()
-    assert loaded is not None
-    function = getattr(loaded, name)
-    function.argtypes, function.restype = signature
-    for argument in arguments:
+def calls(signatures: Mapping[str, Signature]) -> Callable[..., Any]:
+    """The function ``call(name, *arguments)``; arrays go as pointers to their memory, None as a null pointer."""
+    function = functions(signatures)
+
+    def passed(argument: Any) -> Any:
         assert not isinstance(argument, np.ndarray) or argument.flags.c_contiguous
-    return function(*(argument.ctypes.data if isinstance(argument, np.ndarray) else argument for argument in arguments))
+        return argument.ctypes.data if isinstance(argument, np.ndarray) else argument
+
+    return lambda name, *arguments: function(name)(*map(passed, arguments))
 
 
 def _unusable(loaded: ctypes.CDLL) -> str:
@@ -103,17 +98,17 @@ def _unusable(loaded: ctypes.CDLL) -> str:
 
 def _choose(loaded: ctypes.CDLL, name: str) -> None:
     if not loaded.nuq_choose_isa(SETS.index(name)):
-        legal = [known for place, known in enumerate(SETS) if loaded.nuq_isas() >> place & 1]
-        raise ValueError(f"instruction set {name!r} does not run here (legal: {', '.join(legal)})")
+        raise ValueError(f"instruction set {name!r} does not run here (legal: {', '.join(_legal(loaded))})")
+
+
+def _legal(loaded: ctypes.CDLL) -> list[str]:
+    return [name for place, name in enumerate(SETS) if loaded.nuq_isas() >> place & 1]
 
 
 def instruction_sets() -> list[str]:
-    """The instruction sets that the library was built for and this processor has, slowest first.
-
-    There are none without the library.
-    """
+    """The instruction sets that the library was built for and this processor has, slowest first; none without it."""
     loaded = library()
-    return [name for place, name in enumerate(SETS) if loaded.nuq_isas() >> place & 1] if loaded else []
+    return _legal(loaded) if loaded else []
 
 
 @contextmanager

@@ -1,28 +1,22 @@
 """The two passes of ATOMO over all coordinates in C++ (``src/atoms.cpp``): the bits of ``nuq.kernels.atoms``.
 
-Arrays must be contiguous; ``nuq.kernels.atoms`` checks what it passes.
+``nuq.kernels.atoms`` checks what it passes.
 """
 
 from __future__ import annotations
 
-import ctypes
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
-from nuq.native import Signature, call
+from nuq.native import DOUBLE, INT, LONG, POINTER, WORD, calls
 
 Floats = NDArray[np.float32]
-_LONG, _INT, _WORD, _POINTER, _DOUBLE = ctypes.c_int64, ctypes.c_int, ctypes.c_uint32, ctypes.c_void_p, ctypes.c_double
-_SIGNATURES: dict[str, Signature] = {
-    "nuq_product_sum": ([_POINTER, _POINTER, _LONG, _LONG, _LONG, _POINTER, _INT], None),
-    "nuq_tossed": ([_POINTER, _LONG, _DOUBLE, _WORD, _WORD, _POINTER, _INT], _LONG),
-}
-
-
-def _call(name: str, *arguments: NDArray[Any] | float) -> Any:
-    return call(name, _SIGNATURES[name], *arguments)
+_call = calls(
+    {
+        "nuq_product_sum": ([POINTER, POINTER, LONG, LONG, LONG, POINTER, INT], None),
+        "nuq_tossed": ([POINTER, LONG, DOUBLE, WORD, WORD, POINTER, INT], LONG),
+    }
+)
 
 
 def product_sum(left: Floats, right: Floats, threads: int) -> Floats:

@@ -1,68 +1,44 @@
-"""Blocks of base and deltas in C++ (``src/base_delta.cpp``): the bits of ``nuq.coding.base_delta``.
-
-Tensors go as addresses of contiguous CPU memory.
-"""
+"""Blocks of base and deltas in C++ (``src/base_delta.cpp``): the bits of ``nuq.coding.base_delta``."""
 
 from __future__ import annotations
 
-import ctypes
-from typing import Any
+import numpy as np
+from numpy.typing import NDArray
 
-from nuq.native import functions
+from nuq.native import INT, LONG, POINTER, WORD, calls
 
-_POINTER, _LONG, _INT, _WORD = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int, ctypes.c_uint32
-_SIGNATURES: dict[str, tuple[list[Any], Any]] = {
-    "nuq_base_delta_room": ([_LONG, _INT], _LONG),
-    "nuq_base_delta_encode": ([_POINTER, _LONG, _INT, _INT, _WORD, _WORD, _POINTER, _POINTER, _POINTER, _INT], _LONG),
-    "nuq_base_delta_decode": ([_POINTER, _POINTER, _POINTER, _POINTER, _LONG, _INT, _POINTER, _LONG, _INT, _INT], None),
-}
-_function = functions(_SIGNATURES)
-
-
-def room_bytes(num_coordinates: int, bits: int) -> int:
-    """The number of bytes that ``encode`` needs to write."""
-    return _function("nuq_base_delta_room")(num_coordinates, bits)
+Bytes = NDArray[np.uint8]
+Floats = NDArray[np.float32]
+_call = calls(
+    {
+        "nuq_base_delta_room": ([LONG, INT], LONG),
+        "nuq_base_delta_encode": ([POINTER, LONG, INT, INT, WORD, WORD, POINTER, POINTER, POINTER, INT], LONG),
+        "nuq_base_delta_decode": ([POINTER, POINTER, POINTER, POINTER, LONG, INT, POINTER, LONG, INT, INT], None),
+    }
+)
 
 
-def encode(
-    vector: int,
-    num_coordinates: int,
-    bits: int,
-    words: tuple[int, int] | None,
-    kinds: int,
-    exponents: int,
-    data: int,
-    threads: int,
-) -> int:
-    """Encode float32[n] and return the number of bytes in ``data``.
-
-    The kinds and exponents are uint8[blocks], the blocks' bytes go to ``data`` (``room_bytes``).
-
-    words: of the key; None rounds to the nearest.
-    """
-    k0, k1 = words or (0, 0)
-    return _function("nuq_base_delta_encode")(
-        vector, num_coordinates, bits, words is not None, k0, k1, kinds, exponents, data, threads
-    )
+def encode(vector: Floats, bits: int, words: tuple[int, int] | None, threads: int) -> tuple[Bytes, Bytes, Bytes]:
+    """The kinds and exponents uint8[blocks], and the blocks' bytes.  words: of the key; None rounds to the nearest."""
+    kinds, exponents = np.empty((2, -(-vector.size // 64)), dtype=np.uint8)
+    data = np.empty(_call("nuq_base_delta_room", vector.size, bits), dtype=np.uint8)
+    given = (vector, vector.size, bits, words is not None, *(words or (0, 0)))
+    return kinds, exponents, data[: _call("nuq_base_delta_encode", *given, kinds, exponents, data, threads)]
 
 
 def decode(
-    kinds: int,
-    exponents: int,
-    starts: int,
-    data: int,
-    num_bytes: int,
+    kinds: Bytes,
+    exponents: Bytes,
+    starts: NDArray[np.int64],
+    data: Bytes,
     bits: int,
-    total: int,
-    num_coordinates: int,
+    total: Floats,
     accumulate: bool,
     threads: int,
 ) -> None:
     """Decode into the total float32[n], or add to it.
 
-    starts: int64[blocks], where in ``data`` every block begins; the caller has checked kinds and exponents, and that
-    all of it is there.
+    starts: where in ``data`` every block begins; the caller has checked kinds and exponents, and that all is there.
     """
-    _function("nuq_base_delta_decode")(
-        kinds, exponents, starts, data, num_bytes, bits, total, num_coordinates, accumulate, threads
-    )
+    given = (kinds, exponents, starts, data, data.size, bits)
+    _call("nuq_base_delta_decode", *given, total, total.size, accumulate, threads)

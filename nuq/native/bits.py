@@ -1,39 +1,35 @@
-"""Bitmaps and streams of numbers of various widths in C++ (``src/bits.cpp``).
-
-The bytes are those of ``nuq.coding.index_coding_reference``.
-"""
+"""The bitmaps and streams of numbers of ``nuq.coding.index_coding_reference`` in C++ (``src/bits.cpp``)."""
 
 from __future__ import annotations
-
-import ctypes
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nuq.native import Signature, call
+from nuq.native import LONG, POINTER, calls
 
 Bytes = NDArray[np.uint8]
 _SPARE = 8  # bytes that are read and written in vain
-_POINTER, _LONG = ctypes.c_void_p, ctypes.c_int64
-_SIGNATURES: dict[str, Signature] = {
-    "nuq_set_bits": ([_POINTER, _LONG, _POINTER], None),
-    "nuq_find_bits": ([_POINTER, _LONG, _LONG, _POINTER], _LONG),
-    "nuq_pack_widths": ([_POINTER, _POINTER, _LONG, _POINTER], None),
-    "nuq_unpack_widths": ([_POINTER, _POINTER, _LONG, _POINTER], None),
-}
+_call = calls(
+    {
+        "nuq_set_bits": ([POINTER, LONG, POINTER], None),
+        "nuq_find_bits": ([POINTER, LONG, LONG, POINTER], LONG),
+        "nuq_pack_widths": ([POINTER, POINTER, LONG, POINTER], None),
+        "nuq_unpack_widths": ([POINTER, POINTER, LONG, POINTER], None),
+    }
+)
 
 
 def set_bits(indices: NDArray[np.int64], num_bits: int) -> Bytes:
     """A bitmap in which these bits are set, the first one lowest: uint8[ceil(num_bits / 8)]."""
     bitmap = np.zeros(-(-num_bits // 8), dtype=np.uint8)
-    call("nuq_set_bits", _SIGNATURES["nuq_set_bits"], indices, indices.size, bitmap)
+    _call("nuq_set_bits", indices, indices.size, bitmap)
     return bitmap
 
 
 def find_bits(bitmap: Bytes, most: int) -> NDArray[np.int64] | None:
     """The bits that are set, ascending; None for more than ``most``."""
     indices = np.empty(most, dtype=np.int64)
-    found = call("nuq_find_bits", _SIGNATURES["nuq_find_bits"], bitmap, bitmap.size, most, indices)
+    found = _call("nuq_find_bits", bitmap, bitmap.size, most, indices)
     return None if found < 0 else indices[:found]
 
 
@@ -41,7 +37,7 @@ def pack(values: NDArray[np.uint32], widths: Bytes) -> Bytes:
     """Pack value j into widths[j] (0 .. 31) bits, one value after another, the first bits lowest."""
     size = -(-int(widths.sum(dtype=np.int64)) // 8)
     data = np.empty(size + _SPARE, dtype=np.uint8)
-    call("nuq_pack_widths", _SIGNATURES["nuq_pack_widths"], values, widths, values.size, data)
+    _call("nuq_pack_widths", values, widths, values.size, data)
     return data[:size]
 
 
@@ -49,5 +45,5 @@ def unpack(data: Bytes, widths: Bytes) -> NDArray[np.uint32]:
     """The inverse of ``pack``."""
     values = np.empty(widths.size, dtype=np.uint32)
     padded = np.concatenate([data, np.zeros(_SPARE, dtype=np.uint8)])
-    call("nuq_unpack_widths", _SIGNATURES["nuq_unpack_widths"], padded, widths, widths.size, values)
+    _call("nuq_unpack_widths", padded, widths, widths.size, values)
     return values

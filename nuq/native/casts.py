@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import ctypes
-
-from nuq.native import functions
+from nuq.native import FLOAT, INT, LONG, POINTER, WORD, calls
 
 FORMATS = ("bf16", "fp16", "natural", "fp8")
-_POINTER, _LONG, _INT, _WORD, _FLOAT = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int, ctypes.c_uint32, ctypes.c_float
-_function = functions({"nuq_cast": ([_POINTER, _LONG, _INT, _POINTER, _FLOAT, *[_WORD] * 6, _INT], None)})
+_call = calls({"nuq_cast": ([POINTER, LONG, INT, POINTER, FLOAT, *[WORD] * 6, INT], None)})
 
 
 def cast(
@@ -28,4 +25,4 @@ def cast(
     vector, codes: addresses of contiguous CPU memory of that size; noise: k0, k1, own, workers; scale, most, least: see
     ``src/casts.h``.
     """
-    _function("nuq_cast")(vector, num_coordinates, FORMATS.index(format), codes, scale, most, least, *noise, threads)
+    _call("nuq_cast", vector, num_coordinates, FORMATS.index(format), codes, scale, most, least, *noise, threads)

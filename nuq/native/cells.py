@@ -1,39 +1,33 @@
-"""Clusters, cells and min-max sketches in C++ (``src/cells.cpp``).
+"""Clusters, cells and min-max sketches in C++ (``src/cells.cpp``): the bits of ``nuq.kernels.sketches``.
 
-The bits are those of ``nuq.kernels.sketches.cells`` and ``nuq.kernels.sketches.minmax``.
-
-Arrays must be contiguous; the callers check what they pass.
+The callers check what they pass.
 """
 
 from __future__ import annotations
 
-import ctypes
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nuq.native import Signature, call
+from nuq.native import INT, LONG, POINTER, WORD, calls
 
 Bytes = NDArray[np.uint8]
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int64]
-_LONG, _INT, _WORD, _POINTER = ctypes.c_int64, ctypes.c_int, ctypes.c_uint32, ctypes.c_void_p
-_SIGNATURES: dict[str, Signature] = {
-    "nuq_cell_numbers": ([_POINTER, _LONG, _POINTER, _INT, _INT, _INT, _POINTER, _INT], None),
-    "nuq_cell_counted": ([_POINTER, _LONG, _POINTER, _INT], None),
-    "nuq_cell_sums": ([_POINTER, _POINTER, _LONG, _POINTER, _POINTER, _LONG, _WORD, _WORD, _POINTER, _INT], None),
-    "nuq_cell_spread": ([_POINTER, _LONG, _POINTER, _POINTER, _WORD, _WORD, _POINTER, _INT], _INT),
-    "nuq_minmax_insert": (
-        [_POINTER, _LONG, _POINTER, _POINTER, _POINTER, _POINTER, _INT, _LONG, _INT, _POINTER, _POINTER, _INT],
-        None,
-    ),
-    "nuq_minmax_query": ([_POINTER, _LONG, _POINTER, _POINTER, _INT, _POINTER, _POINTER, _INT], None),
-}
-
-
-def _call(name: str, *arguments: NDArray[Any] | int) -> Any:
-    return call(name, _SIGNATURES[name], *arguments)
+_call = calls(
+    {
+        "nuq_cell_numbers": ([POINTER, LONG, POINTER, INT, INT, INT, POINTER, INT], None),
+        "nuq_cell_counted": ([POINTER, LONG, POINTER, INT], None),
+        "nuq_cell_sums": ([POINTER, POINTER, LONG, POINTER, POINTER, LONG, WORD, WORD, POINTER, INT], None),
+        "nuq_cell_spread": ([POINTER, LONG, POINTER, POINTER, WORD, WORD, POINTER, INT], INT),
+        "nuq_minmax_insert": (
+            [POINTER, LONG, POINTER, POINTER, POINTER, POINTER, INT, LONG, INT, POINTER, POINTER, INT],
+            None,
+        ),
+        "nuq_minmax_query": ([POINTER, LONG, POINTER, POINTER, INT, POINTER, POINTER, INT], None),
+    }
+)
 
 
 def numbers(x: Floats, thresholds: Floats, first: int, threads: int) -> Bytes:
@@ -78,23 +72,10 @@ def insert(
 
     A cell holds the least number within its group of what was hashed there, ``most`` where nothing was.
     """
-    rows, total = words.size // 2, int(columns.sum()) * (words.size // 2)
-    cells, groups = np.full(total, most, dtype=np.uint8), np.empty(ids.size, dtype=np.uint8)
-    _call(
-        "nuq_minmax_insert",
-        ids,
-        ids.size,
-        group_of,
-        within,
-        _padded(columns),
-        words,
-        rows,
-        total,
-        most,
-        groups,
-        cells,
-        threads,
-    )
+    rows = words.size // 2
+    cells, groups = np.full(int(columns.sum()) * rows, most, dtype=np.uint8), np.empty(ids.size, dtype=np.uint8)
+    given = (ids, ids.size, group_of, within, _padded(columns), words, rows, cells.size, most)
+    _call("nuq_minmax_insert", *given, groups, cells, threads)
     return cells, groups
 
 

@@ -5,39 +5,38 @@
 
 from __future__ import annotations
 
-import ctypes
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
-from nuq.native import Signature, call
+from nuq.native import INT, LONG, POINTER, calls
 
 Ints = NDArray[np.int64]
 Bytes = NDArray[np.uint8]
 Codes = NDArray[np.unsignedinteger]  # uint8, or uint16 where there are more than 256 symbols
 
 HUFFMAN_BITS = 12  # the longest code: its decoding table (8 KiB) stays in the first-level cache
-_POINTER, _LONG, _INT = ctypes.c_void_p, ctypes.c_uint64, ctypes.c_int
-_CODES = [_POINTER, _INT, _LONG]  # codes, whether they take two bytes, their number
-_CONTEXTS = [_POINTER, _INT, _INT]  # contexts, their number, the number of symbols
-_SIGNATURES: dict[str, Signature] = {
-    "nuq_entropy_count": ([*_CODES, *_CONTEXTS, _POINTER, _INT], _INT),
-    "nuq_entropy_join": ([_POINTER, _LONG, _INT, _POINTER, _LONG, _POINTER, _INT], None),
-    "nuq_pack": ([*_CODES, _INT, _POINTER, _INT], None),
-    "nuq_unpack": ([_POINTER, _LONG, _LONG, _INT, _INT, _INT, _POINTER, _INT], _INT),
-    "nuq_rans_encode": ([*_CODES, *_CONTEXTS, _POINTER, _INT, _INT, _LONG, _POINTER, _LONG, _POINTER, _INT], None),
-    "nuq_rans_decode": (
-        [_POINTER, _POINTER, _LONG, _INT, *_CONTEXTS, _POINTER, _INT, _INT, _LONG, _POINTER, _INT],
-        _INT,
-    ),
-    "nuq_huffman_encode": ([*_CODES, _POINTER, _LONG, _POINTER, _LONG, _POINTER, _INT], None),
-    "nuq_huffman_decode": ([_POINTER, _LONG, _POINTER, _LONG, _INT, _POINTER, _LONG, _POINTER, _INT], _INT),
-}
+_CODES = [POINTER, INT, LONG]  # codes, whether they take two bytes, their number
+_CONTEXTS = [POINTER, INT, INT]  # contexts, their number, the number of symbols
+_call = calls(
+    {
+        "nuq_entropy_count": ([*_CODES, *_CONTEXTS, POINTER, INT], INT),
+        "nuq_entropy_join": ([POINTER, LONG, INT, POINTER, LONG, POINTER, INT], None),
+        "nuq_pack": ([*_CODES, INT, POINTER, INT], None),
+        "nuq_unpack": ([POINTER, LONG, LONG, INT, INT, INT, POINTER, INT], INT),
+        "nuq_rans_encode": ([*_CODES, *_CONTEXTS, POINTER, INT, INT, LONG, POINTER, LONG, POINTER, INT], None),
+        "nuq_rans_decode": (
+            [POINTER, POINTER, LONG, INT, *_CONTEXTS, POINTER, INT, INT, LONG, POINTER, INT],
+            INT,
+        ),
+        "nuq_huffman_encode": ([*_CODES, POINTER, LONG, POINTER, LONG, POINTER, INT], None),
+        "nuq_huffman_decode": ([POINTER, LONG, POINTER, LONG, INT, POINTER, LONG, POINTER, INT], INT),
+    }
+)
 
 
-def _call(name: str, *arguments: NDArray | int | None) -> Any:
-    return call(name, _SIGNATURES[name], *arguments)
+def code_type(num_symbols: int) -> type[np.uint8 | np.uint16]:
+    """The type of codes of so many symbols."""
+    return np.uint8 if num_symbols <= 256 else np.uint16
 
 
 def _begins(sizes: NDArray) -> NDArray[np.uint64]:
@@ -52,22 +51,10 @@ def _joined(scratch: Bytes, stride: int, at_end: bool, sizes: NDArray[np.uint64]
 
 
 def count(codes: Codes, num_symbols: int, contexts: Bytes | None, num_contexts: int, threads: int) -> Ints:
-    """The counts of all codes by context: int64[num_contexts, num_symbols].
-
-    ValueError where a code or a context is too large.
-    """
+    """The counts of all codes by context: int64[num_contexts, num_symbols]; ValueError for one that is too large."""
     counts = np.zeros((num_contexts, num_symbols), dtype=np.int64)
-    if not _call(
-        "nuq_entropy_count",
-        codes,
-        codes.itemsize == 2,
-        codes.size,
-        contexts,
-        num_contexts,
-        num_symbols,
-        counts,
-        threads,
-    ):
+    given = (codes, codes.itemsize == 2, codes.size, contexts, num_contexts, num_symbols)
+    if not _call("nuq_entropy_count", *given, counts, threads):
         if int(codes.max()) >= num_symbols:
             raise ValueError(f"code {int(codes.max())}: must be below num_symbols={num_symbols}")
         assert contexts is not None
@@ -86,7 +73,7 @@ def pack(codes: Codes, num_symbols: int, threads: int) -> Bytes:
 def unpack(data: Bytes, num_codes: int, num_symbols: int, threads: int) -> Codes | None:
     """The inverse of ``pack``, from bytes of the right number; None where a code is no symbol."""
     bits = 0 if num_symbols == 3 else (num_symbols - 1).bit_length()
-    codes = np.empty(num_codes, dtype=np.uint8 if num_symbols <= 256 else np.uint16)
+    codes = np.empty(num_codes, dtype=code_type(num_symbols))
     legal = _call("nuq_unpack", data, data.size, num_codes, bits, num_symbols, codes.itemsize == 2, codes, threads)
     return codes if legal else None
 
@@ -100,12 +87,8 @@ def rans_encode(
     sizes = np.zeros(-(-codes.size // chunk), dtype=np.uint64)
     stride = 2 * chunk + 4 * lanes + 2  # at most a word a code; one word is written in vain
     scratch = np.empty(stride * len(sizes), dtype=np.uint8)  # what is not written costs no memory
-    wide = codes.itemsize == 2
-    _call(
-        "nuq_rans_encode",
-        *(codes, wide, codes.size, contexts, num_contexts, num_symbols),
-        *(table, table_bits, lanes, chunk, scratch, stride, sizes, threads),
-    )
+    given = (codes, codes.itemsize == 2, codes.size, contexts, num_contexts, num_symbols)
+    _call("nuq_rans_encode", *given, table, table_bits, lanes, chunk, scratch, stride, sizes, threads)
     return _joined(scratch, stride, True, sizes, threads)
 
 
@@ -123,14 +106,9 @@ def rans_decode(
     """The inverse of ``rans_encode``; None where a chunk does not end where the encoder began."""
     num_contexts, num_symbols = frequencies.shape
     table = np.ascontiguousarray(frequencies, dtype=np.uint32)
-    codes = np.empty(num_codes, dtype=np.uint8 if num_symbols <= 256 else np.uint16)
-    wide = codes.itemsize == 2
-    whole = _call(
-        "nuq_rans_decode",
-        *(data, _begins(sizes), num_codes, wide, contexts, num_contexts, num_symbols),
-        *(table, table_bits, lanes, chunk, codes, threads),
-    )
-    return codes if whole else None
+    codes = np.empty(num_codes, dtype=code_type(num_symbols))
+    given = (data, _begins(sizes), num_codes, codes.itemsize == 2, contexts, num_contexts, num_symbols)
+    return codes if _call("nuq_rans_decode", *given, table, table_bits, lanes, chunk, codes, threads) else None
 
 
 def huffman_encode(codes: Codes, words: Ints, piece: int, threads: int) -> tuple[Ints, Bytes]:
@@ -147,19 +125,13 @@ def huffman_encode(codes: Codes, words: Ints, piece: int, threads: int) -> tuple
 
 
 def huffman_decode(
-    data: Bytes,
-    sizes: Ints,
-    num_codes: int,
-    num_symbols: int,
-    windows: NDArray[np.uint16],
-    piece: int,
-    threads: int,
+    data: Bytes, sizes: Ints, num_codes: int, num_symbols: int, windows: NDArray[np.uint16], piece: int, threads: int
 ) -> Codes | None:
     """The inverse of ``huffman_encode``; None where a piece does not end where the next one begins.
 
     windows: ``entropy_tables.huffman_windows``.
     """
-    codes = np.empty(num_codes, dtype=np.uint8 if num_symbols <= 256 else np.uint16)
+    codes = np.empty(num_codes, dtype=code_type(num_symbols))
     begin, wide = _begins(sizes), codes.itemsize == 2
     whole = _call("nuq_huffman_decode", data, data.size, begin, num_codes, wide, windows, piece, codes, threads)
     return codes if whole else None

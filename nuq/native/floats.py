@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import ctypes
+from nuq.native import FLOAT, INT, LONG, POINTER, calls
 
-from nuq.native import functions
-
-_POINTER, _LONG, _INT, _FLOAT = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int, ctypes.c_float
-_function = functions({"nuq_read_floats": ([_POINTER, _LONG, _INT, _FLOAT, _POINTER, _INT, _INT], _INT)})
+_call = calls({"nuq_read_floats": ([POINTER, LONG, INT, FLOAT, POINTER, INT, INT], INT)})
 
 
 def read(
@@ -18,4 +15,4 @@ def read(
     numbers, total: addresses of contiguous CPU memory of that size, the numbers' need not be aligned; format: a place
     in ``nuq.compressors.floats.FORMATS``.
     """
-    return not _function("nuq_read_floats")(numbers, num_coordinates, format, factor, total, accumulate, threads)
+    return not _call("nuq_read_floats", numbers, num_coordinates, format, factor, total, accumulate, threads)

@@ -16,29 +16,26 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from nuq import native
+from nuq.native import DOUBLE, INT, LONG, POINTER, calls
 
 Array = np.ndarray
 MOST_NORMALS = 2  # a closed form of more components is slower than a table of it
 
 
 class _Normals(ctypes.Structure):
-    _fields_ = [("count", ctypes.c_int64), *((name, ctypes.c_void_p) for name in ("means", "sigmas", "scales"))]
+    _fields_ = [("count", LONG), *((name, POINTER) for name in ("means", "sigmas", "scales"))]
 
 
 class _Bins(ctypes.Structure):
     _fields_ = [
-        ("count", ctypes.c_int64),
-        *(
-            (name, ctypes.c_void_p)
-            for name in ("edges", "width", "start", "slope", "power", "excess", "sums", "left", "right")
-        ),
-        ("origin", ctypes.c_double),
-        ("median", ctypes.c_double),
+        ("count", LONG),
+        *((name, POINTER) for name in ["edges", "width", "start", "slope", "power", "excess", "sums", "left", "right"]),
+        *((name, DOUBLE) for name in ("origin", "median")),
     ]
 
 
 class _Distribution(ctypes.Structure):
-    _fields_ = [("normals", _Normals), ("bins", _Bins), ("begin", ctypes.c_double), ("end", ctypes.c_double)]
+    _fields_ = [("normals", _Normals), ("bins", _Bins), ("begin", DOUBLE), ("end", DOUBLE)]
 
 
 @dataclass(frozen=True)
@@ -65,23 +62,18 @@ def of_bins(origin: float, median: float, **arrays: Array) -> CompiledDistributi
 def of_normals(means: Array, sigmas: Array, scales: Array, begin: float) -> CompiledDistribution:
     """The distribution ``sum_j scale_j N(mean_j, sigma_j^2)`` on [begin, 1]; the solvers take one or two normals."""
     kept, pointers = _pointers({"means": means, "sigmas": sigmas, "scales": scales})
-    return CompiledDistribution(
-        _Distribution(normals=_Normals(count=len(means), **pointers), begin=begin, end=1.0), kept
-    )
+    normals = _Normals(count=len(means), **pointers)
+    return CompiledDistribution(_Distribution(normals=normals, begin=begin, end=1.0), kept)
 
 
 def side_by_side(one: CompiledDistribution | None, other: CompiledDistribution | None) -> CompiledDistribution | None:
     """The sum of two mixtures of normals on [0, 1]; one and its mirror image make the distribution of the magnitude."""
-    if (
-        one is None
-        or other is None
-        or one.raw.bins.count
-        or one.raw.normals.count + other.raw.normals.count > MOST_NORMALS
-    ):
+    if one is None or other is None or one.raw.bins.count:
         return None
-    return of_normals(
-        *(np.concatenate([one.arrays[name], other.arrays[name]]) for name in ("means", "sigmas", "scales")), begin=0.0
-    )
+    if one.raw.normals.count + other.raw.normals.count > MOST_NORMALS:
+        return None
+    both = (np.concatenate([one.arrays[name], other.arrays[name]]) for name in ("means", "sigmas", "scales"))
+    return of_normals(*both, begin=0.0)
 
 
 _off = ContextVar("_off", default=False)
@@ -101,15 +93,14 @@ def _is_there() -> bool:
     return not _off.get() and native.library() is not None
 
 
-_POINTER, _LONG, _SWITCH = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int
 _DISTRIBUTION = ctypes.POINTER(_Distribution)
-_function = native.functions(
+_call = calls(
     {
-        "nuq_mixture_moments": ([ctypes.POINTER(_Normals), _POINTER, _LONG, _POINTER], None),
-        "nuq_descend": ([_DISTRIBUTION, _SWITCH, _SWITCH, _POINTER, _POINTER, _LONG, _LONG], None),
-        "nuq_psi": ([_DISTRIBUTION, _SWITCH, _POINTER, _POINTER, _LONG, _LONG], None),
-        "nuq_multiplier": ([_DISTRIBUTION, _SWITCH, ctypes.c_double, _POINTER], None),
-        "nuq_grid_levels": ([_POINTER, _POINTER, _LONG, _SWITCH, _LONG, _POINTER], ctypes.c_double),
+        "nuq_mixture_moments": ([ctypes.POINTER(_Normals), POINTER, LONG, POINTER], None),
+        "nuq_descend": ([_DISTRIBUTION, INT, INT, POINTER, POINTER, LONG, LONG], None),
+        "nuq_psi": ([_DISTRIBUTION, INT, POINTER, POINTER, LONG, LONG], None),
+        "nuq_multiplier": ([_DISTRIBUTION, INT, DOUBLE, POINTER], None),
+        "nuq_grid_levels": ([POINTER, POINTER, LONG, INT, LONG, POINTER], DOUBLE),
     }
 )
 
@@ -120,26 +111,22 @@ def mixture_moments(distribution: CompiledDistribution, edges: Array) -> Array |
         return None
     edges = np.ascontiguousarray(edges)
     moments = np.empty((3, len(edges) - 1))
-    _function("nuq_mixture_moments")(
-        ctypes.byref(distribution.raw.normals), edges.ctypes.data, len(edges) - 1, moments.ctypes.data
-    )
+    _call("nuq_mixture_moments", ctypes.byref(distribution.raw.normals), edges, len(edges) - 1, moments)
     return moments
 
 
 def descend(
     distribution: CompiledDistribution, edges: Array, *, symmetric: bool, projected: bool
 ) -> tuple[Array, Array] | None:
-    """The descent ``solver_exact.descend`` (projected: ``projected_descent``) for starts float64[S, n + 1].
+    """The edges and Psi at which ``solver_exact.descend`` (projected: ``projected_descent``) ends.
 
-    It returns the edges and Psi they end at.
+    edges: the starts, float64[S, n + 1].
     """
     if not _is_there():
         return None
     edges = np.array(edges, dtype=np.float64, order="C")
     psi = np.empty(len(edges))
-    _function("nuq_descend")(
-        ctypes.byref(distribution.raw), symmetric, projected, edges.ctypes.data, psi.ctypes.data, *edges.shape
-    )
+    _call("nuq_descend", ctypes.byref(distribution.raw), symmetric, projected, edges, psi, *edges.shape)
     return edges, psi
 
 
@@ -149,9 +136,7 @@ def psi(distribution: CompiledDistribution, edges: Array, *, symmetric: bool) ->
         return None
     edges = np.ascontiguousarray(edges, dtype=np.float64)
     value = np.empty(edges.shape[:-1])
-    _function("nuq_psi")(
-        ctypes.byref(distribution.raw), symmetric, edges.ctypes.data, value.ctypes.data, value.size, edges.shape[-1]
-    )
+    _call("nuq_psi", ctypes.byref(distribution.raw), symmetric, edges, value, value.size, edges.shape[-1])
     return value
 
 
@@ -160,20 +145,15 @@ def multiplier(distribution: CompiledDistribution, bits: int, lowest: float) -> 
     if not _is_there():
         return None
     answer = np.empty(2)
-    _function("nuq_multiplier")(ctypes.byref(distribution.raw), bits, lowest, answer.ctypes.data)
+    _call("nuq_multiplier", ctypes.byref(distribution.raw), bits, lowest, answer)
     return float(answer[0]), float(answer[1])
 
 
 def grid_levels(points: Array, sums: Array, intervals: int, *, centred: bool) -> Array | None:
-    """The indices of ``solver_optimal.best_indices``: int64[intervals + 1].
-
-    They are among points float64[M] with sums float64[3, M].
-    """
+    """The ``solver_optimal.best_indices`` int64[intervals + 1] of points float64[M] with sums float64[3, M]."""
     if not _is_there():
         return None
     points, sums = np.ascontiguousarray(points), np.ascontiguousarray(sums)
     chosen = np.empty(intervals + 1, dtype=np.int64)
-    _function("nuq_grid_levels")(
-        points.ctypes.data, sums.ctypes.data, len(points), centred, intervals, chosen.ctypes.data
-    )
+    _call("nuq_grid_levels", points, sums, len(points), centred, intervals, chosen)
     return chosen

@@ -5,32 +5,28 @@ Arguments are addresses of contiguous CPU memory, whose sizes the caller vouches
 
 from __future__ import annotations
 
-import ctypes
-from typing import Any
+from nuq.native import INT, LONG, POINTER, calls
 
-from nuq.native import functions
-
-_POINTER, _LONG, _INT = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int
-_SIGNATURES: dict[str, list[Any]] = {
-    "nuq_low_rank_left": [_POINTER, _LONG, _LONG, _POINTER, _LONG, _POINTER, _INT],
-    "nuq_low_rank_right": [_POINTER, _LONG, _LONG, _POINTER, _LONG, _POINTER, _INT],
-    "nuq_low_rank_outer": [_POINTER, _POINTER, _LONG, _LONG, _LONG, _POINTER, _INT, _INT],
+_ARGUMENTS = {
+    "nuq_low_rank_left": [POINTER, LONG, LONG, POINTER, LONG, POINTER, INT],
+    "nuq_low_rank_right": [POINTER, LONG, LONG, POINTER, LONG, POINTER, INT],
+    "nuq_low_rank_outer": [POINTER, POINTER, LONG, LONG, LONG, POINTER, INT, INT],
 }
-_function = functions({name: (arguments, None) for name, arguments in _SIGNATURES.items()})
+_call = calls({name: (arguments, None) for name, arguments in _ARGUMENTS.items()})
 
 
 def left_product(matrix: int, size: int, columns: int, right: int, rank: int, left: int, threads: int) -> None:
     """The product M Q: float32[size], float32[rank, columns] -> float32[rank, rows]."""
-    _function("nuq_low_rank_left")(matrix, size, columns, right, rank, left, threads)
+    _call("nuq_low_rank_left", matrix, size, columns, right, rank, left, threads)
 
 
 def right_product(matrix: int, size: int, columns: int, left: int, rank: int, right: int, threads: int) -> None:
     """The product M^T P: float32[size], float32[rank, rows] -> float32[rank, columns]."""
-    _function("nuq_low_rank_right")(matrix, size, columns, left, rank, right, threads)
+    _call("nuq_low_rank_right", matrix, size, columns, left, rank, right, threads)
 
 
 def outer_product(
     left: int, right: int, size: int, columns: int, rank: int, total: int, accumulate: bool, threads: int
 ) -> None:
     """Write P Q^T or add it: float32[rank, rows], float32[rank, columns] -> float32[size]."""
-    _function("nuq_low_rank_outer")(left, right, size, columns, rank, total, accumulate, threads)
+    _call("nuq_low_rank_outer", left, right, size, columns, rank, total, accumulate, threads)

@@ -1,42 +1,31 @@
-"""Selection of coordinates in one or two passes in C++ (``src/select.cpp``).
+"""Selection of coordinates in one or two passes in C++ (``src/select.cpp``): the indices that PyTorch finds, too.
 
-The indices are those that ``nuq.kernels.selection``'s PyTorch finds.
-
-Arrays must be contiguous; ``nuq.kernels.selection`` checks what it passes.
+``nuq.kernels.selection`` checks what it passes.
 """
 
 from __future__ import annotations
 
-import ctypes
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
-from nuq.native import Signature, call
+from nuq.native import INT, LONG, POINTER, WORD, calls
 
 Floats = NDArray[np.float32]
 Indices = NDArray[np.int32]
-_LONG, _INT, _WORD, _POINTER = ctypes.c_int64, ctypes.c_int, ctypes.c_uint32, ctypes.c_void_p
-_SIGNATURES: dict[str, Signature] = {
-    "nuq_top_magnitudes": ([_POINTER, _LONG, _LONG, _LONG, _LONG, _POINTER, _INT], _LONG),
-    "nuq_top_hashes": ([_LONG, _LONG, _LONG, _LONG, _WORD, _WORD, _POINTER, _INT], None),
-    "nuq_at_least": ([_POINTER, _LONG, _WORD, _POINTER, _INT], _LONG),
-    "nuq_top_of": ([_POINTER, _POINTER, _LONG, _LONG, _POINTER], None),
-    "nuq_half_of_largest": ([_POINTER, _LONG, _LONG, _POINTER, _INT], _LONG),
-    "nuq_scatter": ([_POINTER, _POINTER, _LONG, _POINTER, _INT], None),
-}
-
-
-def _call(name: str, *arguments: NDArray[Any] | int) -> Any:
-    return call(name, _SIGNATURES[name], *arguments)
+_call = calls(
+    {
+        "nuq_top_magnitudes": ([POINTER, LONG, LONG, LONG, LONG, POINTER, INT], LONG),
+        "nuq_top_hashes": ([LONG, LONG, LONG, LONG, WORD, WORD, POINTER, INT], None),
+        "nuq_at_least": ([POINTER, LONG, WORD, POINTER, INT], LONG),
+        "nuq_top_of": ([POINTER, POINTER, LONG, LONG, POINTER], None),
+        "nuq_half_of_largest": ([POINTER, LONG, LONG, POINTER, INT], LONG),
+        "nuq_scatter": ([POINTER, POINTER, LONG, POINTER, INT], None),
+    }
+)
 
 
 def top(x: Floats, bucket: int, k: int, k_last: int, total: int, threads: int) -> Indices | None:
-    """The indices of the k largest of every bucket (k_last of the last), ``total`` in all.
-
-    None where a coordinate is not finite.
-    """
+    """The ``total`` indices of the k largest of every bucket (k_last of the last); None for one not finite."""
     indices = np.empty(total, dtype=np.int32)
     return indices if _call("nuq_top_magnitudes", x, x.size, bucket, k, k_last, indices, threads) else None
 
@@ -61,10 +50,7 @@ def half_of_largest(x: Floats, bucket: int, threads: int) -> Indices | None:
 
 
 def _kept(room: Indices, count: int) -> Indices | None:
-    """The indices found.
-
-    They are a copy, which gives back the rest of the room, unless they take most of it.
-    """
+    """The indices found: a copy, which gives back the rest of the room, unless they take most of it."""
     if count < 0:
         return None
     return room[:count] if 2 * count > room.size else room[:count].copy()
@@ -78,8 +64,5 @@ def top_of(x: Floats, indices: Indices, k: int) -> Indices:
 
 
 def scatter(indices: Indices, values: Floats, total: Floats, accumulate: bool) -> None:
-    """Write or add values at indices: total[indices] += values, or =.
-
-    The indices differ and lie within the total.
-    """
+    """Write or add values: total[indices] += values, or =; the indices differ and lie within the total."""
     _call("nuq_scatter", indices, values, indices.size, total, accumulate)

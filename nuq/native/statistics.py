@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import ctypes
-
 import numpy as np
 
-from nuq.native import Signature, call
+from nuq.native import DOUBLE, INT, LONG, POINTER, calls
 
 Array = np.ndarray
-_LONG, _INT, _DOUBLE, _POINTER = ctypes.c_int64, ctypes.c_int32, ctypes.c_double, ctypes.c_void_p
-_SIGNATURE: Signature = (
-    [_POINTER, _LONG, _LONG, _LONG, _POINTER, _LONG, _DOUBLE, _INT, _INT, _LONG, _POINTER, _POINTER],
-    None,
-)
+_ARGUMENTS = [POINTER, LONG, LONG, LONG, POINTER, LONG, DOUBLE, INT, INT, LONG, POINTER, POINTER]
+_call = calls({"nuq_histogram": (_ARGUMENTS, None)})
 
 
 def histogram(
@@ -35,5 +30,5 @@ def histogram(
     assert scales.dtype == np.float32
     sums, tops = np.zeros((3, 2 * side)), np.zeros(2)
     given = (address, num_coordinates, bucket_size, every, scales, scales.shape[1], weight_each)
-    call("nuq_histogram", _SIGNATURE, *given, log_bins, lowest, side, sums, tops)
+    _call("nuq_histogram", *given, log_bins, lowest, side, sums, tops)
     return sums, tops
