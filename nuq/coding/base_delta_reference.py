@@ -49,16 +49,12 @@ def decode(kind: Tensor, width: Tensor, exponents: Tensor, starts: Tensor, data:
 
 
 def _words(rows: Tensor, bits: int, words: Words | None, first: int) -> tuple[Tensor, Tensor]:
-    """The words int8[blocks, 64], and the exponents + 127 as uint8[blocks].
-
-    first: the number of the first coordinate.
-    """
+    """The words int8[blocks, 64], and exponents + 127 as uint8[blocks]; first: the number of the first coordinate."""
     most = 2.0 ** (bits - 1) - 1
     largest = rows.abs().amax(dim=1)
     exponents = torch.where(largest > 0, torch.frexp(largest)[1], LEAST_EXPONENT).clamp_min(LEAST_EXPONENT)
-    exponents = (exponents + (torch.ldexp(largest, bits - 1 - exponents) > most).to(torch.int32)).clamp_max(
-        MOST_EXPONENT
-    )
+    raised = (torch.ldexp(largest, bits - 1 - exponents) > most).to(torch.int32)
+    exponents = (exponents + raised).clamp_max(MOST_EXPONENT)
     scaled = torch.ldexp(rows, (bits - 1 - exponents)[:, None]).clamp(-most, most)
     if words is None:
         whole = scaled.round_()
@@ -106,14 +102,8 @@ def _blocks(words: Tensor, bits: int) -> tuple[Tensor, Tensor]:
         better = ((deltas < 1 << tried) | ~outside).all(dim=1) & (cost < size)
         if bool(better.any()):
             mask |= outside & better[:, None]
-            take(
-                better,
-                MIXED,
-                torch.full_like(width, tried),
-                torch.full_like(size, cost),
-                start[:, 0],
-                torch.where(outside, deltas, plain),
-            )
+            sizes = torch.full_like(width, tried), torch.full_like(size, cost)
+            take(better, MIXED, *sizes, start[:, 0], torch.where(outside, deltas, plain))
     ends = size.cumsum(0, dtype=torch.int64)
     starts = ends - size
     data = torch.empty(int(ends[-1]), dtype=torch.uint8, device=words.device)

@@ -41,10 +41,6 @@ from nuq import native
 from nuq.coding import entropy_reference
 from nuq.coding.entropy_tables import (
     MAX_TABLE_BITS,
-    Bytes,
-    Codes,
-    Damaged,
-    Ints,
     huffman_lengths,
     huffman_windows,
     huffman_words,
@@ -54,7 +50,9 @@ from nuq.coding.entropy_tables import (
     read_lengths,
     write_table,
 )
+from nuq.errors import MessageError
 from nuq.native import entropy as entropy_cpu
+from nuq.native.entropy import Bytes, Codes, Ints, code_type
 
 CODERS = ("huffman", "rans")
 MAX_SYMBOLS = 512
@@ -120,11 +118,10 @@ def encode(
     if codes.ndim != 1 or codes.dtype not in (np.uint8, np.uint16):
         raise ValueError(f"codes {codes.dtype}{list(codes.shape)}: must be uint8 or uint16, in one dimension")
     _check(num_symbols, coder, contexts, num_contexts, codes.size)
-    kernels = _kernels()
     codes = np.ascontiguousarray(codes)
     contexts = None if contexts is None else np.ascontiguousarray(contexts)
-    counts = kernels.count(codes, num_symbols, contexts, 1 if contexts is None else num_contexts, threads)
-    codes = codes.astype(np.uint8 if num_symbols <= 256 else np.uint16, copy=False)
+    counts = _kernels().count(codes, num_symbols, contexts, 1 if contexts is None else num_contexts, threads)
+    codes = codes.astype(code_type(num_symbols), copy=False)
     used = np.flatnonzero(counts.sum(axis=0))
     coded = None
     if len(used) == 1 and num_symbols > 1:
@@ -132,12 +129,13 @@ def encode(
     elif len(used) > 1:
         limit = packed_bytes(codes.size, num_symbols)
         if coder == "huffman":
-            coded = _encode_huffman(kernels, codes, counts[0], limit, threads)
+            coded = _encode_huffman(codes, counts[0], limit, threads)
         else:
-            coded = _encode_rans(kernels, codes, counts, limit, contexts, threads)
-    if coded is None or coded.size > encoded_bound(codes.size, num_symbols):
-        return np.concatenate([_numbers(RAW, "u1"), _pack(kernels, codes, num_symbols, threads)])
-    return coded
+            coded = _encode_rans(codes, counts, limit, contexts, threads)
+    if coded is not None and coded.size <= encoded_bound(codes.size, num_symbols):
+        return coded
+    packed = _kernels().pack(codes, num_symbols, threads) if num_symbols > 1 else codes[:0]
+    return np.concatenate([_numbers(RAW, "u1"), packed])
 
 
 def decode(
@@ -151,8 +149,8 @@ def decode(
 ) -> Codes:
     """The decoded codes: uint8[num_codes], or uint16[num_codes] for more than 256 symbols.
 
-    Everything but ``data`` as in ``encode``.  ValueError for bytes that are no whole encoding of so many codes; memory
-    and time are bounded by ``num_codes``, whatever the bytes.
+    Everything but ``data`` as in ``encode``.  MessageError for bytes that are no whole encoding of so many codes;
+    memory and time are bounded by ``num_codes``, whatever the bytes.
     """
     if data.ndim != 1 or data.dtype != np.uint8:
         raise ValueError(f"data {data.dtype}{list(data.shape)}: must be uint8, in one dimension")
@@ -160,27 +158,24 @@ def decode(
     if contexts is not None and contexts.size and int(contexts.max()) >= num_contexts:
         raise ValueError(f"context {int(contexts.max())}: must be below num_contexts={num_contexts}")
     if not data.size:
-        raise Damaged("no bytes: the encoding is cut short")
+        raise MessageError("no bytes: the encoding is cut short")
     data = np.ascontiguousarray(data)
     form, body = int(data[0]), data[1:]
     if form == RAW:
-        return _unpack(_kernels(), body, num_codes, num_symbols, threads)
+        return _unpack(body, num_codes, num_symbols, threads)
     if form == CONSTANT and num_codes:
-        return _decode_constant(body, num_codes, num_symbols)
-    legal = [
-        RAW,
-        CONSTANT,
-        *([HUFFMAN] if coder == "huffman" else [RANS] if contexts is None else [RANS, RANS_CONTEXTS]),
-    ]
+        if body.size != 2 or (code := int(body.view("<u2")[0])) >= num_symbols:
+            raise MessageError(f"a constant that is no code below {num_symbols}: the encoding is damaged")
+        return np.full(num_codes, code, dtype=code_type(num_symbols))
+    coded = [HUFFMAN] if coder == "huffman" else [RANS] if contexts is None else [RANS, RANS_CONTEXTS]
+    legal = [RAW, CONSTANT, *coded]
     if form not in legal or num_codes < 2 or num_symbols < 2:
-        raise Damaged(
+        raise MessageError(
             f"an encoding of form {form} where {num_codes} codes by {coder} are of form {', '.join(map(str, legal))}"
         )
     if form == HUFFMAN:
-        return _decode_huffman(_kernels(), body, num_codes, num_symbols, threads)
-    return _decode_rans(
-        _kernels(), body, num_codes, num_symbols, None if form == RANS else contexts, num_contexts, threads
-    )
+        return _decode_huffman(body, num_codes, num_symbols, threads)
+    return _decode_rans(body, num_codes, num_symbols, None if form == RANS else contexts, num_contexts, threads)
 
 
 def _numbers(values: int | Ints, dtype: str) -> Bytes:
@@ -191,7 +186,7 @@ def _read(data: Bytes, num: int, dtype: str) -> tuple[Ints, Bytes]:
     """The first ``num`` numbers, and the bytes that follow them."""
     size = num * np.dtype(dtype).itemsize
     if data.size < size:
-        raise Damaged(f"{data.size} bytes where {size} are needed: the encoding is cut short")
+        raise MessageError(f"{data.size} bytes where {size} are needed: the encoding is cut short")
     return data[:size].view(dtype).astype(np.int64), data[size:]
 
 
@@ -200,38 +195,45 @@ def _read_sizes(data: Bytes, num: int, dtype: str) -> tuple[Ints, Bytes]:
     sizes, rest = _read(data, num - 1, dtype)
     last = rest.size - int(sizes.sum())
     if last < 0:
-        raise Damaged(f"{rest.size} bytes where {rest.size - last} are needed: the encoding is cut short")
+        raise MessageError(f"{rest.size} bytes where {rest.size - last} are needed: the encoding is cut short")
     return np.append(sizes, last), rest
 
 
-def _decode_constant(body: Bytes, num_codes: int, num_symbols: int) -> Codes:
-    if body.size != 2 or (code := int(body.view("<u2")[0])) >= num_symbols:
-        raise Damaged(f"a constant that is no code below {num_symbols}: the encoding is damaged")
-    return np.full(num_codes, code, dtype=np.uint8 if num_symbols <= 256 else np.uint16)
+def _unpack(data: Bytes, num_codes: int, num_symbols: int, threads: int) -> Codes:
+    size = packed_bytes(num_codes, num_symbols)
+    if data.size != size:
+        raise MessageError(f"{data.size} packed bytes: {num_codes} codes of {num_symbols} symbols take {size}")
+    if num_symbols == 1:
+        return np.zeros(num_codes, dtype=np.uint8)
+    codes = _kernels().unpack(data, num_codes, num_symbols, threads)
+    if codes is None:
+        raise MessageError(f"a code beyond {num_symbols} symbols: the encoding is damaged")
+    return codes
 
 
 # --- Huffman ------------------------------------------------------------------------------------------------------
 
 
-def _encode_huffman(kernels: ModuleType, codes: Codes, counts: Ints, limit: int, threads: int) -> Bytes | None:
+def _encode_huffman(codes: Codes, counts: Ints, limit: int, threads: int) -> Bytes | None:
     lengths = huffman_lengths(counts)
     if int(np.sum(counts * lengths)) // 8 >= limit:
         return None
-    sizes, pieces = kernels.huffman_encode(codes, huffman_words(lengths), PIECE, threads)
+    sizes, pieces = _kernels().huffman_encode(codes, huffman_words(lengths), PIECE, threads)
     table = np.frombuffer(write_table(lengths, mantissas=False), dtype=np.uint8)
     return np.concatenate([_numbers(HUFFMAN, "u1"), table, _numbers(sizes[:-1], "<u2"), pieces])
 
 
-def _decode_huffman(kernels: ModuleType, body: Bytes, num_codes: int, num_symbols: int, threads: int) -> Codes:
+def _decode_huffman(body: Bytes, num_codes: int, num_symbols: int, threads: int) -> Codes:
     lengths, size = read_lengths(body, num_symbols)
     sizes, pieces = _read_sizes(body[size:], -(-num_codes // PIECE), "<u2")
     if 8 * pieces.size < num_codes:
-        raise Damaged(
+        raise MessageError(
             f"{pieces.size} bytes where {num_codes} codes take a bit each, or more: the encoding is cut short"
         )
-    codes = kernels.huffman_decode(pieces, sizes, num_codes, num_symbols, huffman_windows(lengths), PIECE, threads)
+    windows = huffman_windows(lengths)
+    codes = _kernels().huffman_decode(pieces, sizes, num_codes, num_symbols, windows, PIECE, threads)
     if codes is None:
-        raise Damaged("a piece does not end where the next one begins: the encoding is damaged")
+        raise MessageError("a piece does not end where the next one begins: the encoding is damaged")
     return codes
 
 
@@ -275,9 +277,7 @@ def _plan(counts: Ints) -> _Plan:
     return _Plan(table_bits, frequencies, b"".join(write_table(row, mantissas=True) for row in frequencies), bits)
 
 
-def _encode_rans(
-    kernels: ModuleType, codes: Codes, counts: Ints, limit: int, contexts: Bytes | None, threads: int
-) -> Bytes | None:
+def _encode_rans(codes: Codes, counts: Ints, limit: int, contexts: Bytes | None, threads: int) -> Bytes | None:
     plan = _plan(counts)
     if contexts is not None and (alone := _plan(counts.sum(axis=0, keepdims=True))).size <= plan.size:
         plan, contexts = alone, None
@@ -285,29 +285,15 @@ def _encode_rans(
         return None
     log_lanes, chunks = _layout(codes.size, plan.bits // 8)
     chunk = _chunk_codes(codes.size, chunks)
-    sizes, coded = kernels.rans_encode(
-        codes, plan.frequencies, plan.table_bits, 1 << log_lanes, chunk, contexts, threads
-    )
-    return np.concatenate(
-        [
-            _numbers(RANS if contexts is None else RANS_CONTEXTS, "u1"),
-            _numbers(plan.table_bits | log_lanes << 4, "u1"),
-            _numbers(chunks, "<u2"),
-            np.frombuffer(plan.tables, dtype=np.uint8),
-            _numbers(sizes[:-1], "<u4"),
-            coded,
-        ]
-    )
+    how = (plan.frequencies, plan.table_bits, 1 << log_lanes, chunk)
+    sizes, coded = _kernels().rans_encode(codes, *how, contexts, threads)
+    forms = np.array([RANS if contexts is None else RANS_CONTEXTS, plan.table_bits | log_lanes << 4])
+    tables = np.frombuffer(plan.tables, dtype=np.uint8)
+    return np.concatenate([_numbers(forms, "u1"), _numbers(chunks, "<u2"), tables, _numbers(sizes[:-1], "<u4"), coded])
 
 
 def _decode_rans(
-    kernels: ModuleType,
-    body: Bytes,
-    num_codes: int,
-    num_symbols: int,
-    contexts: Bytes | None,
-    num_contexts: int,
-    threads: int,
+    body: Bytes, num_codes: int, num_symbols: int, contexts: Bytes | None, num_contexts: int, threads: int
 ) -> Codes:
     (form,), rest = _read(body, 1, "u1")
     (chunks,), rest = _read(rest, 1, "<u2")
@@ -318,7 +304,7 @@ def _decode_rans(
         or not chunks
         or (chunks - 1) * _chunk_codes(num_codes, chunks) >= num_codes
     ):
-        raise Damaged(
+        raise MessageError(
             f"{table_bits} bits, {lanes} lanes, {chunks} chunks for {num_codes} codes: the encoding is damaged"
         )
     rows: list[Ints] = []
@@ -329,30 +315,11 @@ def _decode_rans(
     frequencies = np.stack(rows)
     empty = frequencies.sum(axis=1) == 0
     if empty.any() and (contexts is None or empty[np.unique(contexts)].any()):
-        raise Damaged("no frequencies where there are codes: the encoding is damaged, or not of these contexts")
+        raise MessageError("no frequencies where there are codes: the encoding is damaged, or not of these contexts")
     sizes, coded = _read_sizes(rest, chunks, "<u4")
     contexts = None if contexts is None else np.ascontiguousarray(contexts)
     chunk = _chunk_codes(num_codes, chunks)
-    codes = kernels.rans_decode(coded, sizes, num_codes, frequencies, table_bits, lanes, chunk, contexts, threads)
+    codes = _kernels().rans_decode(coded, sizes, num_codes, frequencies, table_bits, lanes, chunk, contexts, threads)
     if codes is None:
-        raise Damaged("a chunk does not end where it began: the encoding is damaged")
-    return codes
-
-
-# --- raw ----------------------------------------------------------------------------------------------------------
-
-
-def _pack(kernels: ModuleType, codes: Codes, num_symbols: int, threads: int) -> Bytes:
-    return kernels.pack(codes, num_symbols, threads) if num_symbols > 1 else np.empty(0, dtype=np.uint8)
-
-
-def _unpack(kernels: ModuleType, data: Bytes, num_codes: int, num_symbols: int, threads: int) -> Codes:
-    size = packed_bytes(num_codes, num_symbols)
-    if data.size != size:
-        raise Damaged(f"{data.size} packed bytes: {num_codes} codes of {num_symbols} symbols take {size}")
-    if num_symbols == 1:
-        return np.zeros(num_codes, dtype=np.uint8)
-    codes = kernels.unpack(data, num_codes, num_symbols, threads)
-    if codes is None:
-        raise Damaged(f"a code beyond {num_symbols} symbols: the encoding is damaged")
+        raise MessageError("a chunk does not end where it began: the encoding is damaged")
     return codes

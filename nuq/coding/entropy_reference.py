@@ -1,6 +1,4 @@
-"""The entropy coders in NumPy, which the C++ kernels must reproduce byte for byte.
-
-The kernels are nuq/native/src/simd/rans.cpp and huffman.cpp.
+"""The entropy coders in NumPy, which nuq/native/src/simd/rans.cpp and huffman.cpp must reproduce byte for byte.
 
 Steps through the positions of a lane or of a piece; everything beside one another in the format is one vector
 operation.  ``nuq.native.entropy`` has the same functions; ``threads`` is for them.  Arguments are checked by
@@ -12,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from nuq.coding.entropy_tables import HUFFMAN_BITS, Bytes, Codes, Ints
+from nuq.native.entropy import HUFFMAN_BITS, Bytes, Codes, Ints, code_type
 
 _BLOCK = 5 << 18  # codes packed at a time: fills whole bytes in every width
 _POWERS_OF_3 = np.array([1, 3, 9, 27, 81], dtype=np.uint8)
@@ -20,10 +18,7 @@ RANS_LOW = 1 << 15  # states live in [2^15, 2^31); a state below reads one 16-bi
 
 
 def count(codes: Codes, num_symbols: int, contexts: Bytes | None, num_contexts: int, threads: int) -> Ints:
-    """The counts of all codes by context: int64[num_contexts, num_symbols].
-
-    ValueError where a code or a context is too large.
-    """
+    """The counts of all codes by context: int64[num_contexts, num_symbols]; ValueError for one that is too large."""
     if codes.size and int(codes.max()) >= num_symbols:
         raise ValueError(f"code {int(codes.max())}: must be below num_symbols={num_symbols}")
     if contexts is None:
@@ -113,7 +108,7 @@ def rans_decode(
     words = np.concatenate([*tails, np.zeros(1, dtype="<u2")]).astype(np.int64)
     ends = np.cumsum((sizes - 4 * lanes) // 2)
     at = ends - (sizes - 4 * lanes) // 2
-    codes = np.zeros((chunks, chunk // lanes, lanes), dtype=np.uint8 if num_symbols <= 256 else np.uint16)
+    codes = np.zeros((chunks, chunk // lanes, lanes), dtype=code_type(num_symbols))
     place = None if contexts is None else _laid_out(contexts, chunk, lanes) << table_bits
     last = num_codes - (chunks - 1) * chunk  # codes of the last chunk
     for position in range(chunk // lanes if chunks > 1 else -(-last // lanes)):
@@ -153,7 +148,7 @@ def pack(codes: Codes, num_symbols: int, threads: int) -> Bytes:
 def unpack(data: Bytes, num_codes: int, num_symbols: int, threads: int) -> Codes | None:
     """The inverse of ``pack``, from bytes of the right number; None where a code is no symbol."""
     bits = (num_symbols - 1).bit_length()
-    codes = np.zeros(num_codes, dtype=np.uint8 if num_symbols <= 256 else np.uint16)
+    codes = np.zeros(num_codes, dtype=code_type(num_symbols))
     for at in range(0, num_codes, _BLOCK):
         num = min(_BLOCK, num_codes - at)
         if num_symbols == 3:
@@ -163,9 +158,8 @@ def unpack(data: Bytes, num_codes: int, num_symbols: int, threads: int) -> Codes
             codes[at : at + num] = (block[:, None] // _POWERS_OF_3 % 3).reshape(-1)[:num]
         else:
             rows = np.unpackbits(data[at * bits // 8 : -(-(at + num) * bits // 8)], count=num * bits, bitorder="little")
-            codes[at : at + num] = np.packbits(rows.reshape(num, bits), axis=1, bitorder="little").view(
-                "<u2" if bits > 8 else "u1"
-            )[:, 0]
+            numbers = np.packbits(rows.reshape(num, bits), axis=1, bitorder="little")
+            codes[at : at + num] = numbers.view("<u2" if bits > 8 else "u1")[:, 0]
     return None if num_codes and int(codes.max()) >= num_symbols else codes
 
 
@@ -181,21 +175,13 @@ def huffman_encode(codes: Codes, words: Ints, piece: int, threads: int) -> tuple
 
     words: ``entropy_tables.huffman_words``.
     """
-    parts = [
-        pack_bits(word & 0xFFFF, word >> 16)
-        for word in (words[codes[at : at + piece]] for at in range(0, codes.size, piece))
-    ]
+    pieces = (words[codes[at : at + piece]] for at in range(0, codes.size, piece))
+    parts = [pack_bits(word & 0xFFFF, word >> 16) for word in pieces]
     return np.array([part.size for part in parts]), np.concatenate(parts)
 
 
 def huffman_decode(
-    data: Bytes,
-    sizes: Ints,
-    num_codes: int,
-    num_symbols: int,
-    windows: NDArray[np.uint16],
-    piece: int,
-    threads: int,
+    data: Bytes, sizes: Ints, num_codes: int, num_symbols: int, windows: NDArray[np.uint16], piece: int, threads: int
 ) -> Codes | None:
     """The inverse of ``huffman_encode``; None where a piece does not end where the next one begins.
 
@@ -207,7 +193,7 @@ def huffman_decode(
     longest = min(piece, num_codes)
     padded = np.concatenate([data, np.zeros(longest * HUFFMAN_BITS // 8 + 3, dtype=np.uint8)]).astype(np.int32)
     three = padded[:-2] | padded[1:-1] << 8 | padded[2:] << 16
-    codes = np.zeros((longest, pieces), dtype=np.uint8 if num_symbols <= 256 else np.uint16)
+    codes = np.zeros((longest, pieces), dtype=code_type(num_symbols))
     at = 8 * (ends - sizes)
     last = num_codes - (pieces - 1) * piece
     for position in range(longest):

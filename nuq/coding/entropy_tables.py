@@ -11,18 +11,11 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from nuq.native.entropy import HUFFMAN_BITS
-
-Ints = NDArray[np.int64]
-Bytes = NDArray[np.uint8]
-Codes = NDArray[np.unsignedinteger]  # uint8, or uint16 where there are more than 256 symbols
+from nuq.errors import MessageError
+from nuq.native.entropy import HUFFMAN_BITS, Bytes, Ints
 
 LOG_ONE = 1 << 16  # fixed point of the logarithms below
 MAX_TABLE_BITS = 14
-
-
-class Damaged(ValueError):
-    """The error for bytes that are not a whole encoding."""
 
 
 @cache
@@ -111,10 +104,7 @@ def huffman_words(lengths: Ints) -> Ints:
 
 
 def huffman_windows(lengths: Ints) -> NDArray[np.uint16]:
-    """The symbol at the start of each window of 12 bits (first bit lowest), and its length << 12.
-
-    The code is complete.
-    """
+    """The symbol, of a complete code, that begins each window of 12 bits (first bit lowest), and its length << 12."""
     symbols = np.flatnonzero(lengths)
     symbols = symbols[np.argsort(lengths[symbols], kind="stable")]
     entries = np.repeat(symbols | lengths[symbols] << HUFFMAN_BITS, (1 << HUFFMAN_BITS) >> lengths[symbols])
@@ -146,10 +136,7 @@ def write_table(values: Ints, mantissas: bool) -> bytes:
 
 
 def read_table(data: Bytes, num_symbols: int, mantissas: bool) -> tuple[Ints, int]:
-    """The inverse of ``write_table``: the values, and the number of bytes that they took.
-
-    Damaged where the table does not end well.
-    """
+    """The inverse of ``write_table``: the values, and the number of bytes that they took; MessageError for damage."""
     available = data[: (18 * num_symbols + 7) // 8].tobytes()  # a value takes 4 + 14 bits at most
     stream, filled = int.from_bytes(available, "little"), 0
     values: list[int] = []
@@ -165,10 +152,10 @@ def read_table(data: Bytes, num_symbols: int, mantissas: bool) -> tuple[Ints, in
         else:
             values.append(nibble)
         if filled > 8 * len(available):
-            raise Damaged("the table is cut short: the encoding is damaged")
+            raise MessageError("the table is cut short: the encoding is damaged")
     size = -(-filled // 8)
     if len(values) != num_symbols or stream >> filled & ((1 << (8 * size - filled)) - 1):
-        raise Damaged(f"the table has no {num_symbols} symbols: the encoding is damaged")
+        raise MessageError(f"the table has no {num_symbols} symbols: the encoding is damaged")
     return np.array(values, dtype=np.int64), size
 
 
@@ -176,7 +163,7 @@ def read_frequencies(data: Bytes, num_symbols: int, table_bits: int) -> tuple[In
     """Read a rANS table: its frequencies, which sum to ``2^table_bits`` or (an unused context) to 0, and its bytes."""
     frequencies, size = read_table(data, num_symbols, mantissas=True)
     if frequencies.sum() not in (0, 1 << table_bits):
-        raise Damaged(f"frequencies sum to {frequencies.sum()}, not to {1 << table_bits}: the encoding is damaged")
+        raise MessageError(f"frequencies sum to {frequencies.sum()}, not to {1 << table_bits}: the encoding is damaged")
     return frequencies, size
 
 
@@ -184,5 +171,5 @@ def read_lengths(data: Bytes, num_symbols: int) -> tuple[Ints, int]:
     """Read a Huffman table: the lengths of a complete code (Kraft sum 1), and the number of its bytes."""
     lengths, size = read_table(data, num_symbols, mantissas=False)
     if lengths.max() > HUFFMAN_BITS or np.sum(1 << (HUFFMAN_BITS - lengths[lengths > 0])) != 1 << HUFFMAN_BITS:
-        raise Damaged("the code lengths are no complete prefix code: the encoding is damaged")
+        raise MessageError("the code lengths are no complete prefix code: the encoding is damaged")
     return lengths, size

@@ -58,10 +58,7 @@ def bound(k: int, n: int, form: str = "auto") -> int:
 
 
 def bound_up_to(k: int, n: int, form: str, exactly: bool) -> int:
-    """The largest number of bytes for k indices, or (where not ``exactly``) for k indices or fewer.
-
-    The indices travel beside values that take 2 bytes or more each.
-    """
+    """The ``bound`` of k indices, or (not ``exactly``) of k or fewer, beside values of 2 bytes or more each."""
     return bound(k, n, form) if exactly or k < n else max(bound(k, n, form), bound(n - 1, n, form))
 
 
@@ -121,10 +118,7 @@ def _encode(raw: Ints, n: int, form: str) -> Bytes:
 
 
 def decode(data: Tensor, k: int, n: int) -> Tensor:
-    """Decode the indices: int32[k], ascending, below n.
-
-    MessageError for bytes that are not a whole encoding of k indices.
-    """
+    """The indices int32[k], ascending, below n; MessageError for bytes that are not a whole encoding of them."""
     if k in (0, n):
         if data.numel():
             raise MessageError(f"{data.numel()} bytes of indices where {k} of {n} need none")
@@ -270,10 +264,7 @@ def _context_of(gaps: _Gaps) -> Bytes:
 
 
 def _rans_estimate(gaps: _Gaps) -> int:
-    """The approximate number of bytes of the form rANS, from a sample of the blocks.
-
-    It is computed in integers, so that every machine chooses alike.
-    """
+    """The approximate bytes of rANS, from a sample of the blocks; in integers, so that all machines choose alike."""
     every = max(gaps.gaps.size // _ESTIMATED, 1)
     whole = gaps.gaps.size // BLOCK
     rows = gaps.gaps[: whole * BLOCK].reshape(whole, BLOCK)[::every]
@@ -310,19 +301,12 @@ def _decode_rans(body: Bytes, k: int, n: int) -> Ints:
     contexts = np.stack([nibbles & 15, nibbles >> 4], axis=1).astype(np.uint8).reshape(-1)[:blocks]
     size = int(body[start : start + 4].copy().view("<u4")[0])
     coded, rest = body[start + 4 : start + 4 + size], body[start + 4 + size :]
-    try:
-        threads = torch.get_num_threads()
-        classes = entropy.decode(coded, k, _NUM_CLASSES, "rans", _spread(contexts, k), _MAX_CONTEXTS, threads=threads)
-    except ValueError as error:
-        raise MessageError(str(error)) from error
-    exponents = classes.astype(np.int64) >> _MANTISSA
+    threads = torch.get_num_threads()
+    classes = entropy.decode(coded, k, _NUM_CLASSES, "rans", _spread(contexts, k), _MAX_CONTEXTS, threads=threads)
+    exponents, mantissas = np.divmod(classes.astype(np.int64), 1 << _MANTISSA)
     low = np.maximum(exponents - _MANTISSA, 0)
-    if rest.size != -(-int(low.sum()) // 8):
-        raise _cut_short(rest.size, -(-int(low.sum()) // 8))
-    leading = ((1 << _MANTISSA) | classes.astype(np.int64) & ((1 << _MANTISSA) - 1)) << np.maximum(
-        exponents - _MANTISSA, 0
-    )
-    values = (leading >> np.maximum(_MANTISSA - exponents, 0)) + _bits().unpack(
-        np.ascontiguousarray(rest), low.astype(np.uint8)
-    )
-    return _indices(values - 1, n)
+    needed = -(-int(low.sum()) // 8)
+    if rest.size != needed:
+        raise _cut_short(rest.size, needed)
+    leading = ((1 << _MANTISSA) | mantissas) << low >> np.maximum(_MANTISSA - exponents, 0)
+    return _indices(leading + _bits().unpack(np.ascontiguousarray(rest), low.astype(np.uint8)) - 1, n)

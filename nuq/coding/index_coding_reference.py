@@ -1,7 +1,4 @@
-"""Bitmaps and streams of numbers of various widths in NumPy.
-
-They replace ``nuq.native.bits`` where the library is not built.
-"""
+"""Bitmaps and streams of numbers of various widths in NumPy, for where ``nuq.native.bits`` is not built."""
 
 from __future__ import annotations
 
