@@ -39,14 +39,11 @@ from nuq.settings.sparse import DGC, AdaptiveThreshold, RandomK, Sparse, Thresho
 
 @dataclass(frozen=True)
 class Method:
-    """One line of the table of methods.
-
-    ``code`` is ``module:function``, called with the settings; claims are tested.
-    """
+    """One line of the table of methods, whose claims are tested."""
 
     title: str  # the paper's name, used in figures and tables
     settings: type
-    code: str
+    code: str  # ``module:function``, called with the settings
     unbiased: bool = True
     contractive: bool = False  # |x - decoded|^2 <= |x|^2 for every x and key, and less unless x is zero
     deterministic: bool = False  # the same bytes whatever the key
@@ -54,9 +51,7 @@ class Method:
     single_worker: bool = False  # uses worker 0 alone
     stateful: bool = False  # what it sends depends on what it sent before
     feedback: str = "none"  # the memory of its paper: none, error or momentum
-    mean_compressor: str = (
-        ""  # the method that encodes means for a second stage; empty: this one, with its own number of bits
-    )
+    mean_compressor: str = ""  # the method that encodes means; empty: this one, with bits of its own
     collective: str = ""  # one of its own, which collective=auto takes
 
     def load(self) -> Any:
@@ -71,6 +66,8 @@ _EDEN = "nuq.compressors.eden:"
 _SPARSE = "nuq.compressors.sparse:"
 _EXACT: dict[str, Any] = {"contractive": True, "deterministic": True}
 _NEAREST: dict[str, Any] = {"unbiased": False, "contractive": True, "deterministic": True}
+_FED_BACK: dict[str, Any] = {"feedback": "error", "mean_compressor": "qsgdinf"}
+_STATEFUL: dict[str, Any] = {"unbiased": False, "contractive": True, "stateful": True, **_FED_BACK}
 
 METHODS: dict[str, Method] = {
     "sgd": Method("SGD", SGD, _FULL, single_worker=True, **_EXACT),
@@ -89,10 +86,8 @@ METHODS: dict[str, Method] = {
     "ecdq": Method("ECDQ", ECDQ, _QUANTIZED + "ecdq"),
     "eden": Method("EDEN", EDEN, _EDEN + "eden"),
     "drive": Method("DRIVE", DRIVE, _EDEN + "drive", mean_compressor="eden"),
-    "sign": Method("Sign", Sign, "nuq.compressors.signs:sign", mean_compressor="qsgdinf", feedback="error", **_NEAREST),
-    "onebit": Method(
-        "1-bit", Signs, "nuq.compressors.signs:onebit", mean_compressor="qsgdinf", feedback="error", **_NEAREST
-    ),
+    "sign": Method("Sign", Sign, "nuq.compressors.signs:sign", **_FED_BACK, **_NEAREST),
+    "onebit": Method("1-bit", Signs, "nuq.compressors.signs:onebit", **_FED_BACK, **_NEAREST),
     "natural": Method("Natural", Natural, "nuq.compressors.natural:NaturalCompression"),
     "block8": Method("Block-8", Block8, "nuq.compressors.blockwise:Blockwise", **_NEAREST),
     "fp8": Method("FP8", FP8, "nuq.compressors.blockwise:fp8", **_NEAREST),
@@ -102,37 +97,18 @@ METHODS: dict[str, Method] = {
     "s2fp8": Method("S2FP8", S2FP8, "nuq.compressors.s2fp8:S2FP8", unbiased=False, deterministic=True),
     "nnw_bdi": Method("NNW-BDI", NNWBDI, "nuq.compressors.nnw_bdi:NNWBDI", **_NEAREST),
     "topk": Method("TopK", TopK, _SPARSE + "topk", feedback="error", mean_compressor="nonzero", **_NEAREST),
-    "randomk": Method("RandomK", RandomK, _SPARSE + "randomk", mean_compressor="nonzero"),
+    "randomk": Method("RandomK", RandomK, _SPARSE + "Keyed", mean_compressor="nonzero"),
     "thresholdv": Method(
         "ThresholdV", ThresholdV, _SPARSE + "thresholdv", unbiased=False, deterministic=True, mean_compressor="nonzero"
     ),
     "adaptive_threshold": Method(
         "AdaptiveThreshold", AdaptiveThreshold, _SPARSE + "adaptive_threshold", mean_compressor="nonzero", **_NEAREST
     ),
-    "dgc": Method("DGC", DGC, _SPARSE + "dgc", feedback="momentum", mean_compressor="nonzero", **_NEAREST),
+    "dgc": Method("DGC", DGC, _SPARSE + "Dgc", feedback="momentum", mean_compressor="nonzero", **_NEAREST),
     "atomo": Method("ATOMO", ATOMO, "nuq.compressors.atomo:Atomo", mean_compressor="qsgdinf"),
-    "powersgd": Method(
-        "PowerSGD",
-        PowerSGD,
-        "nuq.compressors.powersgd:PowerSGD",
-        unbiased=False,
-        contractive=True,
-        stateful=True,
-        feedback="error",
-        mean_compressor="qsgdinf",
-        collective="power",
-    ),
+    "powersgd": Method("PowerSGD", PowerSGD, "nuq.compressors.powersgd:PowerSGD", collective="power", **_STATEFUL),
     "nonzero": Method("Nonzero", Sparse, _SPARSE + "nonzero", **_EXACT),
-    "casq": Method(
-        "CASQ",
-        CASQ,
-        "nuq.compressors.casq:Casq",
-        unbiased=False,
-        contractive=True,
-        stateful=True,
-        mean_compressor="qsgdinf",
-        feedback="error",
-    ),
+    "casq": Method("CASQ", CASQ, "nuq.compressors.casq:Casq", **_STATEFUL),
     "sketchml": Method(
         "SketchML", SketchML, "nuq.compressors.sketchml:SketchML", unbiased=False, mean_compressor="qsgdinf"
     ),
@@ -147,10 +123,7 @@ def method(name: str) -> Method:
 
 
 def legal_formats() -> list[str]:
-    """The methods whose bytes depend on a tensor alone, so that tensors can be kept in them.
-
-    They are formats of ``nuq.quantized_training.formats``.
-    """
+    """The methods whose bytes depend on a tensor alone, so that tensors can be kept in them."""
     return [
         name
         for name, entry in METHODS.items()

@@ -51,7 +51,7 @@ from torch import Tensor
 
 from nuq.coding import index_coding
 from nuq.compressors.compressor import Compressor
-from nuq.compressors.message import HEADER_BYTES, Message, Reader, as_bytes, flat
+from nuq.compressors.message import HEADER_BYTES, Message, Reader, flat
 from nuq.errors import MessageError, NonFiniteError
 from nuq.kernels import atoms, bit_packing, operators, selection, signs
 from nuq.kernels.atoms import Kept
@@ -70,10 +70,7 @@ _SUMMED = 1 << 16  # coordinates of one sum of magnitudes
 
 
 class Atomo(Compressor):
-    """A compressor that sends a few atoms of a gradient, drawn without bias: singular ones or coordinates.
-
-    settings: see ``nuq.settings.atomo``, whose ranges hold here too.
-    """
+    """A compressor that sends a few atoms of a gradient, drawn without bias: singular ones or coordinates."""
 
     shaped = True  # encode takes a parameter's own shape where scope=tensor
     exact_bytes = False
@@ -83,24 +80,18 @@ class Atomo(Compressor):
         self.settings = settings
 
     def encode(self, tensor: Tensor, key: Key) -> Message:
-        """Encode a tensor: float32, bfloat16 or float16 of any shape.
-
-        NonFiniteError for one not finite, and where an estimate would not be.
-        """
+        """Encode a tensor of any shape; NonFiniteError where it is not finite, or its estimate would not be."""
         x = flat(tensor)
         if self.settings.atoms == "entries" and x.numel():
             return self._entries(x, key)
         m, n = atoms.matrix_shape(tensor.shape, self.settings.matrix)
         if self._whole(m, n, x.numel()):
             selection.check_finite(x)
-            return _message(x.numel(), [_packed(_KIND, WHOLE), as_bytes(x)])
+            return Message.of(TAG, x.numel(), _KIND.pack(WHOLE), x)
         return self._matrix(x, m, n, key)
 
     def _whole(self, m: int, n: int, size: int) -> bool:
-        """Whether ``size`` coordinates in m rows and n columns travel as they are.
-
-        They do where atoms are not worth it, or would take as many bytes.
-        """
+        """Whether ``size`` coordinates (m x n) travel whole: atoms are not worth it, or would take as many bytes."""
         vectors, total = self._atoms_bytes(m, n)
         return _WORTH * vectors >= 4 * m * n or total >= 4 * size
 
@@ -114,14 +105,12 @@ class Atomo(Compressor):
         settings, size = self.settings, x.numel()
         matrix = (torch.nn.functional.pad(x, (0, m * n - size)) if m * n > size else x).view(m, n)
         kept = atoms.estimate(matrix if m <= n else matrix.T, settings.svd_rank, settings.svd, key)
-        head = _packed(_MATRIX, settings.bits, m > n, min(m, n), max(m, n), len(kept.left), len(kept.rows))
-        vectors = [
-            part
-            for vectors, name in ((kept.left, "left"), (kept.right, "right"), (kept.rows, "rows"))
-            for part in _coded(vectors, settings.bits, key.of(name).words())
-        ]
+        head = _MATRIX.pack(settings.bits, m > n, min(m, n), max(m, n), len(kept.left), len(kept.rows))
+        vectors: list[Tensor] = []
+        for name in ("left", "right", "rows"):
+            vectors += _coded(getattr(kept, name), settings.bits, key.of(name).words())
         indices = index_coding.encode(kept.indices.to(torch.int32), min(m, n))
-        return _message(size, [_packed(_KIND, MATRIX), head, *vectors, indices])
+        return Message.of(TAG, size, _KIND.pack(MATRIX) + head, *vectors, indices)
 
     def _entries(self, x: Tensor, key: Key) -> Message:
         n = x.numel()
@@ -138,19 +127,10 @@ class Atomo(Compressor):
         values = x[indices.long()]
         certain = values.abs() > narrow.to(x.device)
         numbers = index_coding.encode(certain.nonzero().view(-1).to(torch.int32), indices.numel())
-        head = _packed(_ENTRIES, indices.numel(), int(certain.sum()), float(narrow), numbers.numel())
+        head = _ENTRIES.pack(indices.numel(), int(certain.sum()), float(narrow), numbers.numel())
         others = bit_packing.pack_codes((values[~certain] > 0).to(torch.int32), 1)
-        return _message(
-            n,
-            [
-                _packed(_KIND, ENTRIES),
-                head,
-                numbers,
-                as_bytes(values[certain]),
-                others,
-                index_coding.encode(indices, n),
-            ],
-        )
+        parts = (numbers, values[certain], others, index_coding.encode(indices, n))
+        return Message.of(TAG, n, _KIND.pack(ENTRIES) + head, *parts)
 
     def _decoded(self, message: Message) -> Tensor:
         kind, rest = _opened(message)
@@ -183,10 +163,7 @@ class Atomo(Compressor):
         return head + _ENTRIES.size + 4 * self._budget(n) + signs + 2 * indices
 
     def usual_bytes(self, num_coordinates: int) -> int:
-        """The approximate length of a message.
-
-        svd: the bound for a nearly square matrix; entries: the budget, with every entry certain.
-        """
+        """The approximate length: the bound for a nearly square matrix (svd), the budget of certain entries."""
         n, head = num_coordinates, HEADER_BYTES + _KIND.size
         if self.settings.atoms == "entries" and n:
             return head + _ENTRIES.size + 4 * self._budget(n) + index_coding.bound(self._budget(n), n)
@@ -194,19 +171,8 @@ class Atomo(Compressor):
         return head + (4 * n if self._whole(rows, columns, n) else self._atoms_bytes(rows, columns)[1])
 
     def _budget(self, num_coordinates: int) -> int:
-        """The budget: the number of entries."""
+        """The number of entries."""
         return Share.of(num_coordinates, 0, self.settings.ratio).total
-
-
-def _packed(layout: struct.Struct, *numbers: float) -> Tensor:
-    return torch.frombuffer(bytearray(layout.pack(*numbers)), dtype=torch.uint8)
-
-
-def _message(num_coordinates: int, parts: list[Tensor]) -> Message:
-    device = parts[-1].device
-    message = Message.room_for(TAG, num_coordinates, sum(part.numel() for part in parts), device)
-    torch.cat([part.to(device) for part in parts], out=message.body)
-    return message
 
 
 def _opened(message: Message) -> tuple[int, Reader]:
@@ -227,23 +193,23 @@ def _buckets(length: int) -> tuple[int, int]:
 
 
 def _coded_bytes(count: int, length: int, bits: int) -> int:
+    if not bits:
+        return 4 * count * length
     buckets, size = _buckets(length)
-    return (
-        4 * count * length if not bits else 4 * count * buckets + bit_packing.packed_bytes(count * buckets * size, bits)
-    )
+    return 4 * count * buckets + bit_packing.packed_bytes(count * buckets * size, bits)
 
 
 def _coded(vectors: Tensor, bits: int, words: Words) -> list[Tensor]:
-    """The bytes of float32[count, length]: the float32 numbers, or scales and codes."""
+    """The parts of float32[count, length] that travel: the numbers themselves, or scales and codes."""
     if not bits:
-        return [as_bytes(vectors)]
+        return [vectors]
     count, length = vectors.shape
     buckets, size = _buckets(length)
     flat = torch.nn.functional.pad(vectors, (0, buckets * size - length)).reshape(-1)
     scales = torch.empty(count * buckets, dtype=torch.float32, device=flat.device)
     codes = torch.empty(bit_packing.packed_bytes(flat.numel(), bits), dtype=torch.uint8, device=flat.device)
     operators.encode_uniform_(flat, 1 << bits, scales, codes, bucket_size=size, norm="linf", packing=bits, key=words)
-    return [as_bytes(scales), codes]
+    return [scales, codes]
 
 
 def _decoded(data: Reader, count: int, length: int, bits: int) -> Tensor:

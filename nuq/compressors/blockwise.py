@@ -31,7 +31,7 @@ from torch import Tensor
 
 from nuq.compressors.casts import HalfCast
 from nuq.compressors.compressor import InPlace, Write
-from nuq.compressors.message import HEADER_BYTES, Message, finite, from_bytes, unpacked
+from nuq.compressors.message import HEADER_BYTES, Message, finite, from_bytes, raw, unpacked
 from nuq.errors import MessageError
 from nuq.kernels import operators, spec
 from nuq.kernels.spec import Key
@@ -51,10 +51,7 @@ def _on(device: torch.device, name: str, which: str) -> Tensor:
 
 
 class Blockwise(InPlace):
-    """The compressor of one table.
-
-    settings: see ``nuq.settings.baselines``, whose ranges hold here too.
-    """
+    """The compressor of one table."""
 
     def __init__(self, settings: Block8 | FP8) -> None:
         check(type(settings), vars(settings), "")
@@ -69,8 +66,7 @@ class Blockwise(InPlace):
         codes_at = _HEAD.size + 4 * spec.num_buckets(vector.numel(), self.bucket_size)
         message = Message.room_for(TAG, vector.numel(), codes_at + vector.numel(), vector.device)
         body = message.body
-        head = _HEAD.pack(self.bucket_size, _TABLES.index(self.table))
-        body[: _HEAD.size] = torch.frombuffer(bytearray(head), dtype=torch.uint8)
+        body[: _HEAD.size] = raw(_HEAD.pack(self.bucket_size, _TABLES.index(self.table)))
         scales = body[_HEAD.size : codes_at].view(torch.float32)
         key, among = key.together(self.correlated)
         how: dict[str, Any] = {"bucket_size": self.bucket_size, "norm": "linf", "packing": 8}
@@ -84,10 +80,7 @@ class Blockwise(InPlace):
 
     def _opened(self, message: Message) -> Write:
         body, n = message.body, message.num_coordinates
-        if message.tag != TAG or body.numel() < _HEAD.size:
-            raise MessageError(
-                f"a message tagged {message.tag!r} with {body.numel()} bytes is not of 8-bit codes ({TAG!r})"
-            )
+        message.check_tag(TAG, _HEAD.size, "of 8-bit codes")
         bucket_size, table = unpacked(_HEAD, body)
         if bucket_size < 1 or table >= len(_TABLES):
             raise MessageError(f"bucket size {bucket_size}, table {table}: damaged")

@@ -17,7 +17,7 @@ header included.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from nuq.coding import entropy
-from nuq.compressors.message import Message, finite, from_bytes
+from nuq.compressors.message import Message, finite, from_bytes, raw
 from nuq.errors import MessageError
 from nuq.kernels import bit_packing, operators, spec
 from nuq.kernels.host import numpy_of
@@ -41,10 +41,7 @@ _UNIFORM, _TWO_SCALES, _DITHERED = 1, 2, 4
 
 @dataclass(frozen=True)
 class Layout:
-    """The layout of a body: everything about it but its levels, scales and codes.
-
-    block: of the Hadamard rotation, 1: none.  words: of the sender's key, (0, 0) where nothing needs them.
-    """
+    """The layout of a body: everything about it but its levels, scales and codes."""
 
     num_coordinates: int
     bucket_size: int
@@ -53,8 +50,8 @@ class Layout:
     two_scales: bool
     dither: bool
     coder: str
-    block: int
-    words: Words = (0, 0)
+    block: int  # of the Hadamard rotation, 1: none
+    words: Words = (0, 0)  # of the sender's key, where something needs them
 
     @property
     def keyed(self) -> bool:
@@ -67,9 +64,7 @@ class Layout:
     @property
     def packing(self) -> int:
         """The packing in which the operators write and read codes: packed, or raw where an entropy coder follows."""
-        return (
-            bit_packing.packing(self.num_levels) if self.coder == "packed" else bit_packing.raw_packing(self.num_levels)
-        )
+        return (bit_packing.packing if self.coder == "packed" else bit_packing.raw_packing)(self.num_levels)
 
     @property
     def levels_at(self) -> int:
@@ -92,56 +87,34 @@ class Layout:
     def head(self) -> Tensor:
         """The bytes before the levels, on the CPU."""
         flags = _UNIFORM * self.uniform | _TWO_SCALES * self.two_scales | _DITHERED * self.dither
-        data = _FIXED.pack(
-            self.bucket_size, self.num_levels, flags, CODINGS.index(self.coder), self.block.bit_length() - 1
-        )
-        return torch.frombuffer(bytearray(data + (_WORDS.pack(*self.words) if self.keyed else b"")), dtype=torch.uint8)
+        coder, log_block = CODINGS.index(self.coder), self.block.bit_length() - 1
+        words = _WORDS.pack(*self.words) if self.keyed else b""
+        return raw(_FIXED.pack(self.bucket_size, self.num_levels, flags, coder, log_block) + words)
 
     @classmethod
     def read(cls, message: Message, tag: bytes) -> Layout:
         """The layout that a message states; MessageError where its body cannot be of this family."""
         body = message.body
-        if message.tag != tag or body.numel() < _FIXED.size:
-            raise MessageError(
-                f"a message tagged {message.tag!r} with {body.numel()} bytes is not of this family ({tag!r})"
-            )
+        message.check_tag(tag, _FIXED.size, "of this family")
         head = bytes(body[: _FIXED.size + _WORDS.size].cpu().numpy())
         bucket_size, num_levels, flags, coder, log_block = _FIXED.unpack(head[: _FIXED.size])
-        if (
-            bucket_size < 1
-            or not 2 <= num_levels <= bit_packing.MAX_LEVELS
-            or flags > 7
-            or coder >= len(CODINGS)
-            or log_block > 31
-        ):
+        known = flags <= 7 and coder < len(CODINGS) and log_block <= 31
+        if bucket_size < 1 or not 2 <= num_levels <= bit_packing.MAX_LEVELS or not known:
             raise MessageError(f"bucket size {bucket_size}, {num_levels} levels, flags {flags}, coder {coder}: damaged")
-        layout = cls(
-            message.num_coordinates,
-            bucket_size,
-            num_levels,
-            bool(flags & _UNIFORM),
-            bool(flags & _TWO_SCALES),
-            bool(flags & _DITHERED),
-            CODINGS[coder],
-            1 << log_block,
-        )
+        switches = (bool(flags & _UNIFORM), bool(flags & _TWO_SCALES), bool(flags & _DITHERED))
+        layout = cls(message.num_coordinates, bucket_size, num_levels, *switches, CODINGS[coder], 1 << log_block)
         longest = layout.body_bytes()
-        if body.numel() > longest or (
-            body.numel() < longest if layout.coder == "packed" else body.numel() < layout.codes_at
-        ):
+        if not (longest if layout.coder == "packed" else layout.codes_at) <= body.numel() <= longest:
             raise MessageError(f"{body.numel()} bytes where {message.num_coordinates} such coordinates take {longest}")
         if layout.dither and not layout.uniform:
             raise MessageError("dither without equally spaced levels: damaged")
-        if not layout.keyed:
-            return layout
-        return cls(**{**vars(layout), "words": _WORDS.unpack(head[_FIXED.size :])})
+        return replace(layout, words=_WORDS.unpack(head[_FIXED.size :])) if layout.keyed else layout
 
     def levels(self, body: Tensor) -> Tensor:
         """The levels that the body holds or implies: float32[num_levels]."""
         if self.uniform:
-            return torch.tensor(
-                level_sets.equally_spaced(self.num_levels).values, dtype=torch.float32, device=body.device
-            )
+            values = level_sets.equally_spaced(self.num_levels).values
+            return torch.tensor(values, dtype=torch.float32, device=body.device)
         levels = finite(from_bytes(body[self.levels_at : self.scales_at], torch.float32), "level")
         if float(levels.abs().amax()) > 1:
             raise MessageError("a level beyond -1 and 1: damaged")
@@ -161,21 +134,14 @@ class Layout:
     def coded(self, codes: Tensor) -> Tensor:
         """Entropy coding of raw codes in this layout's ``packing``: uint8 bytes on the CPU."""
         symbols = numpy_of(codes, "codes").view(np.uint8 if self.packing == 8 else np.uint16)
-        threads = torch.get_num_threads()
-        return torch.from_numpy(
-            entropy.encode(symbols, self.num_levels, self.coder, threads=threads, **self._contexts())
-        )
+        how = {"threads": torch.get_num_threads(), **self._contexts()}
+        return torch.from_numpy(entropy.encode(symbols, self.num_levels, self.coder, **how))
 
     def codes(self, body: Tensor) -> Tensor:
         """The codes of a body in this layout's ``packing``: uint8 bytes."""
         data = body[self.codes_at :]
         if self.coder == "packed":
             return data
-        n, threads = self.num_coordinates, torch.get_num_threads()
-        try:
-            codes = entropy.decode(
-                numpy_of(data, "codes"), n, self.num_levels, self.coder, threads=threads, **self._contexts()
-            )
-        except ValueError as error:
-            raise MessageError(str(error)) from error
+        how = {"threads": torch.get_num_threads(), **self._contexts()}
+        codes = entropy.decode(numpy_of(data, "codes"), self.num_coordinates, self.num_levels, self.coder, **how)
         return torch.from_numpy(codes.view("uint8")).to(body.device)

@@ -42,7 +42,7 @@ from torch import Tensor
 
 from nuq.coding import entropy
 from nuq.compressors.compressor import Compressor
-from nuq.compressors.message import HEADER_BYTES, Message, as_bytes, finite, flat, from_bytes, unpacked
+from nuq.compressors.message import HEADER_BYTES, Message, finite, flat, from_bytes, unpacked
 from nuq.errors import MessageError
 from nuq.kernels.host import numpy_of
 from nuq.kernels.selection import num_kept
@@ -59,10 +59,7 @@ _Refreshed = tuple[int, Tensor]  # the period of the refresh, and its thresholds
 
 
 class Casq(Compressor):
-    """A compressor that sends the cluster of every value, and means of the coordinates that share a cell.
-
-    settings: see ``nuq.settings.sketches``, whose ranges hold here too.
-    """
+    """A compressor that sends the cluster of every value, and means of the coordinates that share a cell."""
 
     exact_bytes = False
 
@@ -75,11 +72,7 @@ class Casq(Compressor):
     # --- clusters ---
 
     def thresholds(self, x: Tensor, key: Key) -> clusters.Thresholds:
-        """The thresholds for this vector.
-
-        They are computed from it where a refresh is due, and are otherwise the last ones of this worker and parameter.
-        x: finite.
-        """
+        """The thresholds for x, finite: new ones where a refresh is due, else this worker's last of the parameter."""
         every, period = self.settings.refresh_every, key.step // self.settings.refresh_every
         of_worker = self._clusters.setdefault(key.worker, {}) if every > 1 else {}
         known = of_worker.get(key.parameter)
@@ -92,9 +85,8 @@ class Casq(Compressor):
 
     def cells_per_cluster(self, num_coordinates: int) -> int:
         """The number of cells of a cluster with so many coordinates or more."""
-        return self.settings.cells or max(
-            1, -(-num_kept(num_coordinates, self.settings.cells_ratio) // (2 * self.settings.clusters))
-        )
+        kept = num_kept(num_coordinates, self.settings.cells_ratio)
+        return self.settings.cells or max(1, -(-kept // (2 * self.settings.clusters)))
 
     # --- messages ---
 
@@ -114,14 +106,7 @@ class Casq(Compressor):
             head, means = head + _SCALE.pack(power), (means / power).to(torch.float16)
         head += sizes[1:].astype("<u4").tobytes()
         coded = entropy.encode(numpy_of(ids, "codes"), sizes.size, coder, threads=threads)
-        parts = [
-            torch.frombuffer(bytearray(head), dtype=torch.uint8).to(x.device),
-            as_bytes(means),
-            torch.from_numpy(coded).to(x.device),
-        ]
-        message = Message.room_for(TAG, x.numel(), sum(part.numel() for part in parts), x.device)
-        torch.cat(parts, out=message.body)
-        return message
+        return Message.of(TAG, x.numel(), head, means, torch.from_numpy(coded))
 
     def _cells(self, ids: Tensor) -> Ints:
         """The number of cells of each cluster number: int64[2 K + 1], none for zeros."""
@@ -132,10 +117,7 @@ class Casq(Compressor):
 
     def _decoded(self, message: Message) -> Tensor:
         body, n = message.body, message.num_coordinates
-        if message.tag != TAG or body.numel() < _HEAD.size + _SCALE.size:
-            raise MessageError(
-                f"a message tagged {message.tag!r} with {body.numel()} bytes is not of clusters and cells ({TAG!r})"
-            )
+        message.check_tag(TAG, _HEAD.size + _SCALE.size, "of clusters and cells")
         flags, coder, num_clusters, *words = unpacked(_HEAD, body)
         if flags > _HALF or coder >= len(entropy.CODERS) or not 2 <= num_clusters <= 127:
             raise MessageError(f"flags {flags}, coder {coder}, {num_clusters} clusters: damaged")
@@ -168,10 +150,7 @@ class Casq(Compressor):
     # --- state ---
 
     def state_dict(self) -> dict[str, Any]:
-        """The thresholds by worker and parameter as plain numbers; nothing where none are kept.
-
-        by_worker: worker -> parameter -> [number of the refresh, thresholds].
-        """
+        """The refreshes that are kept, by_worker: worker -> parameter -> [number of the refresh, thresholds]."""
         if self.settings.refresh_every == 1:
             return {}
         kept = {

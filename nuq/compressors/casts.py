@@ -26,7 +26,7 @@ from torch import Tensor
 
 from nuq.compressors import floats
 from nuq.compressors.compressor import InPlace, Write
-from nuq.compressors.message import HEADER_BYTES, Message, unpacked
+from nuq.compressors.message import HEADER_BYTES, Message, raw, unpacked
 from nuq.errors import MessageError
 from nuq.kernels import casts, operators
 from nuq.kernels.spec import Key
@@ -39,15 +39,12 @@ _HEAD = struct.Struct("<Bxh")
 _FORMATS = (torch.bfloat16, torch.float16, torch.float8_e4m3fn, torch.float8_e5m2)
 _LARGEST_EXPONENT = 126  # of a factor: 2^-126 is float32's smallest normal number
 _TOP = 14  # power of two of the largest float16 after scaling, with room for rounding up
-_PART = 1 << 17  # coordinates
+_PART = 1 << 17  # coordinates: what stays in a cache from one operation to the next
 _BELOW_TOP = 0x77FF  # the largest float16 below 2^(_TOP + 1)
 
 
 class HalfCast(InPlace):
-    """A cast to one floating-point format.
-
-    dtype: one of _FORMATS; scale: power (of float16 alone) or none.
-    """
+    """A cast to one floating-point format, of _FORMATS; scale: power (of float16 alone) or none."""
 
     def __init__(self, settings: BF16 | FP8, dtype: torch.dtype, scale: str) -> None:
         check(type(settings), vars(settings), "")
@@ -63,8 +60,7 @@ class HalfCast(InPlace):
         vector = vector.to(torch.float32).contiguous()
         exponent = min(_TOP + 1 - math.frexp(largest)[1], _LARGEST_EXPONENT) if self.scaled and largest else 0
         message = Message.room_for(TAG, n, _HEAD.size + self.dtype.itemsize * n, vector.device)
-        head = _HEAD.pack(_FORMATS.index(self.dtype), -exponent)
-        message.body[: _HEAD.size] = torch.frombuffer(bytearray(head), dtype=torch.uint8)
+        message.body[: _HEAD.size] = raw(_HEAD.pack(_FORMATS.index(self.dtype), -exponent))
         codes = message.body[_HEAD.size :].view(torch.uint8 if self.dtype.itemsize == 1 else torch.int16)
         most = _BELOW_TOP if largest >= 2.0**127 else casts.MOST_FP16
         key, among = key.together(self.correlated)
@@ -88,16 +84,14 @@ class HalfCast(InPlace):
         if not exponent and not beyond:
             rounded.copy_(vector)
             return
-        for part in _parts(vector.numel()):
+        for start in range(0, vector.numel(), _PART):
+            part = slice(start, start + _PART)
             scaled = vector[part] * 2.0**exponent
             rounded[part] = scaled.clamp_(-limit, limit) if beyond else scaled
 
     def _opened(self, message: Message) -> Write:
         body, n = message.body, message.num_coordinates
-        if message.tag != TAG or body.numel() < _HEAD.size:
-            raise MessageError(
-                f"a message tagged {message.tag!r} with {body.numel()} bytes is not of shorter numbers ({TAG!r})"
-            )
+        message.check_tag(TAG, _HEAD.size, "of shorter numbers")
         number, exponent = unpacked(_HEAD, body)
         if number >= len(_FORMATS) or abs(exponent) > (_LARGEST_EXPONENT if _FORMATS[number] == torch.float16 else 0):
             raise MessageError(f"format {number}, exponent {exponent}: damaged")
@@ -108,11 +102,6 @@ class HalfCast(InPlace):
 
     def message_bytes(self, num_coordinates: int) -> int:
         return HEADER_BYTES + _HEAD.size + self.dtype.itemsize * num_coordinates
-
-
-def _parts(num_coordinates: int) -> list[slice]:
-    """Pieces that are small enough to stay in a cache from one operation to the next."""
-    return [slice(start, min(start + _PART, num_coordinates)) for start in range(0, num_coordinates, _PART)]
 
 
 def bf16(settings: BF16) -> HalfCast:

@@ -43,10 +43,7 @@ class Compressor(ABC):
 
     @abstractmethod
     def _decoded(self, message: Message) -> Tensor:
-        """Decode a message whose count is checked: float32[n].
-
-        Memory is asked for where the body can hold what it claims.
-        """
+        """Decode a message whose count is checked: float32[n]; memory is taken once the body can hold its claims."""
 
     @abstractmethod
     def message_bytes(self, num_coordinates: int) -> int:
@@ -57,26 +54,17 @@ class Compressor(ABC):
         return self.message_bytes(num_coordinates)
 
     def decode(self, message: Message, max_coordinates: int | None = None) -> Tensor:
-        """Decode a message of any instance, from the message alone: float32[n].
-
-        MessageError for a damaged message, and for more coordinates than ``Message.check_count`` lets through.
-        """
+        """Decode a message of any instance: float32[n]; MessageError for damage, and as ``Message.check_count``."""
         message.check_count(max_coordinates)
         return self._decoded(message)
 
     def decode_into(self, message: Message, total: Tensor) -> None:
-        """Decode into the caller's memory: total = decode(message).
-
-        total: float32[n].
-        """
+        """Decode into the caller's memory float32[n]: total = decode(message)."""
         message.check_fits(total)
         total.copy_(self._decoded(message))
 
     def add(self, message: Message, total: Tensor) -> None:
-        """Add the decoded message: total += decode(message).
-
-        total: float32[n].
-        """
+        """Add the decoded message to float32[n]: total += decode(message)."""
         message.check_fits(total)
         self._add(message, total)
 
@@ -84,10 +72,7 @@ class Compressor(ABC):
         total += self._decoded(message)
 
     def encode_pieces(self, vector: Tensor, pieces: Pieces, key: Key, frame: Frame) -> None:
-        """Encode pieces of a vector into a frame; for methods whose messages have lengths known beforehand.
-
-        ``PieceError`` names the first one that is not finite.
-        """
+        """Encode pieces of a vector, of lengths known beforehand; ``PieceError`` names the first one not finite."""
         for number, piece, own in pieces.each(vector, key, shaped=self.shaped):
             with told(number):
                 frame.put(number, self.encode(piece, own))
@@ -103,11 +88,7 @@ class Compressor(ABC):
         return None
 
     def state_dict(self) -> dict[str, Any]:
-        """The state as plain numbers and tensors.
-
-        Under ``by_worker`` stands what is kept for each worker that was encoded here, plain numbers alone, so that a
-        checkpoint can hold those of all processes.
-        """
+        """The state; ``by_worker`` holds plain numbers for each worker encoded here, which processes can gather."""
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -120,10 +101,7 @@ class InPlace(Compressor):
 
     @abstractmethod
     def _opened(self, message: Message) -> Write:
-        """The function that writes or adds; MessageError where the body does not hold what it claims.
-
-        The function may raise ValueError for damage that it meets.
-        """
+        """The function that writes or adds (ValueError for damage); MessageError where the body lacks its claims."""
 
     def _decoded(self, message: Message) -> Tensor:
         write = self._opened(message)
@@ -132,10 +110,6 @@ class InPlace(Compressor):
         return total
 
     def decode_into(self, message: Message, total: Tensor) -> None:
-        """Decode into the caller's memory: total = decode(message).
-
-        total: float32[n].
-        """
         message.check_fits(total)
         _run(self._opened(message), total, accumulate=False)
 

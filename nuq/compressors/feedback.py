@@ -28,7 +28,7 @@ import torch
 from torch import Tensor
 
 from nuq.compressors.compressor import Compressor
-from nuq.compressors.message import HEADER_BYTES, Message, parse, unpacked
+from nuq.compressors.message import HEADER_BYTES, Message, parse, raw, unpacked
 from nuq.errors import MessageError
 from nuq.kernels.spec import Key
 
@@ -41,15 +41,11 @@ Memory = dict[str, dict[str, Tensor]]  # kind -> parameter -> float32[size]
 
 @dataclass(frozen=True)
 class Owed:
-    """The vector that a worker should send, and the memory that follows.
+    """The vector that a worker should send, and the memory that follows."""
 
-    wanted: float32, of the gradient's shape; after: what the memory, the residual apart, becomes; memory: where that
-    lies.
-    """
-
-    wanted: Tensor
-    after: dict[str, Tensor]
-    memory: dict[str, Tensor]
+    wanted: Tensor  # float32, of the gradient's shape
+    after: dict[str, Tensor]  # what the memory, the residual apart, becomes
+    memory: dict[str, Tensor]  # where that lies
 
 
 class ErrorFeedback(Compressor):
@@ -68,9 +64,7 @@ class ErrorFeedback(Compressor):
         self.surround(inner)
         self.sizes = dict(sizes)
         self.memories: dict[int, Memory] = {}  # by worker
-        self._before: list[
-            tuple[Tensor, Tensor]
-        ] = []  # memory behind messages that may yet be thrown away, and what it was
+        self._before: list[tuple[Tensor, Tensor]] = []  # memory behind messages that may be undone, and what it was
         self.may_undo = False
 
     def surround(self, inner: Compressor) -> None:
@@ -126,8 +120,8 @@ class ErrorFeedback(Compressor):
         square = _dot(decoded, decoded)
         factor = _dot(wanted, decoded) / square if square > 0 else 0.0
         factor *= OVERSHOOT if self.inner.overshoots else 1.0
-        head = torch.frombuffer(bytearray(_FACTOR.pack(min(max(factor, 0.0), 1.0))), dtype=torch.uint8)
-        self.keep(owed, decoded.mul_(_FACTOR.unpack(bytes(head.numpy()))[0]), message)
+        head = raw(_FACTOR.pack(min(max(factor, 0.0), 1.0)))
+        self.keep(owed, decoded.mul_(unpacked(_FACTOR, head)[0]), message)
         return Message(TAG, vector.numel(), torch.cat([head.to(vector.device), message.to_bytes()]))
 
     def settle(self, *, undo: bool = False) -> None:
@@ -137,10 +131,7 @@ class ErrorFeedback(Compressor):
         self._before = []
 
     def _decoded(self, message: Message) -> Tensor:
-        if message.tag != TAG or message.body.numel() < _FACTOR.size:
-            raise MessageError(
-                f"a message tagged {message.tag!r} with {message.body.numel()} bytes is not a scaled one ({TAG!r})"
-            )
+        message.check_tag(TAG, _FACTOR.size, "a scaled one")
         (factor,) = unpacked(_FACTOR, message.body)
         if not 0.0 <= factor <= 1.0:
             raise MessageError(f"a scale of {factor}: damaged, it lies between 0 and 1")
@@ -155,20 +146,12 @@ class ErrorFeedback(Compressor):
         return HEADER_BYTES + _FACTOR.size + self.inner.message_bytes(num_coordinates)
 
     def memory(self) -> dict[str, Any]:
-        """A copy of the memories.
-
-        kinds: what is remembered; workers: a copy of it by worker, kind and parameter.
-        """
-        return {
-            "kinds": list(self.kinds),
-            "workers": {worker: _copied(memory) for worker, memory in self.memories.items()},
-        }
+        """A copy of the memories: their kinds, and what is remembered by worker, kind and parameter."""
+        workers = {worker: _copied(memory) for worker, memory in self.memories.items()}
+        return {"kinds": list(self.kinds), "workers": workers}
 
     def load_memory(self, saved: Mapping[str, Any], device: torch.device | None = None) -> None:
-        """Continue from a copy that ``memory`` returned.
-
-        ValueError where it is of other kinds, or of parameters of other sizes.
-        """
+        """Continue from what ``memory`` returned; ValueError for other kinds, or parameters of other sizes."""
         for worker, memory in saved["workers"].items():
             if set(memory) != set(self.kinds):
                 raise ValueError(
@@ -206,13 +189,11 @@ def _copied(memory: Memory, device: torch.device | None = None) -> Memory:
 
 def keep_fitting(encoders: Sequence[Mapping[str, Any]], sizes: Mapping[str, int]) -> None:
     """Drop the memories of parameters that are gone or have another size from the encoders' states."""
-    for memory in (
-        of_worker for own in encoders for saved in own.get("memories", ()) for of_worker in saved["workers"].values()
-    ):
+    saved = [memory for own in encoders for memory in own.get("memories", ())]
+    for memory in (of_worker for each in saved for of_worker in each["workers"].values()):
         for kind, of_kind in memory.items():
-            memory[kind] = {
-                name: t for name, t in of_kind.items() if sizes.get(name.removeprefix("mean/")) == t.numel()
-            }
+            fitting = (name for name, t in of_kind.items() if sizes.get(name.removeprefix("mean/")) == t.numel())
+            memory[kind] = {name: of_kind[name] for name in fitting}
 
 
 class MomentumCorrection(ErrorFeedback):

@@ -43,11 +43,8 @@ def _read(data: Tensor, dtype: torch.dtype, total: Tensor, factor: float, accumu
     finite = True
     for first in range(0, total.numel(), _PART):
         place = total[first : first + _PART]
-        numbers = (
-            from_bytes(data[first * dtype.itemsize :][: place.numel() * dtype.itemsize], dtype)
-            .to(torch.float32)
-            .mul_(factor)
-        )
+        stored = data[first * dtype.itemsize :][: place.numel() * dtype.itemsize]
+        numbers = from_bytes(stored, dtype).to(torch.float32).mul_(factor)
         # a finite sum proves it
         finite = finite and (math.isfinite(float(numbers.sum())) or bool(torch.isfinite(numbers).all()))
         place.add_(numbers) if accumulate else place.copy_(numbers)

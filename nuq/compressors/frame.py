@@ -24,7 +24,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from nuq.compressors.message import Message
+from nuq.compressors.message import Message, raw
 from nuq.errors import MessageError, NonFiniteError
 from nuq.kernels.host import numpy_of
 from nuq.kernels.spec import Key, words_of_names
@@ -42,10 +42,7 @@ Places = NDArray[np.int64]
 
 
 class Table:
-    """The table of a frame: tags, coordinates and the places of bodies.
-
-    starts, ends: of the bodies, in bytes of the frame.
-    """
+    """The table of a frame: tags, coordinates, and where the bodies start and end, in bytes of the frame."""
 
     def __init__(self, entries: NDArray[np.void]) -> None:
         self.entries = entries
@@ -55,10 +52,7 @@ class Table:
 
     @classmethod
     def of(cls, counts: Sequence[int], body_bytes: Sequence[int]) -> Table:
-        """The table of messages of so many coordinates and bytes, whose tags are yet to be written.
-
-        ValueError for more coordinates than an entry can name.
-        """
+        """The table of messages whose tags are yet to be written; ValueError for more coordinates than fit an entry."""
         if max(counts, default=0) > _MOST_COORDINATES:
             raise ValueError(
                 f"num_coordinates={max(counts)}: one message in a frame holds fewer than 2^32 coordinates; cut it into "
@@ -111,11 +105,9 @@ class Pieces:
         shapes: Sequence[tuple[tuple[int, ...] | None, bool]],
     ) -> Pieces:
         """The pieces, from the start and size of each, and from its shape and whether it was cut."""
-        starts, sizes = np.array(places, dtype=np.int64).reshape(-1, 2).T
-        rows = (np.ascontiguousarray(starts), np.ascontiguousarray(sizes), tuple(names))
-        return cls(
-            np.array(numbers, dtype=np.int64), *rows, tuple(s for s, _ in shapes), tuple(cut for _, cut in shapes)
-        )
+        starts, sizes = np.ascontiguousarray(np.array(places, dtype=np.int64).reshape(-1, 2).T)
+        own, cut = tuple(shape for shape, _ in shapes), tuple(cut for _, cut in shapes)
+        return cls(np.array(numbers, dtype=np.int64), starts, sizes, tuple(names), own, cut)
 
     @cached_property
     def _checksums(self) -> dict[str, NDArray[np.uint64]]:
@@ -130,13 +122,9 @@ class Pieces:
         return zip(self.numbers.tolist(), self.starts.tolist(), self.sizes.tolist(), strict=True)
 
     def each(self, vector: Tensor, key: Key, *, shaped: bool) -> Iterator[tuple[int, Tensor, Key]]:
-        """The number, the coordinates and the key of every piece of a vector.
-
-        shaped: whole parameters come in their own shapes.
-        """
-        for (number, start, size), name, shape, cut in zip(
-            self.places(), self.names, self.shapes, self.cut, strict=True
-        ):
+        """The number, coordinates (whole parameters, if ``shaped``, in their shapes) and key of every piece."""
+        pieces = zip(self.places(), self.names, self.shapes, self.cut, strict=True)
+        for (number, start, size), name, shape, cut in pieces:
             piece, own = vector[start : start + size], key.of(name)
             if shaped and shape is not None:
                 if cut:
@@ -206,8 +194,8 @@ class Frame:
     def sealed(self) -> Tensor:
         """The whole frame, with its table and its checksum: uint8[bytes]."""
         head = _HEAD.pack(_MAGIC, VERSION, 0, 0, len(self._entries)) + self._entries.tobytes()
-        self.data[: len(head)] = torch.frombuffer(bytearray(head), dtype=torch.uint8)
-        self.data[4:8] = torch.frombuffer(bytearray(struct.pack("<I", _checksum(self.data))), dtype=torch.uint8)
+        self.data[: len(head)] = raw(head)
+        self.data[4:8] = raw(struct.pack("<I", _checksum(self.data)))
         return self.data
 
     @classmethod

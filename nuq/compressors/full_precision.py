@@ -26,10 +26,7 @@ class FullPrecision(InPlace):
         del settings
 
     def encode(self, vector: Tensor, key: Key) -> Message:
-        """Encode a gradient; NonFiniteError where it is not finite.
-
-        One copy, which is what limits the speed: its memory is fresh.
-        """
+        """Encode a gradient by one copy, whose fresh memory limits the speed; NonFiniteError for one not finite."""
         del key
         message = Message.room_for(TAG, vector.numel(), 4 * vector.numel(), vector.device)
         sent = message.body.view(torch.float32)
@@ -47,10 +44,8 @@ class FullPrecision(InPlace):
 
     def _opened(self, message: Message) -> Write:
         if message.tag != TAG or message.body.numel() != 4 * message.num_coordinates:
-            raise MessageError(
-                f"a message tagged {message.tag!r} with {message.body.numel()} bytes is not {TAG!r} with 4 bytes a "
-                f"coordinate"
-            )
+            told = f"a message tagged {message.tag!r} with {message.body.numel()} bytes"
+            raise MessageError(f"{told} is not {TAG!r} with 4 bytes a coordinate")
         return partial(floats.read_, message.body, torch.float32)
 
     def message_bytes(self, num_coordinates: int) -> int:

@@ -33,10 +33,7 @@ UNASKED_COORDINATES, UNASKED_PER_BYTE = 1 << 24, 1 << 10  # what a message may c
 
 
 def flat(tensor: Tensor) -> Tensor:
-    """A tensor in the form that a message takes: float32[n], contiguous.
-
-    ValueError for another type and for more coordinates than a message holds.
-    """
+    """A tensor as float32[n], contiguous; ValueError for another type, or more coordinates than a message holds."""
     if tensor.dtype not in DTYPES:
         raise ValueError(f"a tensor of {tensor.dtype}: must be one of {', '.join(map(str, DTYPES))}")
     if tensor.numel() > MAX_COORDINATES:
@@ -46,9 +43,9 @@ def flat(tensor: Tensor) -> Tensor:
     return tensor.detach().reshape(-1).contiguous().to(torch.float32)
 
 
-def as_bytes(*tensors: Tensor) -> Tensor:
-    """The memory of the tensors, one after another: uint8[total bytes]."""
-    return torch.cat([tensor.contiguous().view(torch.uint8).reshape(-1) for tensor in tensors])
+def raw(data: bytes) -> Tensor:
+    """The bytes as uint8[len(data)], on the CPU."""
+    return torch.frombuffer(bytearray(data), dtype=torch.uint8)
 
 
 def from_bytes(data: Tensor, dtype: torch.dtype) -> Tensor:
@@ -62,10 +59,7 @@ def unpacked(layout: struct.Struct, data: Tensor) -> tuple[Any, ...]:
 
 
 def finite(values: Tensor, what: str) -> Tensor:
-    """The values themselves; MessageError where one is not finite.
-
-    what: the name of one value in the error.
-    """
+    """The values themselves; MessageError where one, which is called ``what``, is not finite."""
     if not bool(torch.isfinite(values).all()):
         raise MessageError(f"a {what} that is not finite: damaged")
     return values
@@ -73,10 +67,7 @@ def finite(values: Tensor, what: str) -> Tensor:
 
 @dataclass(frozen=True)
 class Message:
-    """A message: the tag of its layout, its number of coordinates, and its body.
-
-    tag: four letters naming the body's layout; body: uint8 on the device of the gradient.
-    """
+    """A message: the tag of its layout (four letters), its coordinates, and its body uint8 on the gradient's device."""
 
     tag: bytes
     num_coordinates: int
@@ -88,6 +79,14 @@ class Message:
         """A message whose body is yet to be written; its header then needs no copy of the body."""
         whole = torch.empty(HEADER_BYTES + body_bytes, dtype=torch.uint8, device=device)
         return cls(tag, num_coordinates, whole[HEADER_BYTES:], whole)
+
+    @classmethod
+    def of(cls, tag: bytes, num_coordinates: int, head: bytes, *parts: Tensor) -> Message:
+        """The message of a head and the memory of the parts, one after another, on the device of the first part."""
+        pieces = [raw(head), *(part.contiguous().view(torch.uint8).reshape(-1) for part in parts)]
+        message = cls.room_for(tag, num_coordinates, sum(piece.numel() for piece in pieces), parts[0].device)
+        torch.cat([piece.to(message.body.device) for piece in pieces], out=message.body)
+        return message
 
     @property
     def num_bytes(self) -> int:
@@ -101,20 +100,18 @@ class Message:
         how many it expects.  One that does not lets 2^24 coordinates through, 64 MiB of float32, or 1024 for every byte
         of the body.
         """
-        most = (
-            max(UNASKED_COORDINATES, UNASKED_PER_BYTE * self.body.numel())
-            if max_coordinates is None
-            else max_coordinates
-        )
-        if self.num_coordinates > min(most, MAX_COORDINATES):
-            told = (
-                ""
-                if max_coordinates is not None
-                else f" for {self.body.numel()} bytes, unless max_coordinates allows them"
-            )
-            raise MessageError(
-                f"{self.num_coordinates} coordinates: must be at most {min(most, MAX_COORDINATES)}{told}"
-            )
+        most, told = max_coordinates, ""
+        if most is None:
+            most = max(UNASKED_COORDINATES, UNASKED_PER_BYTE * self.body.numel())
+            told = f" for {self.body.numel()} bytes, unless max_coordinates allows them"
+        most = min(most, MAX_COORDINATES)
+        if self.num_coordinates > most:
+            raise MessageError(f"{self.num_coordinates} coordinates: must be at most {most}{told}")
+
+    def check_tag(self, tag: bytes, least_bytes: int, what: str) -> None:
+        """Check the family of a message: MessageError ("is not ...") for another tag or a shorter body."""
+        if self.tag != tag or self.body.numel() < least_bytes:
+            raise MessageError(f"a message tagged {self.tag!r} with {self.body.numel()} bytes is not {what} ({tag!r})")
 
     def check_fits(self, total: Tensor) -> None:
         """Check the claimed size: MessageError unless it is the number of coordinates of the total."""
@@ -128,8 +125,8 @@ class Message:
 
     def to_bytes(self) -> Tensor:
         """The whole message: uint8[num_bytes]."""
-        packed = _HEADER.pack(b"NQ", VERSION, 0, self.tag, self._checksum(), self.num_coordinates, self.body.numel())
-        header = torch.frombuffer(bytearray(packed), dtype=torch.uint8)
+        counts = (self.num_coordinates, self.body.numel())
+        header = raw(_HEADER.pack(b"NQ", VERSION, 0, self.tag, self._checksum(), *counts))
         if self.whole is None:
             return torch.cat([header.to(self.body.device), self.body])
         self.whole[:HEADER_BYTES] = header
@@ -137,10 +134,7 @@ class Message:
 
 
 class Reader:
-    """A reader of the parts of a body in turn; MessageError where the body is too short or too long.
-
-    at: the first byte to read.
-    """
+    """A reader of the parts of a body in turn, from byte ``at`` on; MessageError where it is too short or too long."""
 
     def __init__(self, body: Tensor, at: int = 0) -> None:
         self.body, self.at = body, at

@@ -41,10 +41,7 @@ _LARGEST_LEAST = 254 - casts.MOST_POWERS + 1
 
 
 class NaturalCompression(InPlace):
-    """A compressor that sends one of the two powers of two around every coordinate, drawn at random.
-
-    settings: see ``nuq.settings.baselines``.
-    """
+    """A compressor that sends one of the two powers of two around every coordinate, drawn at random."""
 
     def __init__(self, settings: Natural) -> None:
         check(type(settings), vars(settings), "")
@@ -77,9 +74,8 @@ class NaturalCompression(InPlace):
         if not 1 <= least <= _LARGEST_LEAST:
             raise MessageError(f"powers of two from exponent field {least} on: damaged")
         levels, scale = casts.natural_values(least, body.device)
-        return partial(
-            operators.decode_, body[_HEAD_BYTES:], scale[: min(n, 1)], levels, bucket_size=max(n, 1), packing=8
-        )
+        given = (body[_HEAD_BYTES:], scale[: min(n, 1)], levels)
+        return partial(operators.decode_, *given, bucket_size=max(n, 1), packing=8)
 
     def message_bytes(self, num_coordinates: int) -> int:
         return HEADER_BYTES + _HEAD_BYTES + num_coordinates

@@ -64,11 +64,7 @@ _LEAST_EXPONENT, _MOST_EXPONENT = -126, 126
 
 
 class PowerSGD(InPlace):
-    """The PowerSGD compressor, with the starts of the power iteration.
-
-    starts: by vector, right factors float32[rank, columns] at which the collective's next iteration begins: the same on
-    all ranks.
-    """
+    """The PowerSGD compressor, with the starts of the power iteration."""
 
     def __init__(self, settings: Settings) -> None:
         check(type(settings), vars(settings), "")
@@ -76,13 +72,11 @@ class PowerSGD(InPlace):
         self.rank, self.half = settings.rank, settings.values == "fp16"
         self.exact_bytes = settings.scope == "model"
         self.shaped = not self.exact_bytes  # the length of a message depends on the tensor's shape
+        # by vector, the right factors float32[rank, columns] of the collective's next iteration, alike on all ranks
         self.starts: dict[str, Tensor] = {}
 
     def columns(self, shape: Sequence[int], dims: int) -> int:
-        """The number of columns of a tensor's matrix; 0 where the tensor travels whole.
-
-        dims: of the parameter, also where this is a flat piece of it.
-        """
+        """The columns of a tensor's matrix, 0 where it travels whole.  dims: of the parameter, even for a piece."""
         if self.settings.scope == "tensor" and self.settings.dense_1d and dims <= 1:
             return 0
         columns = columns_of(shape)
@@ -94,27 +88,43 @@ class PowerSGD(InPlace):
         if not columns:
             if not bool(torch.isfinite(x).all()):
                 raise NonFiniteError("the gradient is not finite")
-            return _message(x.numel(), _HEAD.pack(_WHOLE, 0, 0, 0), [x])
+            return Message.of(TAG, x.numel(), _HEAD.pack(_WHOLE, 0, 0, 0), x)
         right = start(columns, self.rank, key, x.device)
         for number in range(self.settings.iterations):
             left = orthonormal(_finite(left_product(x, columns, orthonormal(right) if number else right)))
             left = left.to(torch.float16).to(torch.float32) if self.half else left
             right = _finite(right_product(x, columns, left))
         if not self.half:
-            return _message(x.numel(), _HEAD.pack(0, self.rank, columns, 0), [left, right])
+            return Message.of(TAG, x.numel(), _HEAD.pack(0, self.rank, columns, 0), left, right)
         largest = float(right.abs().amax())
         exponent = min(max(math.frexp(largest)[1] - _TOP_HALF, _LEAST_EXPONENT), _MOST_EXPONENT) if largest else 0
-        halves = [left.to(torch.float16), _times_power(right, -exponent).clamp_(-65504.0, 65504.0).to(torch.float16)]
-        return _message(x.numel(), _HEAD.pack(_HALF, self.rank, columns, exponent), halves)
+        right = (right * 2.0**-exponent).clamp_(-65504.0, 65504.0)
+        head = _HEAD.pack(_HALF, self.rank, columns, exponent)
+        return Message.of(TAG, x.numel(), head, left.to(torch.float16), right.to(torch.float16))
 
     def _opened(self, message: Message) -> Write:
-        return _opened(message)
+        body, n = message.body, message.num_coordinates
+        message.check_tag(TAG, _HEAD.size, "one of low rank")
+        flags, rank, columns, exponent = unpacked(_HEAD, body)
+        whole, half = flags == _WHOLE, flags == _HALF
+        fits = rank and 0 < columns <= n and abs(exponent) <= _MOST_EXPONENT
+        if flags not in (0, _WHOLE, _HALF) or not (whole or fits):
+            raise MessageError(f"flags {flags}, rank {rank}, {columns} columns, exponent {exponent}: damaged")
+        rows = 0 if whole else num_rows(n, columns)
+        numbers, size = (n, 4) if whole else (rank * (rows + columns), 2 if half else 4)
+        if body.numel() != _HEAD.size + numbers * size:
+            raise MessageError(f"{body.numel()} bytes where {numbers} numbers take {_HEAD.size + numbers * size}")
+        if whole:
+            return partial(floats.read_, body[_HEAD.size :], torch.float32)
+        values = from_bytes(body[_HEAD.size :], torch.float16 if half else torch.float32).to(torch.float32)
+        left, right = values[: rank * rows].view(rank, rows), values[rank * rows :].view(rank, columns)
+        left, right = finite(left, "number"), finite(right * 2.0**exponent if exponent else right, "number")
+        if not _longest(left) * _longest(right) < MOST:
+            raise MessageError("factors whose product overflows float32: damaged")
+        return partial(outer_product, left, right)
 
     def message_bytes(self, num_coordinates: int) -> int:
-        """The length of a message: exact with scope=model, else an upper bound.
-
-        The exact length depends on the tensors' shapes.
-        """
+        """The length of a message with scope=model; else, as it depends on the tensors' shapes, an upper bound."""
         whole = HEADER_BYTES + _HEAD.size + 4 * num_coordinates
         return self.usual_bytes(num_coordinates) if self.exact_bytes else whole
 
@@ -133,17 +143,6 @@ class PowerSGD(InPlace):
         self.starts = {name.removeprefix(START): right.clone() for name, right in state.items()}
 
 
-def _message(num_coordinates: int, head: bytes, numbers: Sequence[Tensor]) -> Message:
-    device = numbers[0].device
-    pieces = [
-        torch.frombuffer(bytearray(head), dtype=torch.uint8).to(device),
-        *(part.reshape(-1).view(torch.uint8) for part in numbers),
-    ]
-    message = Message.room_for(TAG, num_coordinates, sum(piece.numel() for piece in pieces), device)
-    torch.cat(pieces, out=message.body)
-    return message
-
-
 def _finite(factor: Tensor) -> Tensor:
     """The factor itself; NonFiniteError where it, and so the matrix, is not finite or overflows."""
     if not float(factor.abs().amax()) < _MOST:
@@ -151,39 +150,6 @@ def _finite(factor: Tensor) -> Tensor:
     return factor
 
 
-def _times_power(numbers: Tensor, exponent: int) -> Tensor:
-    return numbers * 2.0**exponent
-
-
-def _opened(message: Message) -> Write:
-    body, n = message.body, message.num_coordinates
-    if message.tag != TAG or body.numel() < _HEAD.size:
-        raise MessageError(
-            f"a message tagged {message.tag!r} with {body.numel()} bytes is not one of low rank ({TAG!r})"
-        )
-    flags, rank, columns, exponent = unpacked(_HEAD, body)
-    whole, half = flags == _WHOLE, flags == _HALF
-    if flags not in (0, _WHOLE, _HALF) or (
-        not whole and not (rank and 0 < columns <= n and abs(exponent) <= _MOST_EXPONENT)
-    ):
-        raise MessageError(f"flags {flags}, rank {rank}, {columns} columns, exponent {exponent}: damaged")
-    rows = 0 if whole else num_rows(n, columns)
-    numbers, size = (n, 4) if whole else (rank * (rows + columns), 2 if half else 4)
-    if body.numel() != _HEAD.size + numbers * size:
-        raise MessageError(f"{body.numel()} bytes where {numbers} numbers take {_HEAD.size + numbers * size}")
-    if whole:
-        return partial(floats.read_, body[_HEAD.size :], torch.float32)
-    values = from_bytes(body[_HEAD.size :], torch.float16 if half else torch.float32).to(torch.float32)
-    left, right = values[: rank * rows].view(rank, rows), values[rank * rows :].view(rank, columns)
-    left, right = finite(left, "number"), finite(_times_power(right, exponent) if exponent else right, "number")
-    if not _longest(left) * _longest(right) < MOST:
-        raise MessageError("factors whose product overflows float32: damaged")
-    return partial(outer_product, left, right)
-
-
 def _longest(factor: Tensor) -> float:
-    """The largest norm of what one coordinate takes from a factor float32[rank, ...].
-
-    It is at most 1 for an orthonormal factor.
-    """
+    """The largest norm of what one coordinate takes from a factor float32[rank, ...]: at most 1 if orthonormal."""
     return float(torch.linalg.vector_norm(factor, dim=0, dtype=torch.float64).amax())

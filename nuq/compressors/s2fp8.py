@@ -34,7 +34,7 @@ import torch
 from torch import Tensor
 
 from nuq.compressors.compressor import InPlace, Write
-from nuq.compressors.message import HEADER_BYTES, Message, from_bytes, unpacked
+from nuq.compressors.message import HEADER_BYTES, Message, from_bytes, raw, unpacked
 from nuq.errors import MessageError
 from nuq.kernels import operators
 from nuq.kernels.log2_mean import mean_log2
@@ -60,10 +60,7 @@ def _table(reach: float, nearest: bool) -> Tensor:
 
 
 class S2FP8(InPlace):
-    """A compressor that sends a byte a coordinate: the e5m2 of a power of it that fits the tensor's range.
-
-    settings: see ``nuq.settings.formats``, whose ranges hold here too.
-    """
+    """A compressor that sends a byte a coordinate: the e5m2 of a power of it that fits the tensor's range."""
 
     def __init__(self, settings: Settings) -> None:
         check(type(settings), vars(settings), "")
@@ -85,7 +82,7 @@ class S2FP8(InPlace):
             key, among = key.together(self.correlated)
             how |= {"packing": 8, "key": key, "among": among, "stochastic": self.stochastic}
             operators.encode_(vector, table, scales, message.body[_HEAD.size :], **how)
-        message.body[: _HEAD.size] = torch.frombuffer(bytearray(_HEAD.pack(reach, largest)), dtype=torch.uint8)
+        message.body[: _HEAD.size] = raw(_HEAD.pack(reach, largest))
         return message
 
     def _opened(self, message: Message) -> Write:

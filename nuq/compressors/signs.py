@@ -52,7 +52,7 @@ import torch
 from torch import Tensor
 
 from nuq.compressors.compressor import InPlace, Write
-from nuq.compressors.message import HEADER_BYTES, Message, finite, from_bytes, unpacked
+from nuq.compressors.message import HEADER_BYTES, Message, finite, from_bytes, raw, unpacked
 from nuq.errors import MessageError
 from nuq.kernels import bit_packing, operators, reference, signs, spec
 from nuq.kernels.spec import Key
@@ -64,10 +64,7 @@ _HEAD = struct.Struct("<IB3x")
 
 
 class Sides(InPlace):
-    """A compressor by signs.
-
-    values_per_bucket: 1: plus or minus the scale; 2: the mean of either side.
-    """
+    """A compressor by signs; values_per_bucket: 1: plus or minus the scale; 2: the mean of either side."""
 
     def __init__(self, settings: Signs, values_per_bucket: int) -> None:
         check(type(settings), vars(settings), "")
@@ -86,8 +83,7 @@ class Sides(InPlace):
         n, bits_at = vector.numel(), self._bits_at(vector.numel())
         message = Message.room_for(TAG, n, bits_at + bit_packing.packed_bytes(n, 1), vector.device)
         body = message.body
-        head = _HEAD.pack(self.bucket_size, self.values_per_bucket)
-        body[: _HEAD.size] = torch.frombuffer(bytearray(head), dtype=torch.uint8)
+        body[: _HEAD.size] = raw(_HEAD.pack(self.bucket_size, self.values_per_bucket))
         body[_HEAD.size : bits_at] = self._values(vector).contiguous().view(torch.uint8).reshape(-1)
         signs.pack_(vector, body[bits_at:])
         return message
@@ -101,23 +97,19 @@ class Sides(InPlace):
         if self.values_per_bucket == 1:
             return (sums.sum(dim=1) / lengths).to(torch.float32)
         others = counts.to(torch.float64)
-        means = torch.stack(
-            [-sums[:, 1] / (lengths - others).clamp_min(1.0), sums[:, 0] / others.clamp_min(1.0)], dim=1
-        )
-        return means.to(torch.float32)
+        below, above = -sums[:, 1] / (lengths - others).clamp_min(1.0), sums[:, 0] / others.clamp_min(1.0)
+        return torch.stack([below, above], dim=1).to(torch.float32)
 
     def _opened(self, message: Message) -> Write:
         body, n = message.body, message.num_coordinates
-        if message.tag != TAG or body.numel() < _HEAD.size:
-            raise MessageError(f"a message tagged {message.tag!r} with {body.numel()} bytes is not of signs ({TAG!r})")
+        message.check_tag(TAG, _HEAD.size, "of signs")
         bucket_size, per_bucket = unpacked(_HEAD, body)
         if bucket_size < 1 or per_bucket not in (1, 2):
             raise MessageError(f"bucket size {bucket_size}, {per_bucket} values per bucket: damaged")
         bits_at = _bits_at(n, bucket_size, per_bucket)
-        if body.numel() != bits_at + bit_packing.packed_bytes(n, 1):
-            raise MessageError(
-                f"{body.numel()} bytes where {n} such coordinates take {bits_at + bit_packing.packed_bytes(n, 1)}"
-            )
+        whole = bits_at + bit_packing.packed_bytes(n, 1)
+        if body.numel() != whole:
+            raise MessageError(f"{body.numel()} bytes where {n} such coordinates take {whole}")
         values = finite(from_bytes(body[_HEAD.size : bits_at], torch.float32), "value")
         pairs = torch.stack([-values, values], dim=1) if per_bucket == 1 else values.view(-1, 2)
         return partial(signs.write_, body[bits_at:], pairs, bucket_size=bucket_size)

@@ -41,7 +41,7 @@ from torch import Tensor
 
 from nuq.coding import entropy, index_coding
 from nuq.compressors.compressor import Compressor
-from nuq.compressors.message import HEADER_BYTES, Message, Reader, as_bytes, flat, unpacked
+from nuq.compressors.message import HEADER_BYTES, Message, Reader, flat, unpacked
 from nuq.errors import MessageError
 from nuq.kernels import selection
 from nuq.kernels.host import numpy_of
@@ -60,17 +60,14 @@ _BITMAP_FROM = 1 / 16  # of the coordinates: coded indices would be smaller by l
 
 
 class SketchML(Compressor):
-    """A compressor that sends the quantile bucket of every value, exactly or through a min-max sketch.
-
-    settings: see ``nuq.settings.sketches``, whose ranges hold here too; no more groups than buckets are made.
-    """
+    """A compressor that sends the quantile bucket of every value, exactly or through a min-max sketch."""
 
     exact_bytes = False
 
     def __init__(self, settings: Settings) -> None:
         check(type(settings), vars(settings), "")
         self.settings = settings
-        self.groups = min(settings.groups, settings.buckets)
+        self.groups = min(settings.groups, settings.buckets)  # a group has a bucket at least
 
     def encode(self, tensor: Tensor, key: Key) -> Message:
         """Encode a gradient; NonFiniteError where it is not finite."""
@@ -89,52 +86,31 @@ class SketchML(Compressor):
         words = key.words() if self.settings.rows else (0, 0)
         tables, symbols, coded_cells = self._sketched(ids, counts, words)
         coder = self.settings.coding
-        numbers = (
-            self.settings.rows,
-            entropy.CODERS.index(coder),
-            buckets,
-            self.groups,
-            *words,
-            x.numel(),
-            symbols.size,
-            coded_cells.size,
-        )
-        fixed = [np.frombuffer(_HEAD.pack(*numbers), dtype=np.uint8), np.packbits(used, bitorder="little")]
-        variable = [tables.astype("<u4").view(np.uint8), symbols, coded_cells]
-        before, after = (torch.from_numpy(np.concatenate(parts)).to(device) for parts in (fixed, variable))
-        pieces = [before, as_bytes(means), after, indices]
-        message = Message.room_for(TAG, n, sum(piece.numel() for piece in pieces), device)
-        torch.cat(pieces, out=message.body)
-        return message
+        sizes = (x.numel(), symbols.size, coded_cells.size)
+        head = _HEAD.pack(self.settings.rows, entropy.CODERS.index(coder), buckets, self.groups, *words, *sizes)
+        head += np.packbits(used, bitorder="little").tobytes()
+        tables = tables.astype("<u4").view(np.uint8)
+        return Message.of(TAG, n, head, means, *map(torch.from_numpy, (tables, symbols, coded_cells)), indices)
 
     def _sketched(self, ids: Tensor, counts: Ints, words: tuple[int, int]) -> tuple[Ints, np.ndarray, np.ndarray]:
         """The number of columns of the groups' sketches, the coded symbols and the coded cells."""
-        coder, threads = self.settings.coding, torch.get_num_threads()
-        nothing = np.empty(0, dtype=np.uint8)
         if not self.settings.rows:
+            nothing = np.empty(0, dtype=np.uint8)
             return np.empty(0, dtype=np.int64), self._coded(ids, 2 * self.settings.buckets), nothing
         group_of, within, each = _groups(self.settings.buckets, self.groups)
         of_group = np.bincount(group_of[: counts.size], weights=counts, minlength=2 * self.groups)
-        sketches = Sketches.of(
-            np.ceil(of_group * self.settings.columns_ratio).astype(np.int64), self.settings.rows, words
-        )
+        columns = np.ceil(of_group * self.settings.columns_ratio).astype(np.int64)
+        sketches = Sketches.of(columns, self.settings.rows, words)
         found, symbols = sketches.insert(ids, group_of, within, each - 1)
-        coded = entropy.encode(numpy_of(found, "codes"), each, coder, threads=threads) if found.numel() else nothing
-        return sketches.columns, self._coded(symbols, 2 * self.groups), coded
+        return sketches.columns, self._coded(symbols, 2 * self.groups), self._coded(found, each)
 
     def _coded(self, symbols: Tensor, num_symbols: int) -> np.ndarray:
-        if not symbols.numel():
-            return np.empty(0, dtype=np.uint8)
-        return entropy.encode(
-            numpy_of(symbols, "codes"), num_symbols, self.settings.coding, threads=torch.get_num_threads()
-        )
+        codes, threads = numpy_of(symbols, "codes"), torch.get_num_threads()
+        return entropy.encode(codes, num_symbols, self.settings.coding, threads=threads) if codes.size else codes
 
     def _decoded(self, message: Message) -> Tensor:
         body, n = message.body, message.num_coordinates
-        if message.tag != TAG or body.numel() < _HEAD.size:
-            raise MessageError(
-                f"a message tagged {message.tag!r} with {body.numel()} bytes is not of quantiles ({TAG!r})"
-            )
+        message.check_tag(TAG, _HEAD.size, "of quantiles")
         rows, coder, buckets, groups, k0, k1, k, symbol_bytes, cell_bytes = unpacked(_HEAD, body)
         if coder >= len(entropy.CODERS) or not 1 <= buckets <= 128 or not 1 <= groups <= buckets or rows > 16 or k > n:
             raise MessageError(
@@ -152,9 +128,8 @@ class SketchML(Compressor):
             return torch.zeros(n, dtype=torch.float32, device=body.device)
         name, threads = entropy.CODERS[coder], torch.get_num_threads()
         try:
-            found = torch.from_numpy(
-                entropy.decode(symbols, k, 2 * groups if rows else 2 * buckets, name, threads=threads)
-            ).to(body.device)
+            ids = entropy.decode(symbols, k, 2 * groups if rows else 2 * buckets, name, threads=threads)
+            found = torch.from_numpy(ids).to(body.device)
             if rows:
                 found = _unsketched(found, Sketches.of(columns, rows, (k0, k1)), coded_cells, name, buckets, groups)
             elif cell_bytes:
@@ -170,22 +145,13 @@ class SketchML(Compressor):
 
     def message_bytes(self, num_coordinates: int) -> int:
         """The largest length of a message: no gain by the entropy coder, and one bit for each index."""
-        n, settings = num_coordinates, self.settings
-        head = (
-            HEADER_BYTES
-            + _HEAD.size
-            + -(-2 * settings.buckets // 8)
-            + 4 * min(2 * settings.buckets, n)
-            + 1
-            + -(-n // 8)
-        )
+        n, settings, both = num_coordinates, self.settings, 2 * self.settings.buckets
+        head = HEADER_BYTES + _HEAD.size + -(-both // 8) + 4 * min(both, n) + 1 + -(-n // 8)
         if not settings.rows:
-            return head + entropy.encoded_bound(n, 2 * settings.buckets)
+            return head + entropy.encoded_bound(n, both)
         most_cells = settings.rows * (int(np.ceil(n * settings.columns_ratio)) + 2 * self.groups)
-        each = -(-settings.buckets // self.groups)
-        return (
-            head + 8 * self.groups + entropy.encoded_bound(n, 2 * self.groups) + entropy.encoded_bound(most_cells, each)
-        )
+        cells_bytes = entropy.encoded_bound(most_cells, -(-settings.buckets // self.groups))
+        return head + 8 * self.groups + entropy.encoded_bound(n, 2 * self.groups) + cells_bytes
 
 
 def _groups(buckets: int, groups: int) -> tuple[np.ndarray, np.ndarray, int]:
@@ -203,12 +169,8 @@ def _unsketched(
 ) -> Tensor:
     """The buckets that the sketches return: uint8[k]; ValueError for damage."""
     each, present = -(-buckets // groups), cells.counted(symbols, 2 * groups) > 0
-    num_cells = sketches.num_cells
-    if (
-        ((sketches.columns > 0) != present).any()
-        or num_cells > 16 * (4 * symbols.numel() + 2 * groups)
-        or num_cells >= 1 << 32
-    ):
+    num_cells, most_cells = sketches.num_cells, min(16 * (4 * symbols.numel() + 2 * groups), (1 << 32) - 1)
+    if ((sketches.columns > 0) != present).any() or num_cells > most_cells:
         raise MessageError(
             f"sketches of {sketches.columns.tolist()} columns for {symbols.numel()} coordinates: damaged"
         )

@@ -53,10 +53,10 @@ class Sparse(Compressor):
     """A compressor that sends a choice of indices, and their values.
 
     select: float32[n] and the key to indices int32[k].  most: the most indices of n coordinates; exactly so many where
-    ``counted``.  exact_bytes: whether ``message_bytes`` is the length of every message, or the most it can be.
+    ``counted``.
     """
 
-    def __init__(self, select: Select, most: Callable[[int], int], *, counted: bool, values: str, form: str) -> None:
+    def __init__(self, select: Select, most: Callable[[int], int], counted: bool, values: str, form: str) -> None:
         self.select, self.most = select, most
         self.half, self.form = values == "fp16", form
         self.exact_bytes = counted and form in ("int32", "bitmap")
@@ -75,11 +75,7 @@ class Sparse(Compressor):
         if self.half:
             power = _power(values)
             scale, values = _SCALE.pack(power), (values / power).to(torch.float16)
-        head = torch.frombuffer(bytearray(_HEAD.pack(flags, values.numel()) + scale + keyed), dtype=torch.uint8)
-        parts = [head.to(values.device), values.view(torch.uint8), indices]
-        message = Message.room_for(TAG, n, sum(part.numel() for part in parts), values.device)
-        torch.cat(parts, out=message.body)
-        return message
+        return Message.of(TAG, n, _HEAD.pack(flags, values.numel()) + scale + keyed, values, indices)
 
     def _decoded(self, message: Message) -> Tensor:
         indices, values = _read(message)
@@ -105,17 +101,17 @@ class Sparse(Compressor):
 
 
 class Keyed(Sparse):
-    """A sparse compressor whose indices come from the key without the worker, and so are the same on all workers.
+    """The randomk method: k random indices, from (seed, step, parameter) alone, so that the receiver draws them too.
 
-    The receiver draws them too, and sums stay sparse.
+    Scaled by n/k it is unbiased, with an error of ``(n/k - 1) |x|^2`` (fp16 values are rounded to the nearest, which is
+    not).  Unscaled it leaves ``(1 - k/n) |x|^2`` on average, but not always less than everything: it may meet zeros
+    alone.  Papers scale by 1/ratio; here by n/k, which is 1/ratio but for the rounding of k.
     """
 
     def __init__(self, settings: RandomK) -> None:
         check(type(settings), vars(settings), "")
         self.settings = settings
-        super().__init__(
-            self._select, lambda n: self._share(n).total, counted=True, values=settings.values, form="auto"
-        )
+        super().__init__(self._select, lambda n: self._share(n).total, True, settings.values, "auto")
         self.exact_bytes = True
 
     def _share(self, num_coordinates: int) -> Share:
@@ -142,7 +138,11 @@ class Keyed(Sparse):
 
 
 class Dgc(Sparse):
-    """Deep Gradient Compression's choice: a ratio that follows the step, and one-dimensional tensors travel whole."""
+    """The dgc method: top-k by a sampled threshold, with Deep Gradient Compression's warm-up and dense tensors.
+
+    Sections 3.1 and 3.3 of the paper.  Its memory (momentum correction, factor masking, local clipping) is a wrapper.
+    The warm-up's stages are steps here, epochs there.
+    """
 
     shaped = True  # encode takes a parameter's own shape where scope=tensor
 
@@ -152,27 +152,20 @@ class Dgc(Sparse):
         self._dense = settings.dense_1d and settings.scope == "tensor"
         warmup = settings.warmup_ratios if settings.warmup_every else []
         self._stages = [*warmup, settings.ratio]
-        most = max(self._stages)
-        form = settings.indices
+        most, counted = max(self._stages), settings.selection == "exact" and not warmup and not self._dense
         super().__init__(
             lambda x, key: _top(x, self.ratio_at(key.step), settings.selection),
             lambda n: n if self._dense else selection.num_kept(n, most),
-            counted=settings.selection == "exact" and not warmup and not self._dense,
-            values=settings.values,
-            form=form,
+            counted,
+            settings.values,
+            settings.indices,
         )
 
     def usual_bytes(self, num_coordinates: int) -> int:
-        """The approximate length of a message for a tensor of several dimensions after the warm-up.
-
-        ``message_bytes`` allows for a dense tensor.
-        """
+        """The approximate length of a message for a tensor of several dimensions after the warm-up."""
         k = selection.num_kept(num_coordinates, self.settings.ratio)
-        return (
-            self._head_bytes()
-            + (2 if self.half else 4) * k
-            + index_coding.bound_up_to(k, num_coordinates, self.form, False)
-        )
+        indices = index_coding.bound_up_to(k, num_coordinates, self.form, False)
+        return self._head_bytes() + (2 if self.half else 4) * k + indices
 
     def ratio_at(self, step: int) -> float:
         """The ratio at a step: ``warmup_ratios[i]`` for ``warmup_every`` steps each, then ``ratio``."""
@@ -213,10 +206,7 @@ def _factors(share: Share, device: torch.device) -> Tensor:
 def _read(message: Message) -> tuple[Tensor, Tensor]:
     """The indices int32[k] and the values float32[k]; MessageError where the body cannot be of this family."""
     body, n = message.body, message.num_coordinates
-    if message.tag != TAG or body.numel() < _HEAD.size:
-        raise MessageError(
-            f"a message tagged {message.tag!r} with {body.numel()} bytes is not of sparse values ({TAG!r})"
-        )
+    message.check_tag(TAG, _HEAD.size, "of sparse values")
     head = bytes(body[: _HEAD.size + _SCALE.size + _KEYED.size].cpu().numpy())
     flags, k = _HEAD.unpack_from(head)
     half, keyed = bool(flags & _HALF), bool(flags & _HAS_KEY)
@@ -258,41 +248,24 @@ def topk(settings: TopK) -> Sparse:
     Contractive: ``|x - C(x)|^2 <= (1 - k/n) |x|^2`` (exact).
     """
     check(type(settings), vars(settings), "")
-    ratio, size = settings.ratio, settings.bucket_size
-
-    def most(n: int) -> int:
-        return Share.of(n, size, ratio).total
+    ratio, size, how = settings.ratio, settings.bucket_size, settings.selection
 
     def select(x: Tensor, key: Key) -> Tensor:
         del key
-        return _top(x, ratio, settings.selection) if not size else selection.top(x, Share.of(x.numel(), size, ratio))
+        return selection.top(x, Share.of(x.numel(), size, ratio)) if size else _top(x, ratio, how)
 
-    return Sparse(select, most, counted=settings.selection == "exact", values=settings.values, form=settings.indices)
+    return Sparse(select, lambda n: Share.of(n, size, ratio).total, how == "exact", settings.values, settings.indices)
 
 
-def randomk(settings: RandomK) -> Keyed:
-    """The randomk method: k random indices, from (seed, step, parameter) alone.
-
-    Scaled by n/k it is unbiased, with an error of ``(n/k - 1) |x|^2`` (fp16 values are rounded to the nearest, which is
-    not).  Unscaled it leaves ``(1 - k/n) |x|^2`` on average, but not always less than everything: it may meet zeros
-    alone.  Papers scale by 1/ratio; here by n/k, which is 1/ratio but for the rounding of k.
-    """
-    return Keyed(settings)
+def _up_to_all(settings: settings_of.Sparse, select: Callable[[Tensor], Tensor]) -> Sparse:
+    """A method whose indices may be none, or all."""
+    check(type(settings), vars(settings), "")
+    return Sparse(lambda x, key: select(x), lambda n: n, False, settings.values, settings.indices)
 
 
 def thresholdv(settings: ThresholdV) -> Sparse:
-    """The thresholdv method: all coordinates with |x| >= threshold.
-
-    These may be all coordinates or none, so the method is not contractive.
-    """
-    check(type(settings), vars(settings), "")
-    return Sparse(
-        lambda x, key: selection.at_least(x, settings.threshold),
-        lambda n: n,
-        counted=False,
-        values=settings.values,
-        form=settings.indices,
-    )
+    """The thresholdv method: all coordinates with |x| >= threshold; not contractive, as there may be none."""
+    return _up_to_all(settings, lambda x: selection.at_least(x, settings.threshold))
 
 
 def adaptive_threshold(settings: AdaptiveThreshold) -> Sparse:
@@ -300,38 +273,9 @@ def adaptive_threshold(settings: AdaptiveThreshold) -> Sparse:
 
     It sends nothing of a vector of zeros, where the formula asks for all.
     """
-    check(type(settings), vars(settings), "")
-    size = settings.bucket_size
-    return Sparse(
-        lambda x, key: selection.half_of_largest(x, size),
-        lambda n: n,
-        counted=False,
-        values=settings.values,
-        form=settings.indices,
-    )
+    return _up_to_all(settings, lambda x: selection.half_of_largest(x, settings.bucket_size))
 
 
 def nonzero(settings: settings_of.Sparse) -> Sparse:
-    """The nonzero method: all coordinates that are not zero, so nothing is lost (but by fp16).
-
-    It is for means of sparse messages, which a second choice would thin out again.
-    """
-    check(type(settings), vars(settings), "")
-    return Sparse(
-        lambda x, key: selection.at_least(x, selection.SMALLEST),
-        lambda n: n,
-        counted=False,
-        values=settings.values,
-        form=settings.indices,
-    )
-
-
-def dgc(settings: DGC) -> Dgc:
-    """The dgc method: top-k by a sampled threshold, with Deep Gradient Compression's warm-up and dense tensors.
-
-    Sections 3.1 and 3.3 of the paper.
-
-    Its memory (momentum correction, factor masking, local clipping) is a wrapper.  The warm-up's stages are steps here,
-    epochs there.
-    """
-    return Dgc(settings)
+    """The nonzero method: all that are not zero, for means of sparse messages; it loses nothing (but by fp16)."""
+    return _up_to_all(settings, lambda x: selection.at_least(x, selection.SMALLEST))
