@@ -1,7 +1,4 @@
-"""Hooks that put the gradients of layers' outputs, and in inference the outputs themselves, through a format.
-
-Layers are the model's modules without children.
-"""
+"""Hooks that put the gradients of layers' outputs, and in inference the outputs themselves, through a format."""
 
 from __future__ import annotations
 
@@ -19,10 +16,7 @@ PASSING = (nn.Identity, nn.Flatten, nn.Unflatten)
 
 
 def leaves(model: nn.Module) -> list[nn.Module]:
-    """The modules that have no modules inside.
-
-    Those whose output is another's, in a new shape or not, are none of them.
-    """
+    """The modules that have no modules inside, without those whose output is another's, in whatever shape."""
     return [
         module
         for module in model.modules()

@@ -1,7 +1,4 @@
-"""Checks of what ``nuq.CompressedTraining`` is given; every misuse is a ValueError of one sentence.
-
-They are made before anything is attached or changed.
-"""
+"""Checks of what ``nuq.CompressedTraining`` is given, before anything is attached: a ValueError of one sentence."""
 
 from __future__ import annotations
 
@@ -48,12 +45,7 @@ def check_values(
 
 
 def check_parts(model: object, optimizer: object, attached: Iterable[object]) -> None:
-    """Check the model and the optimizer.
-
-    attached: the models and optimizers that are already.
-
-    A module inside another one has its outputs' gradients rounded by both.
-    """
+    """Check types, and that neither model nor optimizer, nor a module inside or around, is attached already."""
     if not isinstance(model, nn.Module):
         raise ValueError(f"the model is of type {type(model).__name__}: must be a torch.nn.Module")
     if optimizer is not None and not isinstance(optimizer, torch.optim.Optimizer):
@@ -121,37 +113,24 @@ def check_stepped(
 
 
 def check_groups(optimizer: torch.optim.Optimizer, moments: Format) -> None:
-    """Check groups' settings: ValueError for those with which moments must not be rounded.
-
-    Groups that are added, loaded or set later are checked, too.
-    """
+    """Check groups, as before every step: ValueError for settings with which moments must not be rounded."""
     shown = f"moments={moments.spec!r}"
     if any(group.get("centered") for group in optimizer.param_groups):
         raise ValueError(
             f"{shown}: centered RMSprop takes the root of a difference of two moments, which roundings make negative; "
             f"legal: centered=False"
         )
-    if moments.name not in OWN_EXPONENTS:
-        _check_betas(optimizer, shown)
-
-
-def _check_betas(optimizer: torch.optim.Optimizer, shown: str) -> None:
-    """Check betas: ValueError where a mean outlives what it is divided by.
-
-    Their ratio has no bound then, nor a step after its rounding.
-    """
-    for group in optimizer.param_groups:
-        adamax = isinstance(optimizer, torch.optim.Adamax)
-        if adamax or isinstance(
-            optimizer, torch.optim.Adam | torch.optim.AdamW | torch.optim.NAdam | torch.optim.RAdam
-        ):
-            beta1, beta2 = group["betas"]
-            if beta1 and beta1 ** (1 if adamax else 2) >= beta2:
-                rule = "beta1 < beta2" if adamax else "beta1^2 < beta2"
-                raise ValueError(
-                    f"{shown}: betas=({beta1}, {beta2}) let a mean outlive the moment that it is divided by; legal: "
-                    f"{rule}"
-                )
+    adamax = isinstance(optimizer, torch.optim.Adamax)
+    of_adam = torch.optim.Adam | torch.optim.AdamW | torch.optim.NAdam | torch.optim.RAdam
+    if moments.name in OWN_EXPONENTS or not (adamax or isinstance(optimizer, of_adam)):
+        return
+    for group in optimizer.param_groups:  # a mean that outlives what it is divided by: their ratio has no bound
+        beta1, beta2 = group["betas"]
+        if beta1 and beta1 ** (1 if adamax else 2) >= beta2:
+            rule = "beta1 < beta2" if adamax else "beta1^2 < beta2"
+            raise ValueError(
+                f"{shown}: betas=({beta1}, {beta2}) let a mean outlive the moment that it is divided by; legal: {rule}"
+            )
 
 
 def none_packed(kind: str, spec: str, min_size: int) -> str:
@@ -168,11 +147,7 @@ def none_packed(kind: str, spec: str, min_size: int) -> str:
 
 
 def check_saved(saved: object, own: Mapping[str, Any], parameters: Mapping[str, Tensor]) -> None:
-    """Check a saved state: ValueError where such a training did not save it.
-
-    own: what this one would save; parameters: the optimizer's, by name.  A seed, formats and min_size are compared
-    where there are any.
-    """
+    """Check a saved state against this one's (own) and the parameters' names; ValueError where it does not fit."""
     if not isinstance(saved, Mapping):
         raise ValueError(f"a {type(saved).__name__} is no state_dict() of a CompressedTraining, which is a dict")
     for key in ("step", "master", "masters"):

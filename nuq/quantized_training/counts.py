@@ -42,10 +42,7 @@ class Counts:
         self._now[kind] = (sums[0] + before, sums[1] + after)
 
     def start(self) -> None:
-        """Begin to count anew; what was counted since the last whole step belongs to none.
-
-        It is of a measurement's passes.
-        """
+        """Begin to count anew; what was counted since the last whole step is of a measurement's passes."""
         self._now = {}
 
     def finish(self) -> None:
@@ -54,10 +51,7 @@ class Counts:
 
 
 def ratios(counts: Mapping[str, Bytes]) -> dict[str, float]:
-    """The ratios of bytes before over bytes after; empty without any.
-
-    ``compression_ratio`` is over all kinds, ``compression_ratio_<tag>`` of each.
-    """
+    """Bytes before over bytes after: ``compression_ratio`` of all kinds, ``compression_ratio_<tag>`` of each."""
     there = {kind: sums for kind, sums in counts.items() if sums[1]}
     if not there:
         return {}
@@ -68,9 +62,7 @@ def ratios(counts: Mapping[str, Bytes]) -> dict[str, float]:
 
 
 class TensorHistograms:
-    """Histograms of z = (x - mean) / std by kind, over all tensors that are added.
-
-    Each tensor has its own mean and std.
+    """Histograms of z = (x - mean) / std by kind, over all tensors that are added, each with its own mean and std.
 
     masses: coordinates between ``EDGES``, those beyond in the outermost; moments: (weight, mean, std) of every tensor
     in turn, the weight being its number of coordinates.  Tensors whose coordinates are all alike are left out.

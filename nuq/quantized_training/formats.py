@@ -28,14 +28,11 @@ from nuq.settings.layers import parsed_format
 
 @dataclass(frozen=True)
 class Packed:
-    """One tensor as the bytes of a message, on the tensor's device.
-
-    stride: of the tensor that ``unpack`` gives, without gaps.
-    """
+    """One tensor as the bytes of a message, on the tensor's device."""
 
     message: Message
     shape: tuple[int, ...]
-    stride: tuple[int, ...]
+    stride: tuple[int, ...]  # of the tensor that ``unpack`` gives, without gaps
     dtype: torch.dtype
     compressor: Any = field(repr=False)
 
@@ -62,9 +59,8 @@ class Packed:
 class Format:
     """A format for tensors: a method and its settings.
 
-    spec: ``smaq``, ``smaq samples=16 bits_outlier=8``: the grammar of ``layers=``; ``fp32`` keeps tensors as they are.
-
-    where: what errors call it.  ValueError for a method that is no format, and for its settings as everywhere.
+    spec: ``smaq``, ``smaq samples=16 bits_outlier=8`` or ``fp32``, which keeps tensors as they are (``parsed_format``).
+    where: what errors call it.
     """
 
     def __init__(self, spec: str, where: str = "format") -> None:
@@ -76,9 +72,7 @@ class Format:
         return f"Format({self.spec!r})"
 
     def pack(self, tensor: Tensor, key: Key) -> Packed:
-        """Pack a tensor of any floating dtype (float64 goes through float32).
-
-        One without gaps in memory is read as it lies there.
+        """Pack a tensor of any floating dtype (float64 goes through float32), if without gaps as it lies in memory.
 
         NonFiniteError for a tensor that is not finite; TypeError for one that is not of floating-point numbers.
         """
@@ -113,10 +107,7 @@ def _sizes_in_memory_order(tensor: Tensor) -> tuple[int, ...]:
 
 
 def _compact(message: Message) -> Message:
-    """The message in memory of its own, where its body is a small part of a larger piece.
-
-    Entropy coders reserve the most that they may need.
-    """
+    """The message in memory of its own, where more is held than it takes: coders reserve the most they may need."""
     held = message.body.untyped_storage().nbytes()
     if held <= message.num_bytes:
         return message

@@ -7,10 +7,7 @@ from typing import Any
 
 
 class Hook:
-    """A hook that a module calls.
-
-    Functions that are defined on the spot cannot be pickled, and would take a whole optimizer along.
-    """
+    """A hook that a module calls; a function defined on the spot cannot be pickled, and takes an optimizer along."""
 
     def __init__(self, call: Callable[..., Any]) -> None:
         self._call = call

@@ -39,13 +39,10 @@ Pack = Callable[[Tensor, str], "Packed | PackedLogarithms"]
 
 @dataclass(frozen=True)
 class PackedLogarithms:
-    """A packed tensor without negative values.
+    """A packed tensor without negative values."""
 
-    zeros: a bit each, None where there is none; packed: log2 of the others, in order.
-    """
-
-    packed: Packed
-    zeros: Tensor | None
+    packed: Packed  # log2 of what is not zero, in order
+    zeros: Tensor | None  # a bit a coordinate, None where none is zero
     like: Tensor  # of the tensor's shape, stride, type and device, without memory
 
     @classmethod
@@ -87,10 +84,7 @@ def needs_logarithms(name: str, tensor: Tensor, key: str = "") -> bool:
 
 
 def relative(moments: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """One parameter's state tensors, with exp_avg in units of what it is divided by.
-
-    It is zero where that is zero, too small to be squared.
-    """
+    """One parameter's state tensors, with exp_avg in units of what it is divided by; zero where that is zero."""
     unit = _unit(moments)
     if unit is None:
         return dict(moments)
@@ -128,13 +122,8 @@ class PackedMoments:
     def __init__(
         self, optimizer: torch.optim.Optimizer, names: Mapping[Tensor, str], pack: Pack, min_size: int, in_units: bool
     ) -> None:
-        self._optimizer, self._names, self._pack, self._min_size, self._in_units = (
-            optimizer,
-            names,
-            pack,
-            min_size,
-            in_units,
-        )
+        self._optimizer, self._names, self._pack = optimizer, names, pack
+        self._min_size, self._in_units = min_size, in_units
         self._packed: dict[Tensor, dict[str, Packed | PackedLogarithms]] = {}
         self._handles = [
             optimizer.register_state_dict_pre_hook(lambda _: self.show()),

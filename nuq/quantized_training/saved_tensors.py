@@ -44,10 +44,7 @@ class _Saved:
 
 @dataclass(frozen=True)
 class _Kept:
-    """A tensor that is not packed, at the version that the backward pass needs.
-
-    Autograd itself does not look where hooks are.
-    """
+    """A tensor that is not packed, at the version that the backward pass needs: with hooks, autograd does not look."""
 
     tensor: Tensor
     version: int
@@ -64,29 +61,20 @@ def _unpack(saved: Any) -> Tensor:
     if not isinstance(saved, _Saved):
         return saved
     whole = saved.packed.unpack()
-    return (
-        whole
-        if whole.shape == saved.shape and whole.stride() == saved.stride
-        else whole.as_strided(saved.shape, saved.stride)
-    )
+    same = whole.shape == saved.shape and whole.stride() == saved.stride
+    return whole if same else whole.as_strided(saved.shape, saved.stride)
 
 
 class _Forward:
-    """One forward pass of ``module``, and what it has saved so far.
-
-    caller: the frame that calls ``module``'s hooks and its forward.
-    """
+    """One forward pass of ``module``, and what it has saved; caller: the frame that calls its hooks and its forward."""
 
     def __init__(self, module: nn.Module, pack: Pack, min_size: int, caller: FrameType) -> None:
         self._pack, self._min_size = pack, min_size
         self._caller: FrameType | None = caller
         self.closed = False
         self._thread = threading.get_ident()  # autograd's own threads call the hooks, too
-        self._own = {
-            tensor.untyped_storage()._cdata
-            for tensor in (*module.parameters(), *module.buffers())
-            if _has_memory(tensor)
-        }
+        own = (*module.parameters(), *module.buffers())
+        self._own = {tensor.untyped_storage()._cdata for tensor in own if _has_memory(tensor)}
         self._held: dict[Any, tuple[StorageWeakRef, weakref.ref[Packed]]] = {}
         self.hooks = saved_tensors_hooks(self.pack, _unpack)
 
@@ -123,10 +111,7 @@ class _Forward:
         return self._caller is caller
 
     def close(self) -> None:
-        """Close the pass once; its hooks must be the uppermost ones.
-
-        The graph outlives the pass, and with it this object.
-        """
+        """Close the pass once; its hooks must be the uppermost ones.  The graph, and with it this object, lives on."""
         if not self.closed:
             self.hooks.__exit__()
         self.closed, self._caller = True, None
@@ -142,10 +127,7 @@ def _is_running(frame: FrameType) -> bool:
 
 
 def _has_memory(tensor: Tensor) -> bool:
-    """Whether a tensor is an ordinary one.
-
-    It is not of a subclass that means something else, sparse, without values or wrapped by torch.func.
-    """
+    """Whether a tensor is ordinary: no subclass of another meaning, sparse, without values, wrapped by torch.func."""
     if type(tensor) not in (Tensor, nn.Parameter) or tensor.layout != torch.strided or tensor.device.type == "meta":
         return False
     try:
@@ -197,13 +179,9 @@ class SavedTensors:
         ]
 
     def _left(self) -> list[_Forward]:
-        """The passes of this thread whose hooks are open, the innermost last.
-
-        Those that are over let go of their frames.
-        """
-        return [
-            forward for forward in self._passes.__dict__.get("open", []) if not (forward.is_over() and forward.closed)
-        ]
+        """The passes of this thread whose hooks are open, the innermost last; those over let go of their frames."""
+        known = self._passes.__dict__.get("open", [])
+        return [forward for forward in known if not (forward.is_over() and forward.closed)]
 
     def remove(self) -> None:
         """Detach the hooks; what is packed stays so until its backward pass."""

@@ -44,9 +44,7 @@ _ATTACHED: weakref.WeakSet[nn.Module | torch.optim.Optimizer] = weakref.WeakSet(
 
 
 class CompressedTraining:
-    """Quantized training of a model and its optimizer.
-
-    Attach it before the first step, or before a saved state is loaded.
+    """Quantized training of a model and its optimizer, attached before the first step or the load of a saved state.
 
     optimizer: None for inference, or to pack activations and their gradients alone.
 
@@ -140,48 +138,30 @@ class CompressedTraining:
         self._handles.append(optimizer.register_step_pre_hook(self._enter))
         self._handles.append(optimizer.register_step_post_hook(self._leave))
         if "moments" in self.formats:
-            self._moments = PackedMoments(
-                optimizer,
-                self._names,
-                self._pack_moment,
-                self.min_size,
-                self.formats["moments"].name not in OWN_EXPONENTS,
-            )
+            in_units = self.formats["moments"].name not in OWN_EXPONENTS
+            self._moments = PackedMoments(optimizer, self._names, self._pack_moment, self.min_size, in_units)
             self._handles.append(self._moments)
 
     def at(self, step: int, worker: int, purpose: str = "") -> None:
-        """Set the key of the passes from here on.
-
-        It is for loops that count for themselves, or compute several workers' passes.
-        """
+        """Set the key of the passes from here on, in loops that count themselves or compute several workers' passes."""
         self.step, self.worker, self._purpose, self._passes = step, worker, purpose, {True: 0, False: 0}
 
     def ratios(self) -> dict[str, float]:
-        """The compression ratios of the last whole step: float32 bytes over packed bytes.
+        """The ratios of the last whole step, or without one of all passes: float32 bytes over packed bytes.
 
-        They are ``compression_ratio`` and, by kind, ``compression_ratio_<tag>``.
-
-        Tags: optimizer_weight, optimizer_grad, optimizer_momentum, forward_autograd, backward_autograd.  Only tensors
-        that went through a format count.  Where no step has ended, as without an optimizer, they are those of all
-        passes so far.
+        They are ``compression_ratio`` and, by kind, ``compression_ratio_<tag>`` (``counts.TAGS``), of what was packed.
         """
         return ratios(self.counts.latest)
 
     def state_dict(self) -> dict[str, Any]:
-        """The settings, the step and the float32 copies of master=True.
-
-        They are to be saved beside the model's and the optimizer's states.
-        """
+        """The settings, the step and the float32 copies of master=True, to be saved beside model and optimizer."""
         masters = {name: value.clone() for name, value in self._masters.items()}
         specs = {kind: form.spec for kind, form in self.formats.items()}
         settings = {"master": self._has_masters, "seed": self.seed, "formats": specs, "min_size": self.min_size}
         return {**settings, "step": self.step, "masters": masters}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Load a saved state; ValueError where it does not fit this training.
-
-        It is incomplete, of another model, or saved with another master, seed, min_size or other formats.
-        """
+        """Load a saved state; ValueError for one that is incomplete, of another model or of other settings."""
         checks.check_saved(state, self.state_dict(), {name: parameter for parameter, name in self._names.items()})
         device = {name: parameter.device for parameter, name in self._names.items()}
         self._masters = {name: value.to(device[name], copy=True) for name, value in state["masters"].items()}
@@ -208,10 +188,7 @@ class CompressedTraining:
         return self._key(kind, f"{self._purpose}/{self._pass}/{self._number}", self.worker)
 
     def _begin(self, training: bool) -> None:
-        """Begin a pass; passes in training and in eval mode are counted apart.
-
-        So an evaluation in between changes no bit of the training.
-        """
+        """Begin a pass; training and eval mode are counted apart, so an evaluation changes no bit of the training."""
         self._pass = f"{'train' if training else 'eval'} {self._passes[training]}"
         self._passes[training] += 1
         self._number = 0
@@ -249,8 +226,7 @@ class CompressedTraining:
     def _rounded_gradient(self, key: Key, gradient: Tensor) -> Tensor:
         with contextlib.suppress(NonFiniteError):
             rounded = self._packed("activation_gradients", gradient, key).unpack()
-            # a gradient that is differentiated in turn (create_graph) has the derivative that it would have without the
-            # rounding
+            # a gradient that is differentiated in turn (create_graph) has the derivative that it has unrounded
             return rounded + (gradient - gradient.detach()) if gradient.requires_grad else rounded
         return gradient
 
@@ -298,9 +274,8 @@ class CompressedTraining:
             for parameter, name in self._names.items():
                 gradient = parameter.grad
                 if gradient is not None and gradient.layout == torch.strided and self._is_large(gradient):
-                    rounded = self._rounded(
-                        "gradients", gradient if scale is None else gradient / scale, name, "the gradient of"
-                    )
+                    unscaled = gradient if scale is None else gradient / scale
+                    rounded = self._rounded("gradients", unscaled, name, "the gradient of")
                     gradient.copy_(rounded if scale is None else rounded * scale)
         self._restore_masters([parameter for parameter in self._names if parameter.grad is not None])
         if self._moments is not None:
@@ -349,10 +324,7 @@ class CompressedTraining:
         return packed
 
     def _warn_once(self) -> None:
-        """Warn once of every kind that has packed nothing.
-
-        Passes that do not count and steps without gradients give no warning.
-        """
+        """Warn once of every kind that has packed nothing, but for uncounted passes and steps without gradients."""
         told = {"activations"} if self.counted else set()
         if any(parameter.grad is not None for parameter in self._names):
             told.update(OF_STEPS)
@@ -362,9 +334,7 @@ class CompressedTraining:
 
 
 def _is_nested(optimizer: torch.optim.Optimizer) -> bool:
-    """Whether the hook that asks belongs to a step in another one.
-
-    Where a step calls its base class's, torch calls the hooks for both.
+    """Whether the hook that asks belongs to a step inside another: torch calls them for a base class's step, too.
 
     This uses no counter: torch calls no hook after a step that raises, which would leave it too high for good.
     """
@@ -376,9 +346,6 @@ def _is_nested(optimizer: torch.optim.Optimizer) -> bool:
 
 
 def _skips(optimizer: torch.optim.Optimizer) -> bool:
-    """Whether a GradScaler has told a fused optimizer that gradients are not finite.
-
-    Its step does nothing then; another optimizer's is not called.
-    """
+    """Whether a GradScaler has told a fused optimizer, whose step then does nothing, of gradients not finite."""
     found = getattr(optimizer, "found_inf", None)
     return found is not None and bool(found)
