@@ -44,12 +44,10 @@ def compress_fsdp(
         raise ValueError(
             f"torch {torch.__version__}: it has no FSDPModule.set_custom_reduce_scatter, torch 2.11 and later do"
         )
-    installed = []
-    for name, module in modules:
-        installed.append(
-            CompressedReduceScatter(method, name or "the root module", seed=seed, timeout_s=timeout_s, **settings)
-        )
-        module.set_custom_reduce_scatter(installed[-1])
+    how = {"seed": seed, "timeout_s": timeout_s, **settings}
+    installed: list[Any] = [CompressedReduceScatter(method, name or "the root module", **how) for name, _ in modules]
+    for (_, module), reduce_scatter in zip(modules, installed, strict=True):
+        module.set_custom_reduce_scatter(reduce_scatter)
     return installed
 
 
@@ -92,22 +90,16 @@ class CompressedReduceScatter:
         del async_op  # what is done when the call returns needs no waiting for
         if self.transport is None:
             self.transport = Transport(group, timeout_s=self._timeout_s, device=input_tensor.device)
-            told = {
-                "method": self._compressors.name,
-                **vars(self._compressors.settings),
-                "module": self._name,
-                "seed": self._seed,
-            }
-            check_settings(self.transport, told)
+            told = {"method": self._compressors.name, **vars(self._compressors.settings)}
+            check_settings(self.transport, {**told, "module": self._name, "seed": self._seed})
         transport, flat = self.transport, input_tensor.reshape(-1)
         size = output_tensor.numel()
         key = Key(self._seed, self._step, transport.rank, self._name, piece_of=2, workers=transport.world)
         self._step += 1
         codec = self._compressors.codec
         whole = FlatLayout((Segment(self._name, 0, size),))
-        fit_levels(
-            self._compressors, flat, [Segment(str(owner), owner * size, size) for owner in range(transport.world)], key
-        )
+        owned = [Segment(str(owner), owner * size, size) for owner in range(transport.world)]
+        fit_levels(self._compressors, flat, owned, key)
         shards = flat.split(size)
         mine = [codec.encode_or_mark(shard, whole, key.of(str(owner))) for owner, shard in enumerate(shards)]
         others = [rank for rank in range(transport.world) if rank != transport.rank]

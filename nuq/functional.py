@@ -1,7 +1,4 @@
-"""The mean of one tensor over the ranks, from compressed messages.
-
-It serves DiLoCo-style outer loops and other training without DDP.
-"""
+"""The mean of one tensor over the ranks, from compressed messages: for DiLoCo's outer loops, or without DDP."""
 
 from __future__ import annotations
 
@@ -57,16 +54,8 @@ def all_reduce(
     if group is None:
         raise ValueError("nuq.all_reduce exchanges between processes: call torch.distributed.init_process_group first")
     transport = Transport(group, timeout_s=timeout_s, device=tensor.device)
-    told = {
-        "method": method,
-        **vars(own),
-        **vars(exchange),
-        "shape": list(tensor.shape),
-        "type": str(tensor.dtype),
-        "layout": str(tensor.layout),
-        "step": step,
-        "seed": seed,
-    }
+    kind = {"shape": list(tensor.shape), "type": str(tensor.dtype), "layout": str(tensor.layout)}
+    told = {"method": method, **vars(own), **vars(exchange), **kind, "step": step, "seed": seed}
     check_settings(transport, told)
     if tensor.layout is not torch.strided:
         raise ValueError(f"a tensor of {tensor.layout}: must be dense; hand over tensor.to_dense()")

@@ -20,19 +20,13 @@ def dense(tensor: Tensor) -> bool:
 
 
 def trained(model: nn.Module) -> dict[str, nn.Parameter]:
-    """The parameters to exchange, by name.
-
-    ValueError for those of other types, and for those whose gradients are sparse.
-    """
+    """The parameters to exchange, by name; ValueError for those of other types, or whose gradients are sparse."""
     parameters = named(model)
     for name, p in parameters.items():
         if p.dtype not in DTYPES:
             raise ValueError(f"parameter {name!r} is of {p.dtype}: must be one of {', '.join(map(str, DTYPES))}")
-    sparse = {
-        id(module.weight)
-        for module in model.modules()
-        if isinstance(module, nn.Embedding | nn.EmbeddingBag) and module.sparse
-    }
+    embeddings = (module for module in model.modules() if isinstance(module, nn.Embedding | nn.EmbeddingBag))
+    sparse = {id(module.weight) for module in embeddings if module.sparse}
     if found := [name for name, p in parameters.items() if id(p) in sparse]:
         raise _sparse(found[0])
     return parameters
@@ -65,10 +59,7 @@ def _sparse(name: str) -> ValueError:
 
 
 def named(model: nn.Module) -> dict[str, nn.Parameter]:
-    """The trained parameters by name, without the prefixes of DDP and torch.compile.
-
-    The prefixes stay where the names would coincide without them.
-    """
+    """The trained parameters by name, without prefixes of DDP and torch.compile unless names would then coincide."""
     trained = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
     plain = {_plain(name): p for name, p in trained}
     return plain if len(plain) == len(trained) else dict(trained)

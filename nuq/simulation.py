@@ -113,10 +113,7 @@ class Workers:
         return self._restored(total)
 
     def vectors(self, gradient: Tensor, encoder: int = 0) -> dict[str, Tensor]:
-        """The vectors that one encoder is given, by name.
-
-        There is one named ``model`` (``Layer.vector_name``), or one per parameter.
-        """
+        """The vectors that one encoder is given: one named ``model`` (``Layer.vector_name``), or one per parameter."""
         flat = self._vector(gradient)
         return {own.name: flat[own.place] for own in self.layout.segments if own.encoder == encoder}
 
@@ -156,10 +153,8 @@ class Workers:
         return Exchanged(self._restored(mean), every_loss, encoded.total(), stop, encoded["means"])
 
     def _not_finite(self, step: int, worker: int, number: int) -> str:
-        return (
-            f"step {step}: the gradient of {list(self.parameters)[number]!r} on worker {worker} is not finite or "
-            f"overflows float32"
-        )
+        name = list(self.parameters)[number]
+        return f"step {step}: the gradient of {name!r} on worker {worker} is not finite or overflows float32"
 
     # --- levels ---
 
@@ -173,10 +168,9 @@ class Workers:
         self.levels.observe(vectors, self.layout.segments, step, which)
 
     def update_levels(self, which: Sequence[LevelUpdater] | None = None) -> str | None:
-        """Update the levels of these methods, or of all, from all workers' statistics, on every process alike.
+        """Update these methods' levels, or all, on every process alike.
 
-        Where a gradient behind the statistics was not finite the levels stay, and its parameter and worker are
-        returned.
+        Where a gradient behind the statistics was not finite levels stay; its parameter and worker are returned.
         """
         spoilt = self.levels.update(which)
         return spoilt and f"{list(self.parameters)[int(spoilt[1].totals[1])]!r} on worker {spoilt[0]}"

@@ -14,17 +14,13 @@ from nuq.native.checksum import crc32
 
 
 def check_settings(transport: Transport, mine: dict[str, Any]) -> None:
-    """Check that all ranks have the same settings; ValueError, on all ranks alike, names two ranks and the difference.
-
-    A collective call: every rank makes it.
-    """
+    """Check that all ranks have the same settings; ValueError, on all alike, with two ranks and the difference."""
     rows = [json.loads(text) for text in transport.texts(json.dumps(mine), "control")]
     for rank, row in enumerate(rows):
         for name in [*rows[0], *row]:
             if rows[0].get(name) != row.get(name):
-                here, there = (
-                    f"{name}={found.get(name)!r}" if name in found else f"no {name}" for found in (rows[0], row)
-                )
+                pair = (rows[0], row)
+                here, there = (f"{name}={found.get(name)!r}" if name in found else f"no {name}" for found in pair)
                 raise ValueError(f"rank 0 has {here} and rank {rank} has {there}: all ranks need the same")
 
 
@@ -52,9 +48,5 @@ def gathered_verdicts(
     mine = torch.tensor(rows, dtype=torch.float64, device=transport.device)
     told = [row.cpu() for row in transport.all_gather(mine, "control")]
     table = [row[:, : len(share)] for row, share in zip(told, placement.shares, strict=True)]
-    found = [int(number) for row in table for number in row[0]]
-    return (
-        [number if number >= 0 else None for number in found],
-        [float(loss) for row in table for loss in row[1]],
-        any(bool(row[0, -1]) for row in told),
-    )
+    found = [int(number) if number >= 0 else None for row in table for number in row[0]]
+    return found, [float(loss) for row in table for loss in row[1]], any(bool(row[0, -1]) for row in told)

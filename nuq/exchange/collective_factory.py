@@ -29,31 +29,23 @@ from nuq.settings.exchange import Exchange
 def fewest_bytes(compressors: CompressorMap, transport: Transport, num_workers: int) -> str:
     """The collective, gather or two_stage, for which one rank sends fewer bytes (``nuq.exchange.collectives``).
 
-    Where they are alike it is gather, which errs less.
-
-    Two stages encode means in as many bits as it takes to err little more than gather (``nuq.exchange.mean_error``),
-    and in ``second_bits`` at least; the method states take that over where it is chosen.  A collective call: every
-    rank makes it.
+    Where they are alike it is gather, which errs less.  Two stages encode means in as many bits as it takes to err
+    little more than gather (``nuq.exchange.mean_error``), and in ``second_bits`` at least; the method states take that
+    over where it is chosen.  A collective call: every rank makes it.
     """
-    if compressors.single_worker or not _pays(
-        compressors, [method_state.mean_encoder for method_state in compressors.every], num_workers
-    ):
+    every = compressors.every
+    if compressors.single_worker or not _pays(compressors, [each.mean_encoder for each in every], num_workers):
         return "gather"
-    others = [  # whose means are exact
-        method_state for method_state in compressors.every if method(method_state.name).collective != "power"
-    ]
     bits = [
-        least_bits(method_state.name, method_state.settings, fewest, num_workers, compressors.num_coordinates)
-        if method_state in others
+        least_bits(each.name, each.settings, fewest, num_workers, compressors.num_coordinates)
+        if method(each.name).collective != "power"  # whose factors' means are exact
         else fewest
-        for method_state, fewest in zip(compressors.every, compressors.second_bits, strict=True)
+        for each, fewest in zip(every, compressors.second_bits, strict=True)
     ]
     bits = transport.numbers([number or 0 for number in bits], "control")[0]  # measured, so one rank's word
     if 0 in bits:
         return "gather"
-    seconds = [
-        method_state.encoder_of_means(number) for method_state, number in zip(compressors.every, bits, strict=True)
-    ]
+    seconds = [each.encoder_of_means(number) for each, number in zip(every, bits, strict=True)]
     if not _pays(compressors, seconds, num_workers):
         return "gather"
     compressors.encode_means_by(seconds, bits)
@@ -83,32 +75,21 @@ def build(
     *,
     per_machine: int = 0,
 ) -> tuple[str, Collective]:
-    """The collective of these settings, and its name where ``auto`` chose.
-
-    A collective call: every rank makes it.
+    """The collective of these settings, and its name where ``auto`` chose.  A collective call: every rank makes it.
 
     ValueError for a collective that these ranks, this backend or this method cannot do.
     """
     name, workers = exchange.collective, placement.num_workers
-    powers = {
-        number: method_state
-        for number, method_state in enumerate(compressors.every)
-        if method(method_state.name).collective == "power"
-    }
+    powers = {at: each for at, each in enumerate(compressors.every) if method(each.name).collective == "power"}
     if powers and name in ("auto", "gather", "two_stage"):
         return "power", _power(compressors, powers, exchange, transport, placement, stats)
     if name == "auto":
         per_machine = per_machine or ranks_per_machine()
-        several = (
-            1 < per_machine < transport.world
-            and transport.world % per_machine == 0
-            and transport.world == dist.get_world_size()
-        )
-        name = (
-            "hierarchical"
-            if several and not compressors.single_worker
-            else fewest_bytes(compressors, transport, workers)
-        )
+        several = 1 < per_machine < transport.world and transport.world % per_machine == 0
+        if several and transport.world == dist.get_world_size() and not compressors.single_worker:
+            name = "hierarchical"
+        else:
+            name = fewest_bytes(compressors, transport, workers)
     elif compressors.single_worker and name != "gather":
         raise ValueError(
             f"collective={name!r}: {compressors.name} sends one worker's gradient alone; legal here: auto, gather"
@@ -131,9 +112,8 @@ def build(
         raise ValueError(
             "collective='hierarchical' is about several machines: start it with torchrun; in one process choose gather"
         )
-    machines = Machines.of(
-        transport.group, per_machine or ranks_per_machine(), transport.timeout.total_seconds(), transport.device
-    )
+    per_machine, timeout_s = per_machine or ranks_per_machine(), transport.timeout.total_seconds()
+    machines = Machines.of(transport.group, per_machine, timeout_s, transport.device)
     inner = dataclasses.replace(exchange, collective=fewest_bytes(compressors, transport, machines.count))
 
     def between(outer: Transport, every_machine: WorkerPlacement, inner_stats: ExchangeStats) -> Collective:
@@ -151,15 +131,12 @@ def _power(
     stats: ExchangeStats,
 ) -> Power:
     """The collective of PowerSGD, with the collective of the settings for the factors and for other methods' parts."""
-    if any(len(method_state.memories) > 1 for method_state in powers.values()):
+    if any(len(each.memories) > 1 for each in powers.values()):
         raise ValueError(
             "both=True: the means of powersgd's factors are exact, so that there is nothing to remember; legal here: "
             "False"
         )
-    encoders = {
-        number: Encoder(method_state.compressor, method_state.memories[0] if method_state.memories else None)
-        for number, method_state in powers.items()
-    }
+    encoders = {at: Encoder(each.compressor, next(iter(each.memories), None)) for at, each in powers.items()}
     fewest = exchange.collective == "auto"
     of_factors = exchange.collective if not fewest else "gather" if placement.num_workers <= 2 else "two_stage"
     rest: Collective | None = None
@@ -179,10 +156,7 @@ def _of_messages(
 
 @dataclasses.dataclass
 class Dense(Collective):
-    """The dense collective: the backend's own all-reduce, in bfloat16 unless told otherwise.
-
-    Its bits are those of PyTorch's own hook.
-    """
+    """The dense collective: the backend's own all-reduce, in bfloat16 unless told otherwise, as PyTorch's own hook."""
 
     transport: Transport
     dtype: torch.dtype = torch.bfloat16

@@ -1,7 +1,4 @@
-"""The compressors of an exchange: one for all parameters, or one for each group of layers.
-
-Each has its encoder of means and its memories.
-"""
+"""The compressors of an exchange, one for all parameters or for each group of layers, with what belongs to each."""
 
 from __future__ import annotations
 
@@ -29,9 +26,7 @@ def sorted_settings(
 ) -> list[Any]:
     """The settings of a method and those of ``others``, sorted from one list of keywords.
 
-    ValueError for a keyword that none of them reads.
-
-    defaults: where they are not the schemas' own.
+    defaults: where they are not the schemas' own.  ValueError for a keyword that none of them reads.
     """
     schemas = [method(name).settings, *others]
     fields = [{item.name for item in dataclasses.fields(schema)} for schema in schemas]
@@ -48,14 +43,11 @@ def sorted_settings(
 
 
 class MethodState:
-    """The two encoders of one method, for workers' gradients and for means; ``remember`` gives them a memory.
-
-    compressor: the method itself, without a memory.
-    """
+    """The two encoders of one method, for workers' gradients and for means; ``remember`` gives them a memory."""
 
     def __init__(self, name: str, settings: Any, second_bits: int) -> None:
         self.name, self.settings = name, settings
-        self.compressor: Any = method(name).load()(settings)
+        self.compressor: Any = method(name).load()(settings)  # without a memory
         self.encoder: Compressor = self.compressor
         self.memories: list[ErrorFeedback] = []
         self.mean_encoder = self.encoder_of_means(second_bits)
@@ -80,20 +72,15 @@ class MethodState:
         momentum: float = 0.0,
         nesterov: bool = False,
     ) -> None:
-        """Put the memory of the settings around the encoders; ``bare`` stays the method itself.
-
-        sizes: coordinates of its vectors.
-        """
+        """Put the memory of the settings around the encoders.  sizes: coordinates of its vectors."""
         kind = self.memory_kind(feedback)
         if kind == "none":
             return
-        inner = self.encoder
-        around = ErrorFeedback(inner, sizes)
+        around = ErrorFeedback(self.encoder, sizes)
         if kind == "momentum":
-            how = {"clip_norm": feedback.clip_norm, "clip_value": feedback.clip_value, "num_workers": num_workers}
-            around = MomentumCorrection(
-                inner, sizes, momentum=momentum, nesterov=nesterov, masking=feedback.masking, **how
-            )
+            how = {"masking": feedback.masking, "clip_norm": feedback.clip_norm, "clip_value": feedback.clip_value}
+            how |= {"momentum": momentum, "nesterov": nesterov, "num_workers": num_workers}
+            around = MomentumCorrection(self.encoder, sizes, **how)
         self.encoder, self.memories = around, [around]
         if feedback.both:
             around = ErrorFeedback(self.mean_encoder, {f"mean/{name}": size for name, size in sizes.items()})
@@ -112,10 +99,7 @@ class MethodState:
 
     def state_dict(self) -> dict[str, Any]:
         """The encoders' own states, and the memories around them, as copies."""
-        own = {
-            "compressor": self.compressor.state_dict(),
-            "second": self.mean_encoder.method.state_dict(),
-        }
+        own = {"compressor": self.compressor.state_dict(), "second": self.mean_encoder.method.state_dict()}
         return {**own, "memories": [around.memory() for around in self.memories]} if self.memories else own
 
     def load_state_dict(self, state: dict[str, Any], device: torch.device | None = None) -> None:
@@ -166,10 +150,9 @@ class CompressorMap:
         """Assign all parameters, in the model's order; ValueError for a line of the list that is left none of them."""
         self._encoders = matched(self.layers, shapes)
         sizes = {name: math.prod(shape) for name, shape in shapes.items()}
-        of = [
-            sum(size for name, size in sizes.items() if self._encoders[name] == number)
-            for number in range(len(self.every))
-        ]
+        of = [0] * len(self.every)
+        for name, size in sizes.items():
+            of[self._encoders[name]] += size
         self.num_coordinates = sum(of)
         self.shares = [size / max(self.num_coordinates, 1) for size in of]
 
@@ -182,8 +165,7 @@ class CompressorMap:
     ) -> None:
         """ValueError where a parameter would pass by the encoder in which its momentum acts.
 
-        dense: the setting that sends all so, or empty.  skip_1d: vectors do, but with methods that send them in full
-        precision anyway.
+        dense: the setting that sends all so, or empty.  skip_1d: vectors do, but for methods that send them whole.
         """
         corrected = [name for name in shapes if self.corrects_momentum(name, feedback)]
         if dense and corrected:
@@ -206,29 +188,17 @@ class CompressorMap:
     ) -> FlatLayout:
         """The flat layout of the vector of some of these parameters, or all.
 
-        exact(name, whole): whether a parameter travels in full precision; whole: it would be part of one vector with
-        others.
+        exact(name, whole): whether one travels in full precision; whole: it would be part of one vector with others.
         """
         names = ["model", *(layer.vector_name for layer in self.layers)]
-        whole = [
-            name if method_state.scope == "model" else None
-            for name, method_state in zip(names, self.every, strict=True)
-        ]
+        whole = [name if each.scope == "model" else None for name, each in zip(names, self.every, strict=True)]
         encoders = {name: self._encoders[name] for name in shapes}
         return arranged(shapes, encoders, whole, lambda name: exact(name, whole[encoders[name]] is not None))
 
     def remember(
-        self,
-        feedback: Feedback,
-        layout: FlatLayout,
-        num_workers: int,
-        momentum: float = 0.0,
-        nesterov: bool = False,
+        self, feedback: Feedback, layout: FlatLayout, num_workers: int, momentum: float = 0.0, nesterov: bool = False
     ) -> None:
-        """Put the memory of the settings around the encoders; ``bare`` stays the methods themselves.
-
-        layout: of all vectors that have a memory.
-        """
+        """Put the memory of the settings around the encoders, not around ``bare``.  layout: of all their vectors."""
         for number, method_state in enumerate(self.every):
             sizes = {own.name: own.size for own in layout.segments if own.encoder == number and not own.exact}
             method_state.remember(feedback, sizes, num_workers, momentum, nesterov)

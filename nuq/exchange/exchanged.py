@@ -34,9 +34,7 @@ class Exchanged:
 
 
 class BadGradientError(NonFiniteError):
-    """The error for a worker's gradient or loss that is not finite.
-
-    All processes know before anything is encoded, so no memory has changed.
+    """The error for a worker's gradient or loss that is not finite, known to all before a memory has changed.
 
     losses: of all workers; stop: whether any process was asked to stop.
     """

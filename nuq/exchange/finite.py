@@ -9,10 +9,7 @@ from torch import Tensor
 
 
 def surely_finite(vectors: Sequence[Tensor]) -> bool:
-    """Whether every coordinate is surely finite: a finite sum proves it.
-
-    False may also mean that only the sum overflows.
-    """
+    """Whether a finite sum proves every coordinate finite; False may also mean that only the sum overflows."""
     return not vectors or bool(torch.isfinite(torch.stack([vector.sum() for vector in vectors])).all())
 
 
@@ -23,7 +20,5 @@ def first_not_finite(tensors: Iterable[Tensor]) -> int | None:
 
 def largest(tensors: Sequence[Tensor]) -> int:
     """The number of the tensor with the largest coordinate by magnitude."""
-    return max(
-        range(len(tensors)),
-        key=lambda number: float(tensors[number].abs().amax()) if tensors[number].numel() else 0.0,
-    )
+    sizes = [float(tensor.abs().amax()) if tensor.numel() else 0.0 for tensor in tensors]
+    return max(range(len(tensors)), key=sizes.__getitem__)

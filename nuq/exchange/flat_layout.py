@@ -26,21 +26,15 @@ _ALIGNMENT = 64  # coordinates: shards begin where packed codes and vector regis
 
 @dataclass(frozen=True)
 class Segment:
-    """A segment of a flat vector: ``size`` coordinates from ``start`` on.
-
-    first: the number of the first one within ``name``, -1 for the whole.
-
-    encoder: the number of the one that encodes it (``PayloadCodec``).  shape: of the parameter, row after row; None for
-    vectors of several.
-    """
+    """A segment of a flat vector: ``size`` coordinates from ``start`` on."""
 
     name: str
     start: int
     size: int
     exact: bool = False
-    first: int = -1
-    encoder: int = 0
-    shape: tuple[int, ...] | None = None
+    first: int = -1  # the number of the first coordinate within ``name``, -1 for the whole
+    encoder: int = 0  # the number of the one that encodes it (``PayloadCodec``)
+    shape: tuple[int, ...] | None = None  # of the parameter, row after row; None for vectors of several
 
     @property
     def key_name(self) -> str:
@@ -93,17 +87,12 @@ class FlatLayout:
     def packed(self) -> FlatLayout:
         """The same segments one after another from coordinate 0 on."""
         starts = itertools.accumulate((segment.size for segment in self.segments), initial=0)
-        return FlatLayout(
-            tuple(replace(segment, start=start) for segment, start in zip(self.segments, starts, strict=False))
-        )
+        return FlatLayout(tuple(replace(own, start=start) for own, start in zip(self.segments, starts, strict=False)))
 
     def views(self, vector: Tensor) -> list[Tensor]:
         """The segments of a vector as views of it, in a parameter's shape where they are a whole one."""
-        pieces = ((vector[segment.place], segment) for segment in self.segments)
-        return [
-            piece if segment.shape is None or segment.first >= 0 else piece.view(segment.shape)
-            for piece, segment in pieces
-        ]
+        pieces = ((vector[own.place], own) for own in self.segments)
+        return [piece if own.shape is None or own.first >= 0 else piece.view(own.shape) for piece, own in pieces]
 
     def arranged(self, of_parameters: Sequence[Any]) -> list[Any]:
         """Items, one for every parameter, from the model's order into the vector's order."""
@@ -114,10 +103,7 @@ class FlatLayout:
         return vector if self.order is None else torch.cat(self.arranged(vector.split(list(sizes))))
 
     def restored(self, vector: Tensor, sizes: Sequence[int]) -> Tensor:
-        """A vector in the model's order, from one in this order.
-
-        sizes: coordinates of the model's parameters.
-        """
+        """A vector in the model's order, from one in this order.  sizes: coordinates of the model's parameters."""
         if self.order is None:
             return vector
         pieces = dict(zip(self.order, vector.split([sizes[number] for number in self.order]), strict=True))
@@ -161,9 +147,8 @@ def arranged(
     groups: dict[str, list[str]] = {}  # parameters by the segment they are in
     for name in shapes:
         whole = None if exact(name) else vector_names[encoders[name]]
-        groups.setdefault(f"scope=model of {encoders[name]}" if whole is not None else f"parameter {name}", []).append(
-            name
-        )
+        group = f"parameter {name}" if whole is None else f"scope=model of {encoders[name]}"
+        groups.setdefault(group, []).append(name)
     segments: list[Segment] = []
     start = 0
     for names in groups.values():

@@ -36,9 +36,8 @@ def _memory(driver: Driver, around: ErrorFeedback) -> dict[str, Any]:
     for kind in around.kinds:
         for name, size in around.sizes.items():
             nothing = torch.zeros(size, dtype=torch.float32)
-            mine = {
-                worker: around.memories.get(worker, {}).get(kind, {}).get(name, nothing) for worker in driver.hosted
-            }
+            kept = {worker: around.memories.get(worker, {}).get(kind, {}) for worker in driver.hosted}
+            mine = {worker: of_kind.get(name, nothing) for worker, of_kind in kept.items()}
             for worker, row in enumerate(driver.gather(mine)):
                 found[worker][kind][name] = row.cpu()
     return {"kinds": list(around.kinds), "workers": found}
@@ -63,10 +62,8 @@ def load_state_dict(driver: Driver, state: dict[str, Any], device: torch.device)
 
 def _hosted_here(driver: Driver, state: dict[str, Any]) -> dict[str, Any]:
     """An encoder's state with the memories of the workers hosted here alone."""
-    return {
-        **state,
-        "memories": [
-            {**memory, "workers": {worker: memory["workers"][worker] for worker in driver.hosted}}
-            for memory in state.get("memories", ())
-        ],
-    }
+    memories = [
+        {**memory, "workers": {worker: memory["workers"][worker] for worker in driver.hosted}}
+        for memory in state.get("memories", ())
+    ]
+    return {**state, "memories": memories}

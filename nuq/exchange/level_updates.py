@@ -24,10 +24,7 @@ _MANY_BUCKETS = 8  # in a part: that one of them is shorter then matters little
 
 
 class LevelUpdater:
-    """The level updates of one adaptive method, for all parameters or for the layers that have it.
-
-    The layers are those of ``nuq.settings.layers``.  encoder: its number among the encoders.
-    """
+    """The level updates of one adaptive method, by its encoder's number, for the parameters that have it."""
 
     def __init__(self, method_state: MethodState, encoder: int, workers: Iterable[int]) -> None:
         self.method_state, self.settings, self.encoder = method_state, method_state.settings, encoder
@@ -57,8 +54,7 @@ class LevelUpdater:
     def begins(self) -> bool:
         """Whether the levels are to be fitted to the present gradients, before these are sent.
 
-        They are fitted as soon as there are gradients to fit them to: at step 0 of a schedule that lists it, and after
-        it as long as gradients are zero or not finite.
+        That is at step 0 of a schedule that lists it, and after it as long as gradients are zero or not finite.
         """
         return 0 in self.settings.update_at and not self.compressor.fitted
 
@@ -72,10 +68,7 @@ class LevelUpdater:
         return due is not None and self.settings.statistics == "running" and step > due - self.settings.num_samples
 
     def observe(self, vector: Tensor, segments: Iterable[Segment], key: Key) -> None:
-        """Add one worker's gradient float[n], in segments, to its statistics.
-
-        key: of seed, step and worker.  NonFiniteError for one that is not finite.
-        """
+        """Add the gradient float[n] of the key's worker to its statistics; NonFiniteError where it is not finite."""
         for segment in segments:
             if self.has(segment):
                 own = key.of("statistics").of(segment.key_name)
@@ -83,15 +76,10 @@ class LevelUpdater:
 
     def rows(self, device: torch.device) -> dict[int, Tensor]:
         """The statistics of every hosted worker as numbers: float64[length]."""
-        return {
-            worker: torch.from_numpy(statistics.to_array()).to(device) for worker, statistics in self.statistics.items()
-        }
+        return {worker: torch.from_numpy(own.to_array()).to(device) for worker, own in self.statistics.items()}
 
     def read(self, row: Tensor) -> Statistics:
-        """The statistics in one of ``rows``.
-
-        ValueError where it holds none: no distribution has weights below zero.
-        """
+        """The statistics in one of ``rows``; ValueError for weights below zero, which no distribution has."""
         found = Statistics.from_array(row.cpu().clone().view(torch.float64).numpy(), self.empty().num_components)
         if (found.histogram[0] < 0).any():
             raise ValueError("a worker's statistics have a weight below zero")
@@ -142,10 +130,7 @@ class LevelUpdates:
     def observe(
         self, vectors: Vectors, segments: Sequence[Segment], step: int, which: Iterable[LevelUpdater] | None = None
     ) -> bool:
-        """Add the hosted workers' gradients of a step to the statistics of these methods, or of all.
-
-        A worker that is left out adds nothing.  Returns whether all of them were finite.
-        """
+        """Add hosted workers' gradients to these methods' statistics, or to all; returns whether all were finite."""
         chosen, finite = list(self.every if which is None else which), True
         with self.stats.time("levels") if chosen else nullcontext():
             for level_updater in chosen:
@@ -195,9 +180,8 @@ def _is_spoilt(statistics: Statistics) -> bool:
 def fit_levels(compressors: CompressorMap, vector: Tensor, segments: Sequence[Segment], key: Key) -> None:
     """Fit adaptive methods' levels to the one vector that is about to be sent; levels travel with the message.
 
-    A vector that is not finite is left to the encoder, which names it.
-
-    segments: as they are encoded, since the coordinates of shorter buckets have another distribution.
+    A vector that is not finite is left to the encoder, which names it.  segments: as they are encoded, since the
+    coordinates of shorter buckets have another distribution.
     """
     if not compressors.adaptive or not bool(torch.isfinite(vector).all()):
         return

@@ -52,43 +52,38 @@ _DISTRIBUTIONS: tuple[Distribution, ...] = (
 
 
 def second_settings(name: str, settings: Any, second_bits: int) -> tuple[str, Any]:
-    """The method, and its settings, that encodes means: the same one with other bits, or the one the table names.
-
-    second_bits: 1 to 8, or 16 (float16) or 32 (full precision), whatever the method.
-    """
+    """The method that encodes means, this one or the table's, and its settings for bits 1 to 8, or ``_BEYOND``."""
     if second_bits > _MOST_BITS:
         return _BEYOND[second_bits], method(_BEYOND[second_bits]).settings()
     mean_compressor = method(name).mean_compressor or name
     schema = method(mean_compressor).settings
-    shared = {
-        item.name: getattr(settings, item.name) for item in dataclasses.fields(schema) if hasattr(settings, item.name)
-    }
-    if "bits" in {item.name for item in dataclasses.fields(schema)}:
+    names = _names(schema)
+    shared = {name: getattr(settings, name) for name in names if hasattr(settings, name)}
+    if "bits" in names:
         shared["bits"] = type(schema().bits)(second_bits)
     if "num_levels" in shared:  # in place of the bits
         shared["num_levels"] = 0
     return mean_compressor, schema(**shared)
 
 
+def _names(schema: type) -> list[str]:
+    return [item.name for item in dataclasses.fields(schema)]
+
+
 _known: dict[tuple[str, str, int, int], int] = {}  # by method, settings, fewest bits, workers
 
 
 def least_bits(name: str, settings: Any, fewest: int, num_workers: int, num_coordinates: int) -> int | None:
-    """The least bits, from ``fewest`` on, with which two stages err at most BOUND times as much as gather.
+    """The least bits (``second_settings``), from ``fewest`` on, with which two stages err at most BOUND times gather.
 
-    They are bits of ``second_settings``; None where no number of bits will do.  num_coordinates: of the whole vector.
+    None where no number of bits will do.  num_coordinates: of the whole vector.
     """
     if num_coordinates < num_workers * method(name).load()(settings).least_part:
         return None
     asked = (name, repr(settings), fewest, num_workers)
     if asked not in _known:
-        mean_compressor = method(method(name).mean_compressor or name).settings
-        own = (
-            range(fewest, _MOST_BITS + 1)
-            if "bits" in {item.name for item in dataclasses.fields(mean_compressor)}
-            else (fewest,)
-        )
-        legal = [*own, *_BEYOND]
+        has_bits = "bits" in _names(method(method(name).mean_compressor or name).settings)
+        legal = [*range(fewest, _MOST_BITS + 1 if has_bits else fewest + 1), *_BEYOND]
         for distribution in _DISTRIBUTIONS:
             stage = FirstStage(name, settings, num_workers, distribution)
             if stage.error_factor(legal[0]) > _AIM:
@@ -101,10 +96,7 @@ def least_bits(name: str, settings: Any, fewest: int, num_workers: int, num_coor
 
 
 class FirstStage:
-    """The input of a second encoding: the mean of messages of workers that nearly agree.
-
-    Their coordinates follow one of the distributions.
-    """
+    """The input of a second encoding: the mean of messages of workers that nearly agree, of one distribution."""
 
     def __init__(self, name: str, settings: Any, num_workers: int, distribution: Distribution) -> None:
         self.name, self.settings = name, settings
@@ -122,10 +114,7 @@ class FirstStage:
         self.error = _squared(self.mean - torch.stack(vectors).mean(dim=0)) * simulated / num_workers
 
     def error_factor(self, second_bits: int) -> float:
-        """The error of two stages relative to that of gather.
-
-        A biased second encoding's error is taken to add to the first's in length, an unbiased one's in square.
-        """
+        """The error of two stages over gather's; a biased encoding's adds in length, an unbiased one's in square."""
         name, settings = second_settings(self.name, self.settings, second_bits)
         mean_compressor = method(name).load()(settings)
         # the levels come from the workers' gradients, as in training
