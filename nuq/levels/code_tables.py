@@ -27,8 +27,7 @@ def dynamic() -> Array:
     """Dynamic tree quantization (Dettmers et al., ICLR 2022): float64[256].
 
     A byte is a sign, j zeros that stand for 10^-j, a one, and 6 - j bits of fraction, which cut .1 .. 1 into 2^(6-j)
-    equal parts whose middles are the values; with two codes over, for 0 and 1.  So no value is -1: the lowest is
-    -.99297.
+    equal parts whose middles are the values; two codes are left, for 0 and 1, none for -1: the lowest is -.99297.
     """
     positive = [10.0**-j * (0.1 + 0.9 * (np.arange(2 ** (6 - j)) + 0.5) / 2 ** (6 - j)) for j in range(7)]
     middles = np.concatenate(positive)
@@ -36,10 +35,7 @@ def dynamic() -> Array:
 
 
 def _dynamic_to_the_ends() -> Array:
-    """The table ``dynamic`` with its lowest value moved to -1.
-
-    Rounding at random needs it, to have a value on either side.
-    """
+    """The table ``dynamic`` from -1 on, so that rounding at random has a value on either side."""
     values = dynamic()
     values[0] = -1.0
     return values
@@ -63,9 +59,6 @@ def values(name: str) -> Array:
 
 
 def thresholds(name: str) -> Array:
-    """The midpoints between neighbouring values, with -1 and 1 around them.
-
-    They are levels whose codes are those of the nearest value.
-    """
+    """The levels whose codes are those of the nearest value: the midpoints between values, with -1 and 1 around."""
     table = values(name)
     return np.concatenate([[-1.0], (table[1:] + table[:-1]) / 2, [1.0]])

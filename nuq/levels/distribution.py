@@ -38,10 +38,7 @@ class Distribution(Protocol):
         ...
 
     def knots(self, num_knots: int = NUM_KNOTS) -> Array:
-        """Increasing points from begin to end, dense where the distribution has detail.
-
-        Inversion and tables start from them.
-        """
+        """Increasing points from begin to end, dense where there is detail: inversion and tables start from them."""
         ...
 
     def mirrored(self) -> Distribution:
@@ -119,9 +116,9 @@ def invert(distribution: Distribution, u: Array, *, upper: bool) -> Array:
     is replaced by bisection, so flat stretches and jumps cannot mislead it.
     """
     points, below, above = distribution.table
-    function, slope, points, table = (
-        (distribution.sf, -1.0, points[::-1], above[::-1]) if upper else (distribution.cdf, 1.0, points, below)
-    )
+    function, slope, table = (distribution.cdf, 1.0, below)
+    if upper:
+        function, slope, points, table = distribution.sf, -1.0, points[::-1], above[::-1]
     place = np.clip(np.searchsorted(table, u, side="right") - 1, 0, len(points) - 2)
     low, high = points[place], points[place + 1]  # function(low) <= u < function(high)
     start, rise = table[place], table[place + 1] - table[place]

@@ -79,9 +79,8 @@ class Histogram(Distribution):
         """The moments about the origin of the part of each bin that lies left of its place t: float64[3, ...]."""
         g0, g1, g2 = self._shape(bins, t)
         w, d, h = self._sums[0, bins], self._start[bins], self._width[bins]
-        return np.stack(
-            [w * g0, w * (d * g0 + h * g1), w * (d * d * g0 + 2 * d * h * g1 + h * h * g2) + self._excess[bins] * g0]
-        )
+        second = w * (d * d * g0 + 2 * d * h * g1 + h * h * g2) + self._excess[bins] * g0
+        return np.stack([w * g0, w * (d * g0 + h * g1), second])
 
     def _bins(self, x: Array) -> tuple[Array, Array]:
         bins = np.clip(np.searchsorted(self.edges, x, side="right") - 1, 0, self._width.size - 1)
@@ -118,9 +117,8 @@ class Histogram(Distribution):
         return self._at_share(bins, u - self._left[0, bins])
 
     def _from_right(self, u: Array) -> Array:
-        bins = np.clip(
-            self._width.size - np.searchsorted(self._right[0, ::-1], u, side="right"), 0, self._width.size - 1
-        )
+        place = self._width.size - np.searchsorted(self._right[0, ::-1], u, side="right")
+        bins = np.clip(place, 0, self._width.size - 1)
         return self._at_share(bins, self._sums[0, bins] - (u - self._right[0, bins + 1]))
 
     def _at_share(self, bins: Array, mass: Array) -> Array:
@@ -142,10 +140,7 @@ class Histogram(Distribution):
         return Histogram(-self.edges[::-1], w0[::-1], -w1[::-1], w2[::-1])
 
     def folded(self) -> Histogram:
-        """The histogram of |r|: masses and means of bins of -r are added to those of r.
-
-        It is on the edges of both or finer ones.
-        """
+        """The histogram of |r|: masses and means of bins of -r and of r, added on the edges of both or finer ones."""
         return self._magnitude
 
     @cached_property
@@ -153,9 +148,8 @@ class Histogram(Distribution):
         half = self._width.size // 2
         if self._width.size % 2 == 0 and np.array_equal(self.edges, -self.edges[::-1]):
             sums = self._raw()
-            return Histogram(
-                self.edges[half:], *(sums[:, half:] + np.array([[1.0], [-1.0], [1.0]]) * sums[:, half - 1 :: -1])
-            )
+            mirrored = np.array([[1.0], [-1.0], [1.0]]) * sums[:, half - 1 :: -1]
+            return Histogram(self.edges[half:], *(sums[:, half:] + mirrored))
         edges = np.unique(np.append(np.abs(self.edges), 0.0))
         edges = np.append(edges[:-1][np.diff(edges) > 1e-10 * edges[1:]], edges[-1])  # -x and x may differ by rounding
         parts = max(1, 2048 // len(edges))  # small bins: what is added up is nearly linear inside
@@ -165,19 +159,9 @@ class Histogram(Distribution):
         return Histogram(edges, m0.clip(0.0), m1 + left * m0, m2 + 2 * left * m1 + left**2 * m0)
 
     def compiled(self) -> kernels.CompiledDistribution:
-        return kernels.of_bins(
-            self._origin,
-            self._median,
-            edges=self.edges,
-            width=self._width,
-            start=self._start,
-            slope=self._slope,
-            power=self._power,
-            excess=self._excess,
-            sums=self._sums,
-            left=self._left,
-            right=self._right,
-        )
+        names = ("width", "start", "slope", "power", "excess", "sums", "left", "right")
+        arrays = {name: getattr(self, f"_{name}") for name in names}
+        return kernels.of_bins(self._origin, self._median, edges=self.edges, **arrays)
 
     def _raw(self) -> Array:
         """The sums of powers about zero."""

@@ -9,6 +9,7 @@ Rounding to the nearest multiple takes u = 1/2 for all: less entropy than a rand
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -23,7 +24,7 @@ _ROOT_2_PI = np.sqrt(2 * np.pi)
 def code_probabilities(step: float, known_bits: int = 0) -> np.ndarray:
     """The probabilities P(code = k | the leading bits of u), k = -K .. K: float64[2^known_bits, 2 K + 1].
 
-    They are those of one standard normal coordinate.  step: in standard deviations.  known_bits: 0 to 8.
+    step: in standard deviations of one normal coordinate.  known_bits: 0 to 8.
     """
     bins = 1 << known_bits
     k = np.arange(-int(10 / step) - 2, int(10 / step) + 3)
@@ -46,24 +47,22 @@ def rate_of_step(step: float, known_bits: int = 0) -> float:
 
 def step_of_rate(bits: float, known_bits: int = 0) -> float:
     """The step, in standard deviations, at which normal coordinates take ``bits`` bits each."""
-    log_step: Any = optimize.brentq(
-        lambda log: rate_of_step(np.exp(log), known_bits) - bits, np.log(1e-3), np.log(50.0), xtol=1e-12
-    )
+    return _solved(lambda step: rate_of_step(step, known_bits) - bits, 1e-3)
+
+
+def _solved(excess: Callable[[float], float], lowest: float) -> float:
+    """The step from ``lowest`` to 50 at which the excess of the rate is zero."""
+    log_step: Any = optimize.brentq(lambda log: excess(np.exp(log)), np.log(lowest), np.log(50.0), xtol=1e-12)
     return float(np.exp(log_step))
 
 
 def nearest_points(step: float) -> int:
-    """The number of multiples of the step, zero in their middle, that reach eight standard deviations.
-
-    It is at most ``MOST_POINTS``.
-    """
+    """The number of multiples of the step, zero in their middle, within eight deviations; at most ``MOST_POINTS``."""
     return min(2 * int(np.ceil(_REACH / step)) + 1, MOST_POINTS)
 
 
 def rate_of_nearest(step: float) -> float:
-    """The bits per normal coordinate, rounded to a multiple of the step, after ideal entropy coding.
-
-    It is rounded to the nearest of ``nearest_points(step)`` multiples.
+    """The bits per normal coordinate, rounded to the nearest of ``nearest_points(step)``, after ideal entropy coding.
 
     >>> round(rate_of_nearest(0.5224), 3)
     3.0
@@ -77,11 +76,5 @@ def rate_of_nearest(step: float) -> float:
 
 @cache
 def step_of_nearest(bits: float) -> float:
-    """The step, in standard deviations, at which rounded normal coordinates take ``bits`` bits (1 to 8) each.
-
-    They are rounded to the nearest multiple.
-    """
-    log_step: Any = optimize.brentq(
-        lambda log: rate_of_nearest(np.exp(log)) - bits, np.log(0.01), np.log(50.0), xtol=1e-12
-    )
-    return float(np.exp(log_step))
+    """The step, in standard deviations, at which ``rate_of_nearest`` is ``bits``, 1 to 8."""
+    return _solved(lambda step: rate_of_nearest(step) - bits, 0.01)

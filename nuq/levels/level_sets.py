@@ -85,11 +85,8 @@ def check_bits(bits: int, low: int = 1) -> int:
 
 def check_num_levels(num_levels: int) -> int:
     """Check a number of levels: ``num_levels``; ValueError unless it is an integer from 2 to 256."""
-    if (
-        isinstance(num_levels, bool)
-        or not isinstance(num_levels, int | np.integer)
-        or not 2 <= num_levels <= 2**MAX_BITS
-    ):
+    is_int = isinstance(num_levels, int | np.integer) and not isinstance(num_levels, bool)
+    if not is_int or not 2 <= num_levels <= 2**MAX_BITS:
         raise ValueError(f"num_levels={num_levels!r}: must be an integer from 2 to {2**MAX_BITS}")
     return int(num_levels)
 
@@ -104,9 +101,7 @@ def uniform(bits: int) -> Levels:
 
 
 def uniform_magnitude(bits: int) -> Levels:
-    """The set of 2^bits - 1 equally spaced levels with zero: sign and magnitude.  bits >= 2.
-
-    They are the levels of QSGD's own paper, Section 3.1.
+    """The set of 2^bits - 1 equally spaced levels with zero, bits >= 2, of QSGD's own paper, Section 3.1.
 
     >>> uniform_magnitude(2).values.tolist()
     [-1.0, 0.0, 1.0]
@@ -116,9 +111,7 @@ def uniform_magnitude(bits: int) -> Levels:
 
 
 def equally_spaced(num_levels: int) -> Levels:
-    """The set of num_levels equally spaced levels, with a zero where the number is odd.
-
-    It is the lattice of dithered quantizers.
+    """The set of num_levels equally spaced levels, with a zero where the number is odd: dithered quantizers' lattice.
 
     >>> equally_spaced(5).values.tolist()
     [-1.0, -0.5, 0.0, 0.5, 1.0]
@@ -163,10 +156,9 @@ def quantile(bits: int, distribution: Distribution, *, symmetric: bool = False) 
 def companded(bits: int, distribution: Distribution, *, symmetric: bool = False) -> Levels:
     r"""The set of 2^bits levels whose density follows ``f(r)^(1/3)``, f the density of the distribution.
 
-    It is symmetric as in ``quantile``.
-
-    With many levels an interval of width w adds ``f w^3 / 6`` to the variance, and this density minimises the sum
-    (Panter and Dite, 1951, for the error of rounding to the nearest level, which differs by a constant).
+    symmetric: as in ``quantile``.  With many levels an interval of width w adds ``f w^3 / 6`` to the variance, and this
+    density minimises the sum (Panter and Dite, 1951, for the error of rounding to the nearest level, which differs
+    by a constant).
     """
     num_levels = 2 ** check_bits(bits)
     target, first = (distribution.folded(), 0.0) if symmetric else (distribution, -1.0)
@@ -191,18 +183,14 @@ def from_positive(positive: Array | Sequence[float]) -> Levels:
 
 
 def stretched(levels: Levels, factor: float) -> Levels:
-    """The set with its interior levels times ``factor``, within (-1, 1); the ends stay.
-
-    It turns units of the typical largest coordinate into others.
-    """
+    """The set with its interior levels, in units of the typical largest coordinate, times ``factor``, within +-1."""
     return spread(np.concatenate([[-1.0], np.clip(levels.values[1:-1] * factor, -1.0, 1.0), [1.0]]))
 
 
 def spread(values: Array, *, symmetric: bool = False) -> Levels:
     """The set from values that never fall but may coincide; the last one is put at 1, the first at -1.
 
-    symmetric: the values are the positive levels.  Where neighbours coincide as float32, they move apart by one float32
-    each.
+    symmetric: the values are the positive levels.  Values that coincide as float32 move apart by one float32 each.
     """
     values = np.array(values, dtype=np.float64)
     values[-1] = 1.0

@@ -58,10 +58,7 @@ def coordinate_sweep(objective: Objective, edges: Array) -> Array:
 
 
 def _between(distribution: Distribution, left: Array, right: Array) -> Array:
-    """The minimiser between fixed neighbours.
-
-    Where no mass lies there, it is a quarter of the way from the side of the median.
-    """
+    """The minimiser between fixed neighbours; where no mass lies there, a quarter of the way from the median's side."""
     width = right - left
     m0, m1, _ = distribution.interval_moments(np.stack([left, right], axis=-1))[..., 0]
     full = width * m0 > 0
@@ -131,26 +128,25 @@ def descend(objective: Objective, edges: Array) -> tuple[Array, Array]:
 
 def _in_cpp(objective: Objective, edges: Array, *, projected: bool) -> tuple[Array, Array] | None:
     distribution = objective.distribution.compiled()
-    return (
-        None
-        if distribution is None
-        else kernels.descend(distribution, edges, symmetric=objective.symmetric, projected=projected)
-    )
+    if distribution is None:
+        return None
+    return kernels.descend(distribution, edges, symmetric=objective.symmetric, projected=projected)
 
 
 def _newton_step(at: Derivatives, damping: Array) -> Array:
     """The Newton step -H^-1 g, with ``damping`` times (diagonal + neighbouring masses) added to the diagonal of H."""
-    scale = np.abs(at.diagonal) + at.masses[:, :-1] + at.masses[:, 1:]
-    scale = np.where(scale > 0, scale, 1.0)
+    scale = _scale(at)
     bands = np.zeros((3, *at.diagonal.shape))
     bands[0, :, 1:] = bands[2, :, :-1] = -at.masses[:, 1:-1]
     bands[1] = at.diagonal + (damping[:, None] + 1e-14) * scale
-    return np.array(
-        [
-            -linalg.solve_banded((1, 1), bands[:, row], at.gradient[row], check_finite=False)
-            for row in range(len(damping))
-        ]
-    )
+    rows = range(len(damping))
+    return np.array([-linalg.solve_banded((1, 1), bands[:, i], at.gradient[i], check_finite=False) for i in rows])
+
+
+def _scale(at: Derivatives) -> Array:
+    """The size of the Hessian's diagonal plus the masses beside it; 1 where that is zero."""
+    scale = np.abs(at.diagonal) + at.masses[:, :-1] + at.masses[:, 1:]
+    return np.where(scale > 0, scale, 1.0)
 
 
 def _room(edges: Array, step: Array) -> Array:
@@ -164,11 +160,10 @@ def _room(edges: Array, step: Array) -> Array:
 def projected_descent(objective: Objective, edges: Array) -> tuple[Array, Array]:
     r"""The minima of ALQ-G, which moves all levels at once, to convergence.
 
-    A step is ``l_i <- l_i - sign(g_i) min(rate |g_i| / h_i, half the smaller gap)``.
-
-    g is the gradient of Psi, h_i the Hessian's diagonal plus the masses beside it (without it, steps of one rate for
-    levels in the centre and in the tails take 1e5 rounds).  The rate is Barzilai and Borwein's, halved until Psi is no
-    larger than the largest of the last ten (forcing it to fall every time makes this rate slow).
+    A step is ``l_i <- l_i - sign(g_i) min(rate |g_i| / h_i, half the smaller gap)``.  g is the gradient of Psi, h_i the
+    Hessian's diagonal plus the masses beside it (without it, steps of one rate for levels in the centre and in the
+    tails take 1e5 rounds).  The rate is Barzilai and Borwein's, halved until Psi is no larger than the largest of
+    the last ten (forcing it to fall every time makes this rate slow).
     """
     solved = _in_cpp(objective, edges, projected=True)
     if solved is not None:
@@ -178,9 +173,7 @@ def projected_descent(objective: Objective, edges: Array) -> tuple[Array, Array]
     recent = np.repeat(at.value[None], 10, axis=0)
     rate, open_ = np.ones(len(edges)), np.full(len(edges), True)
     for turn in range(MAX_GRADIENT):
-        scale = np.abs(at.diagonal) + at.masses[:, :-1] + at.masses[:, 1:]
-        scale = np.where(scale > 0, scale, 1.0)
-        gaps = np.diff(edges, axis=1)
+        scale, gaps = _scale(at), np.diff(edges, axis=1)
         limit = np.minimum(gaps[:, :-1], gaps[:, 1:]) * (0.5 - 1e-9)
         step = np.clip(-rate[:, None] * at.gradient / scale, -limit, limit)
         trial = edges.copy()

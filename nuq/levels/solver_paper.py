@@ -54,9 +54,7 @@ def finite_difference_sweeps(distribution: Distribution, edges: Array, num_sweep
 
 
 def projected_sweeps(distribution: Distribution, edges: Array, num_sweeps: int = NUM_SWEEPS) -> Array:
-    r"""ALQ-G's sweeps as published, with one step per coordinate and sweep.
-
-    The step is ``x <- x - sign(g) min(|g| / 10, half the smaller gap)``.
+    r"""ALQ-G's sweeps as published: ``x <- x - sign(g) min(|g| / 10, half the smaller gap)``, once per coordinate.
 
     g is the gradient of Psi at x between its neighbours of the moment.  Edges as in ``finite_difference_sweeps``.
     """
@@ -71,9 +69,7 @@ def projected_sweeps(distribution: Distribution, edges: Array, num_sweeps: int =
 
 
 def _sweeps(move: Callable[[Array, Array, Array], Array], edges: Array, num_sweeps: int) -> Array:
-    """Move every inner edge between its neighbours, from left to right, sweep after sweep.
-
-    The move is ``move(left, x, right)``.
+    """Move every inner edge to ``move(left, x, right)`` between its neighbours, from left to right, sweep after sweep.
 
     Coordinate i of sweep k needs only i - 1 of sweep k and i + 1 of sweep k - 1: all (i, k) of one i + 2k are updated
     at once, in n + 2 num_sweeps rounds, with the result of the sequential order.
@@ -106,10 +102,7 @@ def _steps(distribution: Distribution, left: Array, x: Array, right: Array) -> A
 
 
 def multiplier_starts(previous: float | None, *, norm_less: bool) -> Array:
-    """The starts of AMQ's descents.
-
-    previous: the p of the update before, None at the first; norm_less: of AMQ-N.
-    """
+    """The starts of AMQ's descents.  previous: the p of the update before, None at the first; norm_less: of AMQ-N."""
     more = [previous] if previous is not None else [AMQ_N_START] if norm_less else []
     return np.array([*AMQ_STARTS, *more])
 
@@ -124,18 +117,15 @@ def multipliers(distribution: Distribution, bits: int, starts: Array) -> tuple[A
 
 
 def _slope(distribution: Distribution, p: Array, bits: int) -> Array:
-    r"""The derivative in p of the positive half's Psi, centre included (Eq. G.3).
-
-    It holds also where p < 0 puts the p^j out of order.
+    r"""The derivative in p of the positive half's Psi, centre included (Eq. G.3), also where p < 0 disorders the p^j.
 
     With m_k(x) the integral of ``r^k dF`` from 0 to x, ``2 s p^(2s-1) m_0(p^s) +
     sum_{j<s} (j p^(j-1) + (j+1) p^j) (m_1(p^j) - m_1(p^(j+1))) - (2j+1) p^(2j) (m_0(p^j) - m_0(p^(j+1)))``.
     """
     s, p = 2 ** (bits - 1) - 1, p[:, None]
     x, j = p ** np.arange(s + 1), np.arange(s)
-    m0, m1 = (
-        np.sign(x) * distribution.partial_moment(order, np.minimum(x, 0.0), np.maximum(x, 0.0)) for order in (0, 1)
-    )
+    low, high = np.minimum(x, 0.0), np.maximum(x, 0.0)
+    m0, m1 = (np.sign(x) * distribution.partial_moment(order, low, high) for order in (0, 1))
     weights = j * p ** np.maximum(j - 1, 0) + (j + 1) * x[:, :-1]
     parts = (2 * j + 1) * x[:, :-1] ** 2 * np.diff(m0) - weights * np.diff(m1)
     return 2 * s * p[:, 0] ** (2 * s - 1) * m0[:, -1] + parts.sum(axis=1)

@@ -6,6 +6,8 @@ Source: Faghri et al. (NeurIPS 2020, Section 3) and their code, whose names thes
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
@@ -38,16 +40,12 @@ class CondTruncNorm(Distribution):
     begin, end = -1.0, 1.0
 
     def __init__(self, means: ArrayLike, sigmas: ArrayLike, weights: ArrayLike) -> None:
-        means, sigmas, weights = np.broadcast_arrays(
-            *(np.atleast_1d(np.asarray(a, dtype=np.float64)) for a in (means, sigmas, weights))
-        )
+        given = (np.atleast_1d(np.asarray(a, dtype=np.float64)) for a in (means, sigmas, weights))
+        means, sigmas, weights = np.broadcast_arrays(*given)
         if means.ndim != 1:
             raise ValueError(f"means, sigmas and weights of shape {means.shape}: must be lists of one length")
-        for name, values, low, high in (
-            ("mean", means, -1.0, 1.0),
-            ("sigma", sigmas, 0.0, np.inf),
-            ("weight", weights, 0.0, np.inf),
-        ):
+        ranges = (("mean", means, -1.0, 1.0), ("sigma", sigmas, 0.0, np.inf), ("weight", weights, 0.0, np.inf))
+        for name, values, low, high in ranges:
             bad = ~((values >= low) & (values <= high) & np.isfinite(values))
             if bad.any():
                 raise ValueError(f"{name}={values[bad][0]}: must be finite and in [{low:g}, {high:g}]")
@@ -75,19 +73,18 @@ class CondTruncNorm(Distribution):
         return np.where(np.abs(x) <= 1, density, 0.0)
 
     def cdf(self, x: ArrayLike) -> Array:
-        x = np.clip(np.asarray(x, dtype=np.float64), -1.0, 1.0)
-        mass = np.zeros(x.shape)
-        for block in self._blocks(x.size):
-            z, start = self._standard(x, block), self._alpha[block]
-            mass += _mass(start, z, special.ndtr(-np.abs(start)), special.ndtr(-np.abs(z))) @ self._scale[block]
-        return np.minimum(mass, 1.0)
+        return self._masses(x, lambda z, block: (self._alpha[block], z))
 
     def sf(self, x: ArrayLike) -> Array:
+        return self._masses(x, lambda z, block: (z, self._beta[block]))
+
+    def _masses(self, x: ArrayLike, interval: Callable[[Array, slice], tuple[Array, Array]]) -> Array:
+        """The mass of an interval, whose ends follow from x in the units of each component, over all components."""
         x = np.clip(np.asarray(x, dtype=np.float64), -1.0, 1.0)
         mass = np.zeros(x.shape)
         for block in self._blocks(x.size):
-            z, stop = self._standard(x, block), self._beta[block]
-            mass += _mass(z, stop, special.ndtr(-np.abs(z)), special.ndtr(-np.abs(stop))) @ self._scale[block]
+            a, b = interval(self._standard(x, block), block)
+            mass += _mass(a, b, special.ndtr(-np.abs(a)), special.ndtr(-np.abs(b))) @ self._scale[block]
         return np.minimum(mass, 1.0)
 
     def interval_moments(self, edges: Array) -> Array:
@@ -128,9 +125,8 @@ class CondTruncNorm(Distribution):
         share = (self.weights + 1 / count) / 2
         stagger = np.arange(count) * _GOLDEN % 1.0 if count > 1 else np.full(1, 0.5)
         steps = (np.arange(_NUM_OFFSETS) + stagger[:, None]) * (2 / _NUM_OFFSETS) - 1
-        cloud = (
-            np.abs(self.means)[:, None] + 1.5 * self.sigmas[:, None] * np.sinh(np.arcsinh(_REACH / 1.5) * steps)
-        ).ravel()
+        offsets = 1.5 * self.sigmas[:, None] * np.sinh(np.arcsinh(_REACH / 1.5) * steps)
+        cloud = (np.abs(self.means)[:, None] + offsets).ravel()
         order = np.argsort(cloud)
         rank = np.cumsum(np.repeat(share, _NUM_OFFSETS)[order])
         middle = len(order) // 1024 // 2 + 1
@@ -189,9 +185,7 @@ class TruncNorm(CondTruncNorm):
 
 
 class CondTruncNormHist(Histogram):
-    """A mixture tabulated once, so that levels are found by table look-ups.
-
-    Their cost does not depend on the number of components.
+    """A mixture tabulated once, so that levels are found by look-ups, at a cost that no number of components raises.
 
     num_bins: even.  The bins lie where the mixture has detail (``CondTruncNorm.knots``) and hold its exact mass and
     moments.  The original uses 50,000 equal bins (100,000 in its last version), each with the mass of its normals and
@@ -215,8 +209,5 @@ def _bell(z: Array) -> Array:
 
 
 def _mass(a: Array, b: Array, tail_a: Array, tail_b: Array) -> Array:
-    """The mass Phi(b) - Phi(a) from the tails Phi(-|a|), Phi(-|b|).
-
-    There is no cancellation where both lie on one side of zero.
-    """
+    """The mass Phi(b) - Phi(a) from the tails Phi(-|a|), Phi(-|b|), without cancellation on one side of zero."""
     return np.where(a >= 0, tail_a - tail_b, np.where(b <= 0, tail_b - tail_a, 1 - tail_a - tail_b))
