@@ -38,37 +38,24 @@ def setting(
     which therefore must never move.  read_if: (another setting, its value, a tuple or a range of them) without which
     this one has no effect: legal is the default.
     """
-    metadata = {
-        "reason": reason,
-        "low": low,
-        "high": high,
-        "choices": choices,
-        "items": items,
-        "identity": identity,
-        "read_if": read_if,
-    }
+    metadata: dict[str, Any] = {"reason": reason, "low": low, "high": high, "choices": choices}
+    metadata |= {"items": items, "identity": identity, "read_if": read_if}
     if isinstance(default, list):
         return field(default_factory=lambda: list(default), metadata=metadata)
     return field(default=default, metadata=metadata)
 
 
 def unknown(kind: str, name: object, legal: Mapping[str, Any] | list[str], meant: Sequence[str] = ()) -> ValueError:
-    """The error for a name that is not in a table: the value, the nearest match (or what is surely ``meant``) and the
-    legal choices.
-    """
+    """The error for a name that is in no table: the value, the nearest match (or what is ``meant``), the choices."""
     names = sorted(legal)
-    near = (
-        meant
-        or sorted(difflib.get_close_matches(str(name), names, n=5), key=lambda match: _num_edits(str(name), match))[:1]
-    )
+    close = difflib.get_close_matches(str(name), names, n=5)
+    near = meant or sorted(close, key=lambda match: _num_edits(str(name), match))[:1]
     hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
     return ValueError(f"unknown {kind} {str(name)!r}{hint} (legal: {', '.join(names) or 'none'})")
 
 
 def _num_edits(name: str, match: str) -> int:
-    """Characters to replace, insert or delete: ``alg`` is nearer to ``alq`` than to ``alq_g``, of which it holds every
-    character.
-    """
+    """Characters to replace, insert or delete: ``alg`` is nearer to ``alq`` than to ``alq_g``, which has all of it."""
     codes = difflib.SequenceMatcher(None, match, name).get_opcodes()
     return sum(max(high - low, last - first) for word, low, high, first, last in codes if word != "equal")
 
@@ -80,9 +67,7 @@ def types_of(settings: type) -> dict[str, Any]:
 
 
 def converted(value: Any, annotation: Any, shown: str) -> Any:
-    """The value as its annotated type: an int is a float where one is wanted, a number a str, a tuple a list;
-    ValueError for all else.
-    """
+    """The value as its annotated type (ints as floats, numbers as str, tuples as lists); ValueError for all else."""
     origin = typing.get_origin(annotation)
     if origin is list and isinstance(value, list | tuple):
         return [converted(item, typing.get_args(annotation)[0], shown) for item in value]
@@ -102,9 +87,7 @@ def typed(settings: type, values: Mapping[str, Any], where: str = "") -> dict[st
 
 
 def check(settings: type, values: Mapping[str, Any], where: str) -> None:
-    """Raise ValueError where a value is not of its type,
-    or outside the range or choices that its ``setting`` states.
-    """
+    """Raise ValueError where a value is not of its type, or outside the range or choices of its ``setting``."""
     declared = [item for item in dataclasses.fields(settings) if item.metadata]
     typed(settings, {item.name: values[item.name] for item in declared}, where)
     for item in declared:

@@ -1,6 +1,4 @@
-"""Settings of the plain baselines: one-bit codes, powers of two, block-wise 8-bit codes and casts to shorter floating
-point.
-"""
+"""Settings of the plain baselines: signs, powers of two, block-wise 8-bit codes and casts to shorter numbers."""
 
 from __future__ import annotations
 

@@ -73,8 +73,7 @@ def memory_kinds(kind: str, methods: Sequence[str]) -> list[str]:
 
 
 def check_memory(settings: Feedback | HookFeedback, methods: Sequence[str], collective: str) -> None:
-    """Raise ValueError for a setting that is not read by the memory of any method of a run, with the names that its
-    user writes.
+    """Raise ValueError for a setting, by its user's name, that the memory of no method of a run reads.
 
     methods: the method, and those of layers that have one of their own; collective: that of the exchange's settings.
     """
@@ -106,9 +105,8 @@ def check_memory(settings: Feedback | HookFeedback, methods: Sequence[str], coll
         raise ValueError(
             f"{both}: {collective} encodes no means; legal with {where}collective=two_stage, server, hierarchical, auto"
         )
-    factors = [
-        name for name, one in zip(methods, kinds, strict=True) if METHODS[name].collective == "power" and one != "none"
-    ]
+    remembering = (name for name, one in zip(methods, kinds, strict=True) if one != "none")
+    factors = [name for name in remembering if METHODS[name].collective == "power"]
     if factors and collective != "server":
         raise ValueError(
             f"{both}: the means of {factors[0]}'s factors are exact, so that there is nothing to remember; legal with "

@@ -90,8 +90,7 @@ def _layer(text: str, where: str, defaults: Mapping[str, Any]) -> Layer:
 
 
 def parsed_format(text: str, where: str = "format") -> tuple[str, Any]:
-    """A tensor format, ``METHOD key=value ...``, as the method's name and its settings; ``fp32`` is another word for
-    supersgd.
+    """A tensor format, ``METHOD key=value ...``, as the method's name and its settings; ``fp32`` means supersgd.
 
     ValueError for what is not of the form, for a method that is no format, for a setting that does not exist or has no
     effect (scope, correlated rounding), or a value out of range.
@@ -102,13 +101,11 @@ def parsed_format(text: str, where: str = "format") -> tuple[str, Any]:
             f"{where}={text!r}: must be of the form 'METHOD key=value ...', as in 'smaq' or 'smaq samples=16'"
         )
     name = "supersgd" if form["method"] == "fp32" else form["method"]
+    legal = ["fp32", *legal_formats()]
     if name not in METHODS:
-        raise ValueError(f"{where}={text!r}: {unknown('format', name, ['fp32', *legal_formats()])}")
-    if name not in legal_formats():
-        raise ValueError(
-            f"{where}={text!r}: {name} depends on more than the tensor; legal are "
-            f"{', '.join(['fp32', *legal_formats()])}"
-        )
+        raise ValueError(f"{where}={text!r}: {unknown('format', name, legal)}")
+    if name not in legal:
+        raise ValueError(f"{where}={text!r}: {name} depends on more than the tensor; legal are {', '.join(legal)}")
     if "scope" in dict(_PAIR.findall(form["rest"])):
         raise ValueError(
             f"{where}={text!r}: scope has no effect on a format, which packs each tensor on its own; leave it out"
@@ -159,8 +156,7 @@ def _value(text: str, kind: Any, shown: str) -> Any:
 
 
 def matched(layers: Sequence[Layer], names: Iterable[str]) -> dict[str, int]:
-    """The line of every parameter, in order: 0 where it takes the method beside the list, 1 for the first line, and so
-    on.
+    """The line of every parameter, in order, from 1 on; 0 where it takes the method beside the list.
 
     ValueError for a pattern that no parameter is left for, with the parameters' names.
     """

@@ -1,7 +1,4 @@
-"""Settings of quantized training: which tensors of training are kept or handed on in which format.
-
-Imports no torch.
-"""
+"""Settings of quantized training: which tensors of training are kept or handed on in which format; no torch."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Settings of the methods that send which cluster or quantile a value is in, and a sketch of the rest: CASQ and
-SketchML.
-"""
+"""Settings of CASQ and SketchML, which send a value's cluster or quantile, and a sketch of the rest."""
 
 from __future__ import annotations
 
