@@ -34,10 +34,7 @@ def num_blocks(num_coordinates: int) -> int:
 
 
 def encode(vector: Tensor, bits: int, words: Words | None) -> tuple[Tensor, Tensor, Tensor]:
-    """Encode a vector float32[n], finite, as blocks: kinds and exponents uint8[blocks], and the blocks' bytes in turn.
-
-    words: of the key, None rounds to the nearest.
-    """
+    """Kinds and exponents uint8[blocks], and the blocks' bytes, of a finite float32[n]; words None: to the nearest."""
     assert vector.dtype == torch.float32 and vector.is_contiguous()
     if not in_cpp(vector):
         return base_delta_reference.encode(vector, bits, words)

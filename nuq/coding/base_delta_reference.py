@@ -30,10 +30,7 @@ def encode(vector: Tensor, bits: int, words: Words | None) -> tuple[Tensor, Tens
 
 
 def decode(kind: Tensor, width: Tensor, exponents: Tensor, starts: Tensor, data: Tensor, bits: int) -> Tensor:
-    """The values of all blocks: float32[64 * blocks].
-
-    kind and width: uint8[blocks], from the kinds' bytes; starts: int64[blocks], where each block begins in the data.
-    """
+    """The values float32[64 * blocks]; kind, width: of the kinds' bytes; starts: where blocks begin in the data."""
     based, mixed = kind >= BASE, kind == MIXED
     base = torch.zeros(len(kind), dtype=torch.uint8, device=kind.device)
     base[based] = data[starts[based]]

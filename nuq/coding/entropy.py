@@ -298,12 +298,8 @@ def _decode_rans(
     (form,), rest = _read(body, 1, "u1")
     (chunks,), rest = _read(rest, 1, "<u2")
     table_bits, lanes, chunks = int(form) & 15, 1 << (int(form) >> 4), int(chunks)
-    if (
-        table_bits not in _TABLE_BITS
-        or lanes > _MAX_LANES
-        or not chunks
-        or (chunks - 1) * _chunk_codes(num_codes, chunks) >= num_codes
-    ):
+    known = table_bits in _TABLE_BITS and lanes <= _MAX_LANES
+    if not known or not chunks or (chunks - 1) * _chunk_codes(num_codes, chunks) >= num_codes:
         raise MessageError(
             f"{table_bits} bits, {lanes} lanes, {chunks} chunks for {num_codes} codes: the encoding is damaged"
         )

@@ -40,9 +40,7 @@ def _laid_out(values: NDArray, chunk: int, lanes: int) -> NDArray:
 def rans_encode(
     codes: Codes, frequencies: Ints, table_bits: int, lanes: int, chunk: int, contexts: Bytes | None, threads: int
 ) -> tuple[Ints, Bytes]:
-    """The number of bytes of every chunk, and the chunks one after another.
-
-    A chunk is its states uint32[lanes] and its words uint16 (``nuq.coding.entropy``).
+    """The bytes of every chunk, and the chunks one after another: states uint32[lanes] and words uint16 each.
 
     frequencies: [num_contexts, num_symbols]; chunk: codes, a multiple of lanes (the last chunk may be shorter).
     """
@@ -171,10 +169,7 @@ def pack_bits(values: Ints, widths: Ints) -> Bytes:
 
 
 def huffman_encode(codes: Codes, words: Ints, piece: int, threads: int) -> tuple[Ints, Bytes]:
-    """The bytes of every piece of ``piece`` codes, and the pieces one after another, each padded to a byte.
-
-    words: ``entropy_tables.huffman_words``.
-    """
+    """The bytes of every piece, and the pieces in turn, each padded to a byte; words: of ``huffman_words``."""
     pieces = (words[codes[at : at + piece]] for at in range(0, codes.size, piece))
     parts = [pack_bits(word & 0xFFFF, word >> 16) for word in pieces]
     return np.array([part.size for part in parts]), np.concatenate(parts)
@@ -183,10 +178,7 @@ def huffman_encode(codes: Codes, words: Ints, piece: int, threads: int) -> tuple
 def huffman_decode(
     data: Bytes, sizes: Ints, num_codes: int, num_symbols: int, windows: NDArray[np.uint16], piece: int, threads: int
 ) -> Codes | None:
-    """The inverse of ``huffman_encode``; None where a piece does not end where the next one begins.
-
-    windows: ``entropy_tables.huffman_windows``.
-    """
+    """The inverse, by ``huffman_windows``; None where a piece does not end where the next one begins."""
     entries = windows.astype(np.int64)
     pieces = len(sizes)
     ends = np.cumsum(sizes)

@@ -43,6 +43,15 @@ def flat(tensor: Tensor) -> Tensor:
     return tensor.detach().reshape(-1).contiguous().to(torch.float32)
 
 
+def as_bytes(*tensors: Tensor) -> Tensor:
+    """The memory of the tensors, one after another: uint8[total bytes]."""
+    return torch.cat([_memory(tensor) for tensor in tensors])
+
+
+def _memory(tensor: Tensor) -> Tensor:
+    return tensor.contiguous().view(torch.uint8).reshape(-1)
+
+
 def raw(data: bytes) -> Tensor:
     """The bytes as uint8[len(data)], on the CPU."""
     return torch.frombuffer(bytearray(data), dtype=torch.uint8)
@@ -83,7 +92,7 @@ class Message:
     @classmethod
     def of(cls, tag: bytes, num_coordinates: int, head: bytes, *parts: Tensor) -> Message:
         """The message of a head and the memory of the parts, one after another, on the device of the first part."""
-        pieces = [raw(head), *(part.contiguous().view(torch.uint8).reshape(-1) for part in parts)]
+        pieces = [raw(head), *map(_memory, parts)]
         message = cls.room_for(tag, num_coordinates, sum(piece.numel() for piece in pieces), parts[0].device)
         torch.cat([piece.to(message.body.device) for piece in pieces], out=message.body)
         return message

@@ -25,7 +25,6 @@ POINTER, LONG, INT, WORD = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int, ctypes
 FLOAT, DOUBLE = ctypes.c_float, ctypes.c_double
 
 SETS = ("baseline", "avx2", "avx512")
-SOURCE = Path(__file__).parent / "src"
 LIBRARY = Path(__file__).parent / "libnuq.so"
 
 

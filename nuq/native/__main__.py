@@ -13,10 +13,8 @@ def main() -> int:
     try:
         target = build.build()
     except build.CompilerError as error:
-        print(
-            f"The C++ kernels were not built, and nuq will use NumPy and PyTorch instead, slower: {error}",
-            file=sys.stderr,
-        )
+        told = "The C++ kernels were not built, and nuq will use NumPy and PyTorch instead, slower"
+        print(f"{told}: {error}", file=sys.stderr)
         return 1
     print(f"Built {target.name} ({build.digest()}), which runs here as: {', '.join(native.instruction_sets())}")
     return 0

@@ -36,9 +36,6 @@ def decode(
     accumulate: bool,
     threads: int,
 ) -> None:
-    """Decode into the total float32[n], or add to it.
-
-    starts: where in ``data`` every block begins; the caller has checked kinds and exponents, and that all is there.
-    """
+    """Decode into float32[n], or add; starts: where blocks begin in ``data``, whose checks are the caller's."""
     given = (kinds, exponents, starts, data, data.size, bits)
     _call("nuq_base_delta_decode", *given, total, total.size, accumulate, threads)

@@ -51,10 +51,7 @@ class CompilerError(RuntimeError):
 
 
 def digest() -> str:
-    """A digest, in 16 hex digits, of everything that the library is built from.
-
-    It tells a stale library from a fresh one.
-    """
+    """A digest, in 16 hex digits, of everything that the library is built from: it tells a stale one."""
     content = hashlib.sha256(repr((FLAGS, INSTRUCTION_SETS)).encode())
     for path in sorted(SOURCE.rglob("*.*")):
         content.update(path.name.encode() + b"\0" + path.read_bytes())
@@ -66,17 +63,15 @@ def compiler() -> str:
     named = os.environ.get("CXX")
     found = shutil.which(named) if named else next(filter(None, map(shutil.which, ("c++", "g++", "clang++"))), None)
     if found is None:
-        raise CompilerError(
-            f"CXX={named} is not on the path" if named else "no C++ compiler (c++, g++ or clang++) on the path"
-        )
+        what = f"CXX={named} is not" if named else "no C++ compiler (c++, g++ or clang++)"
+        raise CompilerError(f"{what} on the path")
     return found
 
 
 def _accepts(cxx: str, flags: list[str]) -> bool:
     """Whether a program that includes <cstdint> (and <omp.h>, where asked for) compiles with these flags."""
-    program = (
-        "#include <cstdint>\n" + ("#include <omp.h>\n" if "-fopenmp" in flags else "") + "int main() { return 0; }\n"
-    )
+    openmp = "#include <omp.h>\n" if "-fopenmp" in flags else ""
+    program = f"#include <cstdint>\n{openmp}int main() {{ return 0; }}\n"
     with tempfile.TemporaryDirectory() as folder:
         command = [cxx, "-std=c++17", *flags, "-x", "c++", "-", "-o", str(Path(folder) / "probe")]
         return subprocess.run(command, input=program, text=True, capture_output=True, check=False).returncode == 0
@@ -100,21 +95,8 @@ def build(target: Path = LIBRARY) -> Path:
             jobs.append(([cxx, *flags, *openmp, "-c", str(path)], f"{folder}/{path.stem}.o"))
         for path in sorted((SOURCE / "simd").glob("*.cpp")):
             for name, extra in sets.items():
-                jobs.append(
-                    (
-                        [
-                            cxx,
-                            *flags,
-                            *openmp,
-                            *extra,
-                            f"-DNUQ_ISA={name}",
-                            f"-DNUQ_ISA_{name.upper()}",
-                            "-c",
-                            str(path),
-                        ],
-                        f"{folder}/{path.stem}_{name}.o",
-                    )
-                )
+                isa = [*extra, f"-DNUQ_ISA={name}", f"-DNUQ_ISA_{name.upper()}"]
+                jobs.append(([cxx, *flags, *openmp, *isa, "-c", str(path)], f"{folder}/{path.stem}_{name}.o"))
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             list(pool.map(lambda job: _run([*job[0], "-o", job[1]]), jobs))
         linked = Path(folder) / target.name

@@ -68,10 +68,7 @@ def spread(ids: Bytes, cells: Ints, table: Floats, words: tuple[int, int], threa
 def insert(
     ids: Bytes, group_of: Bytes, within: Bytes, columns: Ints, words: NDArray[np.uint32], most: int, threads: int
 ) -> tuple[Bytes, Bytes]:
-    """The cells of all groups, and the coordinates' groups.
-
-    A cell holds the least number within its group of what was hashed there, ``most`` where nothing was.
-    """
+    """The cells of all groups, each the least number hashed there, or ``most``, and the coordinates' groups."""
     rows = words.size // 2
     cells, groups = np.full(int(columns.sum()) * rows, most, dtype=np.uint8), np.empty(ids.size, dtype=np.uint8)
     given = (ids, ids.size, group_of, within, _padded(columns), words, rows, cells.size, most)

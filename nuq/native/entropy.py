@@ -112,10 +112,7 @@ def rans_decode(
 
 
 def huffman_encode(codes: Codes, words: Ints, piece: int, threads: int) -> tuple[Ints, Bytes]:
-    """The bytes of every piece of ``piece`` codes, and the pieces one after another, each padded to a byte.
-
-    words: ``entropy_tables.huffman_words``.
-    """
+    """The bytes of every piece, and the pieces in turn, each padded to a byte; words: of ``huffman_words``."""
     table = words.astype(np.uint32)
     sizes = np.zeros(-(-codes.size // piece), dtype=np.uint64)
     stride = piece * HUFFMAN_BITS // 8 + 16  # whole words are written
@@ -127,10 +124,7 @@ def huffman_encode(codes: Codes, words: Ints, piece: int, threads: int) -> tuple
 def huffman_decode(
     data: Bytes, sizes: Ints, num_codes: int, num_symbols: int, windows: NDArray[np.uint16], piece: int, threads: int
 ) -> Codes | None:
-    """The inverse of ``huffman_encode``; None where a piece does not end where the next one begins.
-
-    windows: ``entropy_tables.huffman_windows``.
-    """
+    """The inverse, by ``huffman_windows``; None where a piece does not end where the next one begins."""
     codes = np.empty(num_codes, dtype=code_type(num_symbols))
     begin, wide = _begins(sizes), codes.itemsize == 2
     whole = _call("nuq_huffman_decode", data, data.size, begin, num_codes, wide, windows, piece, codes, threads)

@@ -118,10 +118,7 @@ def mixture_moments(distribution: CompiledDistribution, edges: Array) -> Array |
 def descend(
     distribution: CompiledDistribution, edges: Array, *, symmetric: bool, projected: bool
 ) -> tuple[Array, Array] | None:
-    """The edges and Psi at which ``solver_exact.descend`` (projected: ``projected_descent``) ends.
-
-    edges: the starts, float64[S, n + 1].
-    """
+    """The edges and Psi at the ends of ``solver_exact.descend`` or ``projected_descent``, from float64[S, n + 1]."""
     if not _is_there():
         return None
     edges = np.array(edges, dtype=np.float64, order="C")

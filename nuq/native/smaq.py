@@ -21,10 +21,7 @@ _call = calls(
 
 
 class Job(ctypes.Structure):
-    """The record of ``src/smaq.h``.
-
-    dtype: the place in ``nuq.kernels.spec.DTYPES``; the others as ``nuq.kernels.smaq`` names them.
-    """
+    """The record of ``src/smaq.h``; dtype: the place in ``spec.DTYPES``, the others as in ``nuq.kernels.smaq``."""
 
     _fields_ = [
         *((name, POINTER) for name in ("vector", "total", "table")),

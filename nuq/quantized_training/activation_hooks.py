@@ -17,11 +17,8 @@ PASSING = (nn.Identity, nn.Flatten, nn.Unflatten)
 
 def leaves(model: nn.Module) -> list[nn.Module]:
     """The modules that have no modules inside, without those whose output is another's, in whatever shape."""
-    return [
-        module
-        for module in model.modules()
-        if not isinstance(module, PASSING) and next(module.children(), None) is None
-    ]
+    own = (module for module in model.modules() if not isinstance(module, PASSING))
+    return [module for module in own if next(module.children(), None) is None]
 
 
 def _drops_nothing(module: nn.Module) -> bool:
@@ -44,12 +41,9 @@ class ActivationHooks:
         self, model: nn.Module, gradient: Callable[[], Through] | None, output: Through | None, min_size: int
     ) -> None:
         def is_large(value: Any) -> bool:
-            return (
-                isinstance(value, Tensor)
-                and value.is_floating_point()
-                and value.layout == torch.strided
-                and value.numel() >= min_size
-            )
+            if not isinstance(value, Tensor) or not value.is_floating_point() or value.layout != torch.strided:
+                return False
+            return value.numel() >= min_size
 
         def walk(value: Any, training: bool) -> Any:
             if type(value) in (tuple, list):
