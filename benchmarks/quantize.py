@@ -8,15 +8,15 @@ the same run on fewer coordinates.
 On a GPU a call is timed twice: as a user has it, with the launch and the look at its scales, and its kernels alone,
 which wait on the GPU until they and the clock's events are all launched (``kernel``).
 
-``correlated_cost`` is the time of encoding with the random numbers of one of four workers that round together over
-that of a worker by itself.
+``correlated_cost`` is the time of encoding with the random numbers of one of three workers that round together over
+that of a worker by itself; no number of workers takes more or less.
 
 The distance from the memory's limit, and its reasons (AVX-512 on Sapphire Rapids, 2 threads, copy_ 12.4 GB/s; it reads
 4 bytes and writes 4 a coordinate; medians of three runs, which differ by 5 %):
 
 - Encoding moves 4.4 to 4.5 bytes a coordinate, so memory alone would allow a ratio of 1.8; measured 1.29 (uniform, 4
-  bits) and 1.04 (levels, 3 bits).  The limit is arithmetic: 16 coordinates take about 27 vector instructions (10 for
-  the norm in float64, 8 for the hash, 9 to round and pack), 38 with a search among levels, and two of them start in a
+  bits) and 1.04 (levels, 3 bits).  The limit is arithmetic: 16 coordinates take about 28 vector instructions (10 for
+  the norm in float64, 9 for the hash, 9 to round and pack), 39 with a search among levels, and two of them start in a
   cycle.  A bucket stays in cache between its norm and its codes, and the next one is fetched meanwhile.  Out of its
   cache one core encodes 10 and 7.5 GB/s, calls included.
 - Decoding into a total moves 8.4 bytes: a ratio of .95 where the copy moves no more than its 8, of 1.4 where it fetches
@@ -213,7 +213,7 @@ def correlated_cost(size: int, repeats: int) -> dict[str, float]:
     print(f"\n{'correlated over independent':36}{'ratio (quartiles)':>26}")
     medians = {}
     for row in ROWS[:2]:
-        pair = (row, replace(row, name="correlated", among=(1, 4)))
+        pair = (row, replace(row, name="correlated", among=(1, 3)))
         alone, correlated = measure(pair, size, repeats, "cpu").values()
         medians[row.name], low, high = spread(correlated.seconds, alone.seconds)
         print(f"{row.name:36}{medians[row.name]:10.2f} ({low:.2f} - {high:.2f})")

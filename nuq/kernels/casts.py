@@ -27,7 +27,7 @@ import torch
 from torch import Tensor
 
 from nuq.kernels.cpu import in_cpp
-from nuq.kernels.reference import hash_bits, placed
+from nuq.kernels.reference import hash_bits
 from nuq.kernels.spec import ALONE, Among, Words, check_among
 from nuq.native import casts as compiled
 
@@ -87,7 +87,7 @@ def _size_bits(vector: Tensor) -> Tensor:
 
 def _hashes(words: Words, among: Among, vector: Tensor) -> Tensor:
     """The h of every coordinate; of negative ones, among others, turned round: sizes grow where numbers fall."""
-    hashes = placed(hash_bits(vector.numel(), words, vector.device), among)
+    hashes = hash_bits(vector.numel(), words, vector.device, among)
     return hashes ^ (vector.view(torch.int32) >> 31) if among != ALONE else hashes
 
 

@@ -17,12 +17,14 @@ from nuq.kernels.spec import (
     SMALLEST_NORM,
     Among,
     Key,
+    Words,
     check_among,
     check_scales,
     hadamard_blocks,
     lanes,
+    last_product,
     num_buckets,
-    turned_bits,
+    words_of,
 )
 
 BLOCK = 1024  # coordinates in one tree of the sum of squares
@@ -42,53 +44,37 @@ def _shift(x: Tensor, count: int) -> Tensor:
 
 
 def hash_bits(
-    num_coordinates: int, key: Key | tuple[int, int], device: torch.device | None = None
+    num_coordinates: int, key: Key | Words, device: torch.device | None = None, among: Among = ALONE
 ) -> Int32[Tensor, " n"]:
     """The ``h`` of step 6 for coordinates 0 .. num_coordinates-1: int32[num_coordinates] of 32 random bits each."""
     if num_coordinates > MAX_COORDINATES:
         raise ValueError(
             f"num_coordinates={num_coordinates}: one vector holds at most 2^31 coordinates; cut it into several"
         )
-    return hashed(torch.arange(num_coordinates, dtype=torch.int32, device=device), key)
+    return hashed(torch.arange(num_coordinates, dtype=torch.int32, device=device), key, among)
 
 
-def hashed(indices: Int32[Tensor, " n"], key: Key | tuple[int, int]) -> Int32[Tensor, " n"]:
+def hashed(indices: Int32[Tensor, " n"], key: Key | Words, among: Among = ALONE) -> Int32[Tensor, " n"]:
     """The ``h`` of step 6 for some coordinates."""
-    k0, k1 = key.words() if isinstance(key, Key) else key
+    check_among(among)
+    k0, k1 = words_of(key)
+    factor, summand = last_product(among)
     x = indices ^ _signed(k0)
     x ^= _shift(x, 16)
     x *= 0x7FEB352D
     x ^= _shift(x, 15)
     x ^= _signed(k1)
-    x *= _signed(0x846CA68B)
+    x *= _signed(factor)
+    x += _signed(summand)
     x ^= _shift(x, 16)
     return x
 
 
-def placed(hashes: Int32[Tensor, " n"], among: Among) -> Int32[Tensor, " n"]:
-    """The ``h_i`` of step 6 from what all workers have in common; h itself where there is one."""
-    check_among(among)
-    own, count = among
-    if count == 1:
-        return hashes
-    if count.bit_count() == 1:
-        return hashes ^ _signed(turned_bits(among))
-    width = (1 << 32) // count
-    products = (hashes.to(torch.int64) & 0xFFFFFFFF) * count
-    interval = (products >> 32) + own
-    interval = torch.where(interval >= count, interval - count, interval)
-    mirrored = count - 1 - interval
-    within, above = products & 0xFFFFFFFF, interval > mirrored
-    turned = (torch.minimum(interval, mirrored) + above) % 2 == 1
-    within = torch.where(turned, 0xFFFFFFFF - within, within)
-    return (interval * width + (within * width >> 32)).to(torch.int32)
-
-
 def uniforms(
-    num_coordinates: int, key: Key | tuple[int, int], device: torch.device | None = None, among: Among = ALONE
+    num_coordinates: int, key: Key | Words, device: torch.device | None = None, among: Among = ALONE
 ) -> Float32[Tensor, " n"]:
     """Uniform random numbers in [0, 1) on a grid of 2^-24: float32[num_coordinates]."""
-    return _shift(placed(hash_bits(num_coordinates, key, device), among), 8).to(torch.float32) * 2.0**-24
+    return _shift(hash_bits(num_coordinates, key, device, among), 8).to(torch.float32) * 2.0**-24
 
 
 def leading_bits(num_coordinates: int, k0: int, k1: int, count: int) -> UInt8[Tensor, " n"]:
@@ -214,7 +200,7 @@ def quantize(
     levels: Float32[Tensor, " L"],
     scales: Float32[Tensor, " scales"],
     bucket_size: int,
-    key: Key | tuple[int, int],
+    key: Key | Words,
     stochastic: bool = True,
     among: Among = ALONE,
 ) -> Int32[Tensor, " n"]:
@@ -236,14 +222,14 @@ def quantize_uniform(
     num_levels: int,
     scales: Float32[Tensor, " scales"],
     bucket_size: int,
-    key: Key | tuple[int, int],
+    key: Key | Words,
     among: Among = ALONE,
 ) -> Int32[Tensor, " n"]:
     """The code of every coordinate by step 5."""
     r, _ = normalized(vector, scales, bucket_size)
     bits = fraction_bits(num_levels)
     half = (num_levels - 1) << (bits - 1)
-    noise = _shift(placed(hash_bits(vector.numel(), key, vector.device), among), 32 - bits)
+    noise = _shift(hash_bits(vector.numel(), key, vector.device, among), 32 - bits)
     return ((r * float(half)).to(torch.int32) + half + noise) >> bits
 
 

@@ -35,27 +35,27 @@ chooses by device.
    so a coordinate's random number depends on (seed, step, worker, parameter, index) and, but for what follows, on
    nothing else.
 
-   Correlated rounding: the ``M`` workers whose mean is wanted have ``k0`` and ``k1`` in common, and so ``h``.  The one
-   in place ``i`` rounds with a number of its own, made of it with ``w = floor(2^32 / M)``.  Of ``M = 2^k``::
+   Correlated rounding: the ``M`` workers whose mean is wanted have ``k0`` and ``k1`` in common, and each has a place
+   ``i = 0 .. M - 1`` of its own.  ``A = ceil(M / 2)`` places are even and ``B = floor(M / 2)`` odd.  With
+   ``j = floor(i / 2)`` the last product above becomes::
 
-       h_i = h ^ (i w + (i mod 2) (w - 1))
-
-   and of other numbers::
-
-       b, f = h M // 2^32, h M mod 2^32;  s = (b + i) mod M;  m = M - 1 - s
-       f = 2^32 - 1 - f if min(s, m) + (s > m) is odd;  h_i = s w + (f w // 2^32)
+       x = 0x846ca68b p x + floor(2^32 j / A)               in an even place, p = 1 (of an odd M: B)
+       x = 2^32 - 1 - (0x846ca68b p x + floor(2^32 j / B))  in an odd one, p = 1 (of an odd M: A)
 
    Places are drawn with every key, so that no two workers, whose gradients may be larger than the others', are always
    neighbours: a worker's is the rank of ``r_j = mixed(mixed(k0, k1), j)`` among all ``j = 0 .. M - 1``, where j is its
    number and ``mixed(x, y)`` the hash of ``x ^ y`` under the key (0, 0).
 
    Each ``h_i`` by itself is as uniform as ``h``, to ``M 2^-32``, so each worker stays unbiased whoever else takes part.
-   Together they lie one in each of ``M`` equal intervals (Suresh et al., ICML 2022, whose workers draw the places in
-   them independently), at one place from the left and from the right in turns and mirrored about the middle, so that
-   their sum is as good as fixed: what one worker rounds up, another rounds down.  Receivers need not know of it.
-   No pair of workers errs alike on average, but at a single coordinate the mean's variance may be up to 6 % above that
-   of workers by themselves (a search over places within intervals, M up to 8).  A rotation is common to the workers
-   too, or their coordinates would not be the same ones; what is clipped of a rotated vector they then clip alike.
+   Together, with ``z`` for what they have in common, the ``u`` are ``frac(p z + j / A)`` in even places and
+   ``1 - frac(q z + j / B)`` in odd ones (to ``2^-16``), and ``A p = B q``.  So their sum does not depend on ``z``: what
+   one worker rounds up, another rounds down.  And one of them lies in each of ``M`` equal intervals (Suresh et al.,
+   ICML 2022, whose workers draw their numbers within them independently): where a number of an even place passes the
+   border ``m / M`` upwards, ``A p z = A m / M`` modulo 1, which is ``-B m / M`` as well, one of an odd place passes it
+   downwards.  Receivers need not know of it.  No pair of workers errs alike on average, but at a single coordinate the
+   mean's variance may be up to 6 % above that of workers by themselves (a search over places within intervals, M up to
+   8).  A rotation is common to the workers too, or their coordinates would not be the same ones; what is clipped of a
+   rotated vector they then clip alike.
 7. Codes are packed as ``nuq.kernels.bit_packing`` says.
 8. Decoding: ``scale * l_code``, one rounding; under quantile the two ends decode to ``-top`` and ``top``.  With
    subtractive dither (uniform levels), ``scale * (l_code - (v - 0.5) * d)``, ``v = (h >> (32 - F)) * 2^-F`` the number
@@ -144,13 +144,14 @@ Words = tuple[int, int]
 Among = tuple[int, int]  # a place and the number of places: i and M of step 6
 ALONE: Among = (0, 1)
 MOST_TOGETHER = 1 << 16
+LAST_FACTOR = 0x846CA68B
 
 
 def _mixed(x: Any, part: Any) -> Any:
     """A 32-bit word with another mixed into it; one of them may be an array of uint64."""
     x = x ^ part
     x = ((x ^ (x >> 16)) * 0x7FEB352D) & _MASK
-    x = ((x ^ (x >> 15)) * 0x846CA68B) & _MASK
+    x = ((x ^ (x >> 15)) * LAST_FACTOR) & _MASK
     return x ^ (x >> 16)
 
 
@@ -197,11 +198,14 @@ def check_among(among: Among) -> None:
         raise ValueError(f"among={among}: must be a place from 0 and the number of workers, at most {MOST_TOGETHER}")
 
 
-def turned_bits(among: Among) -> int:
-    """The bits in which the random number of one of 2^k workers differs from h, by step 6."""
+def last_product(among: Among) -> Words:
+    """The factor and the summand of the last product of step 6, for the worker in one of the places."""
     own, workers = among
-    width = (1 << 32) // workers
-    return own * width + own % 2 * (width - 1)
+    if workers == 1:
+        return LAST_FACTOR, 0
+    alike = (workers + 1 - own % 2) // 2  # workers in even places, or in odd ones
+    factor, summand = LAST_FACTOR * (workers - alike if workers % 2 else 1), (own // 2 << 32) // alike
+    return (-factor & _MASK, ~summand & _MASK) if own % 2 else (factor & _MASK, summand)
 
 
 def rotation_words(words: Words) -> Words:

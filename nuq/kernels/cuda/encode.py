@@ -21,7 +21,6 @@ from nuq.kernels.cuda.pieces import (
     magnitudes,
     packed_words,
     pick_pair,
-    placed,
 )
 
 
@@ -148,7 +147,7 @@ def _round_uniform(r, h, L: tl.constexpr, F: tl.constexpr):
     return ((r * HALF_FLOAT).to(tl.int32) + HALF + (h >> (32 - F)).to(tl.int32)) >> F
 
 
-@triton.jit(do_not_specialize=["n", "k0", "k1", "own", "workers", "part"])
+@triton.jit(do_not_specialize=["n", "k0", "k1", "factor", "summand"])
 def encode_kernel(
     vector,
     levels,
@@ -158,9 +157,8 @@ def encode_kernel(
     multiple,
     k0,
     k1,
-    own,
-    workers,
-    part,  # PLACED: floor(2^32 / workers), else the bits of h that are turned round
+    factor,
+    summand,
     BUCKET: tl.constexpr,
     NORM: tl.constexpr,
     LANES: tl.constexpr,
@@ -168,7 +166,6 @@ def encode_kernel(
     UNIFORM: tl.constexpr,
     F: tl.constexpr,
     STOCHASTIC: tl.constexpr,
-    PLACED: tl.constexpr,
     BITS: tl.constexpr,
     ALIGNED: tl.constexpr,
     GIVEN: tl.constexpr,
@@ -228,11 +225,7 @@ def encode_kernel(
         t = 1.0
     r = tl.minimum(tl.maximum(r, -t), t)
     if STOCHASTIC:
-        h = hash_bits(start, indices, k0, k1, LOW)
-        if PLACED:
-            h = placed(h, own, workers, part)
-        else:
-            h ^= part.to(tl.uint32, bitcast=True)
+        h = hash_bits(start, indices, k0, k1, LOW, factor, summand)
     if UNIFORM:
         codes = _round_uniform(r, h, L, F)
     else:

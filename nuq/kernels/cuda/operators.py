@@ -30,8 +30,8 @@ from nuq.kernels.spec import (
     check_tensor,
     hadamard_blocks,
     lanes,
+    last_product,
     num_buckets,
-    turned_bits,
 )
 
 _COPIED_SCALES = 1 << 16
@@ -110,7 +110,6 @@ def _encode(
     kind: dict[str, Any],
 ) -> None:
     check_among(noise[2:])
-    by_bits = noise[3].bit_count() == 1
     check_encode(vector, kind["L"], scales, packed, bucket_size, norm, packing, kind["STOCHASTIC"])
     _check_contiguous(vector=vector, levels=levels, scales=scales, packed=packed)
     n = vector.numel()
@@ -129,10 +128,9 @@ def _encode(
             out,
             n,
             multiple,
-            *map(signed, (*noise, turned_bits(noise[2:]) if by_bits else (1 << 32) // noise[3])),
+            *map(signed, (*noise[:2], *last_product(noise[2:]))),
             BUCKET=_stride(n, bucket_size, tiles),
             NORM=norm,
-            PLACED=not by_bits,
             LANES=lanes(bucket_size, n) if norm == "quantile" else 1,
             BITS=bits,
             ALIGNED=out.data_ptr() % 4 == 0,

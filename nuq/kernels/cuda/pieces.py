@@ -17,8 +17,10 @@ FACTOR = tl.constexpr(QUANTILE_FACTOR)
 
 
 @triton.jit
-def hash_bits(start, indices, k0, k1, ALIGNED: tl.constexpr):
+def hash_bits(start, indices, k0, k1, ALIGNED: tl.constexpr, factor=None, summand=None):
     """The h of step 6 for the coordinates ``start + indices``: uint32, under the key's two words (32-bit integers).
+
+    factor, summand: of the last product of workers that round together (32-bit integers).
 
     ALIGNED: start is a multiple of a power of two that is at most 2^16 and above every place.  Then the upper half of
     the index is the same for the whole tile, and the first two steps of the hash need one instruction per coordinate
@@ -35,26 +37,12 @@ def hash_bits(start, indices, k0, k1, ALIGNED: tl.constexpr):
     x *= 0x7FEB352D
     x ^= x >> 15
     x ^= k1.to(tl.uint32, bitcast=True)
-    x *= 0x846CA68B
+    if factor is None:
+        x *= 0x846CA68B
+    else:
+        x = x * factor.to(tl.uint32, bitcast=True) + summand.to(tl.uint32, bitcast=True)
     x ^= x >> 16
     return x
-
-
-@triton.jit
-def placed(h, own, workers, part):
-    """The h of one of several workers that round together, their number no power of two, by step 6.
-
-    part: floor(2^32 / workers).
-    """
-    count = workers.to(tl.uint32, bitcast=True)
-    by = part.to(tl.uint32, bitcast=True)
-    interval = tl.umulhi(h, tl.broadcast_to(count, h.shape)) + own.to(tl.uint32, bitcast=True)
-    interval = tl.where(interval >= count, interval - count, interval)
-    mirrored = count - 1 - interval
-    above = (interval > mirrored).to(tl.uint32)
-    turned = (tl.minimum(interval, mirrored) + above) & 1
-    within = tl.where(turned == 1, h * count ^ 0xFFFFFFFF, h * count)
-    return interval * by + tl.umulhi(within, tl.broadcast_to(by, h.shape))
 
 
 @triton.jit

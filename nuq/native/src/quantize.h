@@ -66,9 +66,8 @@ NUQ_DECLARE(void, measure, const Encode& job, int64_t bucket, int64_t first, int
 NUQ_DECLARE(void, join, const Encode& job, int64_t bucket, double* sums, const Maxima* maxima, int64_t parts)
 // Codes of coordinates [first, last), packed; first begins a byte.
 NUQ_DECLARE(void, encode, const Encode& job, int64_t first, int64_t last)
-// The same of jobs that are not stochastic, and of those of workers whose number is no power of two: ``encode`` knows.
+// The same of jobs that are not stochastic: ``encode`` knows.
 NUQ_DECLARE(void, encode_thresholds, const Encode& job, int64_t first, int64_t last)
-NUQ_DECLARE(void, encode_placed, const Encode& job, int64_t first, int64_t last)
 // Whether some code of [first, last) is beyond the levels.
 NUQ_DECLARE(bool, beyond, const Decode& job, int64_t first, int64_t last)
 NUQ_DECLARE(void, decode, const Decode& job, int64_t first, int64_t last)

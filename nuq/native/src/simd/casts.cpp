@@ -12,15 +12,14 @@ inline U where_less(U a, uint32_t b, U yes, U no) {  // below 2^31
 }
 
 // The h of every coordinate; of negative ones that are among others turned round: sizes grow where numbers fall.
-template <bool ALIGNED, class Noise>
-inline U drawn(const Cast& job, const Noise& noise, F x, uint32_t c) {
-    return noise.template at<ALIGNED>(c) ^ ((U)((I)x >> 31) & (job.workers > 1 ? 0xFFFFFFFF : 0));
+template <bool ALIGNED>
+inline U drawn(const Cast& job, const Hash& noise, F x, uint32_t c) {
+    return noise.at<ALIGNED>(c) ^ ((U)((I)x >> 31) & (job.workers > 1 ? 0xFFFFFFFF : 0));
 }
 
-template <class Noise>
 struct Bfloat16 {
     Cast job;
-    Noise noise;
+    Hash noise;
     template <bool ALIGNED>
     U codes(F x, uint32_t c) const {
         const U bits = (U)x, rounded = (bits & 0x7FFFFFFF) + (drawn<ALIGNED>(job, noise, x, c) >> 16);
@@ -29,10 +28,9 @@ struct Bfloat16 {
     }
 };
 
-template <class Noise>
 struct Float16 {
     Cast job;
-    Noise noise;
+    Hash noise;
     template <bool ALIGNED>
     U codes(F x, uint32_t c) const {
         const U hash = drawn<ALIGNED>(job, noise, x, c), sign = (U)x >> 16 & 0x8000;
@@ -46,10 +44,9 @@ struct Float16 {
     }
 };
 
-template <class Noise>
 struct Natural {
     Cast job;
-    Noise noise;
+    Hash noise;
     template <bool ALIGNED>
     U codes(F x, uint32_t c) const {
         const U hash = drawn<ALIGNED>(job, noise, x, c), bits = (U)x, size = bits & 0x7FFFFFFF;
@@ -59,10 +56,10 @@ struct Natural {
     }
 };
 
-template <int MANTISSA, class Noise>
+template <int MANTISSA>
 struct Float8 {
     Cast job;
-    Noise noise;
+    Hash noise;
     template <bool ALIGNED>
     U codes(F x, uint32_t c) const {
         constexpr int SHIFT = 23 - MANTISSA;
@@ -93,20 +90,15 @@ void run(const Rounding& rounding, int64_t first, int64_t last) {
         std::memcpy(to + c, room, size_t(last - c) * sizeof(Code));
     }
 }
-
-template <class Noise>
-void cast_with(const Cast& job, const Noise& noise, int64_t first, int64_t last) {
-    if (job.format == BFLOAT16_CODE) run<Bfloat16<Noise>, uint16_t>({job, noise}, first, last);
-    else if (job.format == FLOAT16_CODE) run<Float16<Noise>, uint16_t>({job, noise}, first, last);
-    else if (job.format == NATURAL_CODE) run<Natural<Noise>, uint8_t>({job, noise}, first, last);
-    else if (job.least == 2) run<Float8<2, Noise>, uint8_t>({job, noise}, first, last);
-    else run<Float8<3, Noise>, uint8_t>({job, noise}, first, last);
-}
 }  // namespace
 
 void cast(const Cast& job, int64_t first, int64_t last) {
-    if (job.workers & (job.workers - 1)) cast_with(job, Placed{{job.k0, job.k1}, job.own, job.workers}, first, last);
-    else cast_with(job, placed_by_bits(job.k0, job.k1, job.own, job.workers), first, last);
+    const Hash noise(job.k0, job.k1, job.own, job.workers);
+    if (job.format == BFLOAT16_CODE) run<Bfloat16, uint16_t>({job, noise}, first, last);
+    else if (job.format == FLOAT16_CODE) run<Float16, uint16_t>({job, noise}, first, last);
+    else if (job.format == NATURAL_CODE) run<Natural, uint8_t>({job, noise}, first, last);
+    else if (job.least == 2) run<Float8<2>, uint8_t>({job, noise}, first, last);
+    else run<Float8<3>, uint8_t>({job, noise}, first, last);
 }
 }  // namespace NUQ_ISA
 }  // namespace nuq

@@ -5,8 +5,7 @@ namespace nuq {
 namespace NUQ_ISA {
 void encode(const Encode& job, int64_t first, int64_t last) {
     if (!job.stochastic) encode_thresholds(job, first, last);
-    else if (job.workers & (job.workers - 1)) encode_placed(job, first, last);
-    else encode_with(placed_by_bits(job.k0, job.k1, job.own, job.workers), job, first, last);
+    else encode_with(Hash(job.k0, job.k1, job.own, job.workers), job, first, last);
 }
 }  // namespace NUQ_ISA
 }  // namespace nuq

@@ -314,15 +314,25 @@ constexpr Products make_products() {
 constexpr Products PRODUCTS = make_products();
 
 struct Hash {
-    uint32_t k0, k1;
-    uint32_t turned = 0;  // bits of h that are turned round
+    uint32_t k0, k1, times = MIX_2, plus = 0;
+
+    Hash(uint32_t k0, uint32_t k1) : k0(k0), k1(k1) {}
+
+    // The h of the one in place ``own`` of several workers that round together.
+    Hash(uint32_t k0, uint32_t k1, uint32_t own, uint32_t workers) : k0(k0), k1(k1) {
+        if (workers == 1) return;
+        const uint32_t alike = (workers + 1 - own % 2) / 2, others = workers - alike;  // by the parity of their places
+        if (workers % 2) times *= others;
+        plus = uint32_t((uint64_t(own / 2) << 32) / alike);
+        if (own % 2) times = -times, plus = ~plus;
+    }
 
     // h of the coordinates c .. c + W - 1.  Where c is a multiple of W they differ in their lowest bits only, so the
     // first steps are the same for all but those bits, and the first product is a sum.
     template <bool ALIGNED>
     U at(uint32_t c) const {
         const U x = nearly<ALIGNED>(c);
-        return x ^ (x >> 16) ^ turned;
+        return x ^ (x >> 16);
     }
 
     // h but for its last steps, the first of which leaves the top bit alone.
@@ -341,57 +351,7 @@ struct Hash {
             x *= MIX_1;
         }
         x = x ^ (x >> 15) ^ k1;
-        return x * MIX_2;
-    }
-};
-
-// The two halves of the products with one number.
-struct Product {
-    U high, low;
-    Product(U value, uint32_t by) {
-        const U even = halves(value, by), odd = halves((U)((Longs)value >> 32), by);
-        const U mask = (U)(Longs{} + 0xFFFFFFFF);
-        low = (even & mask) | (U)((Longs)odd << 32);
-        high = (U)((Longs)even >> 32) | (odd & ~mask);
-    }
-
-   private:
-    typedef uint64_t Longs __attribute__((vector_size(4 * W), may_alias));
-    // Of the lower of every two lanes, in both.
-    static U halves(U value, uint32_t by) {
-#if defined(NUQ_ISA_AVX512)
-        return (U)_mm512_mul_epu32((__m512i)value, _mm512_set1_epi32(int(by)));
-#elif defined(NUQ_ISA_AVX2)
-        return (U)_mm256_mul_epu32((__m256i)value, _mm256_set1_epi32(int(by)));
-#elif defined(__SSE2__)
-        return (U)_mm_mul_epu32((__m128i)value, _mm_set1_epi32(int(by)));
-#else
-        return (U)(((Longs)value & 0xFFFFFFFF) * by);
-#endif
-    }
-};
-
-// The h of one of several workers that round together (step 6): of 2^k ...
-inline Hash placed_by_bits(uint32_t k0, uint32_t k1, uint32_t own, uint32_t workers) {
-    const uint32_t width = uint32_t((uint64_t(1) << 32) / workers);  // 0: of one
-    return {k0, k1, workers == 1 ? 0 : own * width + (own & 1) * (width - 1)};
-}
-
-// ... and of any number.
-struct Placed {
-    Hash hash;
-    uint32_t own, workers;
-
-    template <bool ALIGNED>
-    U at(uint32_t c) const {
-        const Product product(hash.at<ALIGNED>(c), workers);
-        const uint32_t width = uint32_t((uint64_t(1) << 32) / workers);
-        U interval = product.high + own;
-        interval -= (U)((I)interval >= int32_t(workers)) & workers;
-        const U mirrored = workers - 1 - interval, above = (U)((I)interval > (I)mirrored);
-        const U least = (mirrored & above) | (interval & ~above);
-        const U within = product.low ^ (0 - (least & 1)) ^ above;
-        return interval * width + Product(within, width).high;
+        return x * times + plus;
     }
 };
 }  // namespace
