@@ -171,10 +171,8 @@ class Quantizer(InPlace):
             super().encode_pieces(vector, pieces, key, frame)
             return
         bodies, ends = frame.starts[pieces.numbers], frame.ends[pieces.numbers]
-        shared, (_, workers) = key.together(self.correlated)
-        words = pieces.words(shared)
-        own = spec.places(words, key.worker, workers)
-        places = (pieces.starts, pieces.sizes, words, own, workers, frame.data, bodies, ends)
+        key, among = key.together(self.correlated)
+        places = (pieces.starts, pieces.sizes, pieces.words(key), among, frame.data, bodies, ends)
         bad = kernels.encode_(vector, *places, self._format)
         if bad >= 0:
             number = int(pieces.numbers[bad])

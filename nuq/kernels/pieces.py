@@ -21,6 +21,7 @@ from nuq.kernels.spec import (
     DTYPES,
     MAX_COORDINATES,
     NORMS,
+    Among,
     check_among,
     check_input,
     check_tensor,
@@ -37,7 +38,7 @@ _SIGNATURES: dict[str, tuple[list[Any], Any]] = {
             _INT,
             _LONG,
             *[_POINTER] * 4,
-            *(_POINTER, ctypes.c_uint32),
+            *[ctypes.c_uint32] * 2,
             *(_LONG, _INT, _FLOAT, _INT),
             *(_POINTER, _INT),
             *(_POINTER, _LONG),
@@ -86,8 +87,7 @@ def encode_(
     starts: Places,
     sizes: Places,
     words: NDArray[np.uint32],
-    own: NDArray[np.uint32],
-    workers: int,
+    among: Among,
     frame: Tensor,
     bodies: Places,
     ends: Places,
@@ -95,20 +95,19 @@ def encode_(
 ) -> int:
     """Encode the pieces: -1, or the first whose gradient is not finite.
 
-    vector: float[n]; starts, sizes: of the pieces; words: uint32[count, 2] behind their random numbers; own:
-    uint32[count], this worker's places among those that share them; frame: uint8[bytes]; bodies, ends: where the body
+    vector: float[n]; starts, sizes: of the pieces; words: uint32[count, 2] behind their random numbers; among:
+    the worker's place among those that share them, and their number; frame: uint8[bytes]; bodies, ends: where the body
     of each begins, at multiples of 4, and ends.
     """
     check_input(vector[:0], how.bucket_size, how.norm)
-    check_among((int(own.max(initial=0)), workers))
+    check_among(among)
     if len(sizes) and sizes.max() > MAX_COORDINATES:
         raise ValueError(
             f"num_coordinates={sizes.max()}: one vector holds at most 2^31 coordinates; cut it into several"
         )
     _check(vector.numel(), starts, sizes, frame, bodies, ends)
     assert (ends - bodies == how.body_bytes(sizes)).all()
-    assert words.shape == (len(starts), 2) and own.shape == (len(starts),)
-    assert all(each.dtype == np.uint32 and each.flags.c_contiguous for each in (words, own))
+    assert words.shape == (len(starts), 2) and words.dtype == np.uint32 and words.flags.c_contiguous
     return _function("nuq_encode_pieces")(
         vector.data_ptr(),
         DTYPES.index(vector.dtype),
@@ -117,8 +116,7 @@ def encode_(
         sizes.ctypes.data,
         bodies.ctypes.data,
         words.ctypes.data,
-        own.ctypes.data,
-        workers,
+        *among,
         how.bucket_size,
         NORMS.index(how.norm),
         how.multiple,

@@ -42,9 +42,9 @@ chooses by device.
        x = 0x846ca68b p x + floor(2^32 j / A)               in an even place, p = 1 (of an odd M: B)
        x = 2^32 - 1 - (0x846ca68b p x + floor(2^32 j / B))  in an odd one, p = 1 (of an odd M: A)
 
-   Places are drawn with every key, so that no two workers, whose gradients may be larger than the others', are always
+   Places are drawn at every step, so that no two workers, whose gradients may be larger than the others', are always
    neighbours: a worker's is the rank of ``r_j = mixed(mixed(k0, k1), j)`` among all ``j = 0 .. M - 1``, where j is its
-   number and ``mixed(x, y)`` the hash of ``x ^ y`` under the key (0, 0).
+   number, ``mixed(x, y)`` the hash of ``x ^ y`` under the key (0, 0), and ``(k0, k1)`` the words of (seed, step).
 
    Each ``h_i`` by itself is as uniform as ``h``, to ``M 2^-32``, so each worker stays unbiased whoever else takes part.
    Together, with ``z`` for what they have in common, the ``u`` are ``frac(p z + j / A)`` in even places and
@@ -76,7 +76,7 @@ import math
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -129,8 +129,9 @@ class Key:
         """The key behind the random numbers that this worker rounds with, and its place among those who share them."""
         if not correlated or self.workers < 2:
             return self, ALONE
+        check_among((self.worker, self.workers))
         shared = Key(self.seed, self.step, _EVERYONE, self.parameter, self.piece_of)
-        return shared, (_place(shared.words(), self.worker, self.workers), self.workers)
+        return shared, (places(self.seed, self.step, self.workers)[self.worker], self.workers)
 
     def _salts(self) -> list[int]:
         """What goes before the parameter into each of the two words."""
@@ -168,23 +169,11 @@ def words_of_names(key: Key, names: Sequence[str], known: dict[str, NDArray[np.u
     return np.stack([_mixed(salt, checksums) for salt in key._salts()], axis=1).astype(np.uint32)
 
 
-def places(words: NDArray[np.uint32], worker: int, workers: int) -> NDArray[np.uint32]:
-    """The places of a worker among those who share words uint32[count, 2], as in ``Key.together``: uint32[count]."""
-    if workers == 1:
-        return np.zeros(len(words), dtype=np.uint32)
-    check_among((worker, workers))
-    start = _mixed(words[:, 0].astype(np.uint64), words[:, 1])[:, None]
-    return (_mixed(start, np.arange(workers, dtype=np.uint64)) < _mixed(start, worker)).sum(axis=1).astype(np.uint32)
-
-
-def _place(words: Words, worker: int, workers: int) -> int:
-    """The same for one vector; of few workers without NumPy, whose calls cost more than its numbers."""
-    if workers > 16:
-        return int(places(np.array([words], dtype=np.uint32), worker, workers)[0])
-    check_among((worker, workers))
-    start = _mixed(*words)
-    drawn = [_mixed(start, other) for other in range(workers)]
-    return sorted(drawn).index(drawn[worker])
+@lru_cache(maxsize=16)
+def places(seed: int, step: int, workers: int) -> list[int]:
+    """The places of the workers that round together at a step, by their numbers."""
+    drawn = _mixed(_mixed(*Key(seed, step, _EVERYONE).words()), np.arange(workers, dtype=np.uint64))
+    return drawn.argsort().argsort().tolist()
 
 
 def words_of(key: Key | Words) -> Words:

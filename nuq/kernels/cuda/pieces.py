@@ -2,7 +2,7 @@
 
 # What Triton compiles is not Python to a type checker.
 # pyright: reportGeneralTypeIssues=false, reportAttributeAccessIssue=false
-# pyright: reportOperatorIssue=false, reportCallIssue=false
+# pyright: reportOperatorIssue=false, reportCallIssue=false, reportOptionalMemberAccess=false
 # pyright: reportArgumentType=false, reportAssignmentType=false, reportIndexIssue=false, reportReturnType=false
 
 from __future__ import annotations

@@ -194,7 +194,7 @@ NUQ_EXPORT int nuq_decode(const uint8_t* packed, int packing, const float* scale
 // first piece with a scale that is not finite, or -1.  Every body begins at a multiple of 4 bytes.
 NUQ_EXPORT int64_t nuq_encode_pieces(const uint8_t* vector, int dtype, int64_t count, const int64_t* starts,
                                      const int64_t* sizes, const int64_t* bodies, const uint32_t* words,
-                                     const uint32_t* own, uint32_t workers, int64_t bucket, int norm,
+                                     uint32_t own, uint32_t workers, int64_t bucket, int norm,
                                      float multiple, int packing, const float* levels, int num_levels,
                                      const uint8_t* head, int64_t head_bytes, uint8_t* frame, int threads) {
     const auto tables = levels ? std::make_unique<LevelTables>(levels, num_levels) : nullptr;
@@ -219,7 +219,7 @@ NUQ_EXPORT int64_t nuq_encode_pieces(const uint8_t* vector, int dtype, int64_t c
                                  true,
                                  words[2 * i],
                                  words[2 * i + 1],
-                                 own[i],
+                                 own,
                                  workers},
                                 threads_for(size, threads));
         if (bad >= 0) return i;

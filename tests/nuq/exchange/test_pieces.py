@@ -16,7 +16,7 @@ from nuq.compressors.quantized import AdaptiveQuantizer
 from nuq.exchange.flat_layout import FlatLayout, Segment
 from nuq.exchange.payload import PayloadCodec
 from nuq.kernels import pieces
-from nuq.kernels.spec import Key
+from nuq.kernels.spec import ALONE, Key
 from nuq.kernels.statistics import Statistics
 from nuq.registry import METHODS
 from tests.nuq.parts import tiled
@@ -105,8 +105,7 @@ def test_a_vector_that_is_too_long_for_one_message_is_told() -> None:
             places,
             long,
             words,
-            words[:, 0].copy(),
-            1,
+            ALONE,
             torch.zeros(4).view(torch.uint8),
             places,
             places,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -72,22 +71,13 @@ def test_a_worker_by_itself_rounds_with_the_hash() -> None:
     assert replace(KEY, worker=2, workers=3).together(correlated=False)[1] == spec.ALONE
 
 
-@given(st.lists(st.tuples(st.integers(0, MASK), st.integers(0, MASK)), min_size=1, max_size=5), st.integers(2, 70))
-def test_places_are_ranks_of_hashes(pairs: list[tuple[int, int]], workers: int) -> None:
-    every = np.stack([spec.places(np.array(pairs, dtype=np.uint32), worker, workers) for worker in range(workers)])
-    assert np.array_equal(np.sort(every, axis=0), np.arange(workers)[:, None].repeat(len(pairs), axis=1))
-    for (k0, k1), found in zip(pairs, every.T.tolist(), strict=True):
-        start = int(reference.hashed(words([k0 ^ k1]), (0, 0))) & MASK
-        drawn = [int(reference.hashed(words([start ^ worker]), (0, 0))) & MASK for worker in range(workers)]
-        assert found == [sum(other < own for other in drawn) for own in drawn]
-
-
-def test_a_key_has_the_place_of_its_words() -> None:
-    for workers in (2, 7, 40):
-        for worker in range(workers):
-            shared, among = replace(KEY, worker=worker, workers=workers).together()
-            own = spec.places(np.array([shared.words()], dtype=np.uint32), worker, workers)
-            assert among == (int(own[0]), workers)
+@given(st.integers(0, 1 << 40), st.integers(0, 1 << 20), st.integers(2, 70))
+def test_places_are_ranks_of_hashes(seed: int, step: int, workers: int) -> None:
+    k0, k1 = Key(seed, step, MASK).words()
+    start = int(reference.hashed(words([k0 ^ k1]), (0, 0))) & MASK
+    drawn = [int(reference.hashed(words([start ^ worker]), (0, 0))) & MASK for worker in range(workers)]
+    keys = [Key(seed, step, worker, "any", workers=workers) for worker in range(workers)]
+    assert [key.together()[1] for key in keys] == [(sum(r < own for r in drawn), workers) for own in drawn]
 
 
 def test_no_two_workers_are_always_neighbours() -> None:
@@ -108,6 +98,9 @@ def _square(x: Tensor) -> float:
 def test_a_worker_that_is_not_among_them(among: spec.Among) -> None:
     with pytest.raises(ValueError, match=r"among=.*: must be a place from 0 and the number of workers, at most 65536"):
         reference.hash_bits(1, KEY, among=among)
+    if among[1] > 1:
+        with pytest.raises(ValueError, match="must be a place from 0"):
+            replace(KEY, worker=among[0], workers=among[1]).together()
 
 
 @pytest.mark.parametrize("workers", [2, 3, 4, 7, 16])
