@@ -6,7 +6,7 @@ Two implementations give the same bytes: plain PyTorch (``nuq.coding.base_delta_
 1. A word is ``x / 2^(e - bits + 1)``, rounded.  e is the least from -110 to 128 for which ``|x| / 2^(e - bits + 1)`` is
    at most ``M = 2^(bits - 1) - 1`` everywhere in the block; with e = 128 words are clamped to -M .. M.
 2. To the nearest, ties to even; or ``floor(y) + (u < y - floor(y))`` with ``u = (h >> 8) 2^-24``, ``h`` as in
-   ``nuq.kernels.operators``, step 6.
+   ``nuq.kernels.spec``, step 6.
 3. The code of a word from a base is the delta d, modulo 256 within -128 .. 127, as ``2 d``, or ``-2 d - 1`` where it is
    negative: what takes w bits is -2^(w-1) .. 2^(w-1) - 1, and 0 bits take 0.
 4. A block's codes are of one width.  Either all words are coded from zero (``8 w`` bytes); or all from its first word
@@ -24,7 +24,7 @@ from torch import Tensor
 from nuq.coding import base_delta_reference
 from nuq.coding.base_delta_reference import BASE, BIAS, BLOCK, LEAST_EXPONENT, MIXED
 from nuq.kernels.cpu import in_cpp
-from nuq.kernels.spec import Words
+from nuq.kernels.spec import ALONE, Among, Words
 from nuq.native import base_delta as compiled
 
 
@@ -33,12 +33,16 @@ def num_blocks(num_coordinates: int) -> int:
     return -(-num_coordinates // BLOCK)
 
 
-def encode(vector: Tensor, bits: int, words: Words | None) -> tuple[Tensor, Tensor, Tensor]:
-    """Kinds and exponents uint8[blocks], and the blocks' bytes, of a finite float32[n]; words None: to the nearest."""
+def encode(vector: Tensor, bits: int, words: Words | None, among: Among = ALONE) -> tuple[Tensor, Tensor, Tensor]:
+    """Kinds and exponents uint8[blocks], and the blocks' bytes, of a finite float32[n].
+
+    words: of the key, None rounds to the nearest; among: the place among those that round together.
+    """
     assert vector.dtype == torch.float32 and vector.is_contiguous()
     if not in_cpp(vector):
-        return base_delta_reference.encode(vector, bits, words)
-    coded = compiled.encode(vector.detach().numpy(), bits, words, torch.get_num_threads())
+        return base_delta_reference.encode(vector, bits, words, among)
+    noise = None if words is None else (*words, *among)
+    coded = compiled.encode(vector.detach().numpy(), bits, noise, torch.get_num_threads())
     kinds, exponents, data = map(torch.from_numpy, coded)
     return kinds, exponents, data
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from nuq.kernels import reference
-from nuq.kernels.spec import Words
+from nuq.kernels.spec import Among, Words
 
 BLOCK = 64
 BASE, MIXED = 16, 32  # kinds of blocks
@@ -15,14 +15,14 @@ _PORTION = 1 << 14  # blocks at a time
 _BYTES = BLOCK // 8  # of one bit of every word
 
 
-def encode(vector: Tensor, bits: int, words: Words | None) -> tuple[Tensor, Tensor, Tensor]:
+def encode(vector: Tensor, bits: int, words: Words | None, among: Among) -> tuple[Tensor, Tensor, Tensor]:
     """The same as ``nuq.coding.base_delta.encode``."""
     size = BLOCK * _PORTION
     parts = []
     for first in range(0, vector.numel(), size):
         piece = vector[first : first + size]
         rows = torch.nn.functional.pad(piece, (0, -piece.numel() % BLOCK)).view(-1, BLOCK)
-        whole, exponents = _words(rows, bits, words, first)
+        whole, exponents = _words(rows, bits, words, among, first)
         kinds, data = _blocks(whole, bits)
         parts.append((kinds, exponents, data))
     kinds, exponents, data = (torch.cat(part) for part in zip(*parts, strict=True))
@@ -45,7 +45,7 @@ def decode(kind: Tensor, width: Tensor, exponents: Tensor, starts: Tensor, data:
     return torch.ldexp(words.to(torch.float32), (exponents.to(torch.int32) - BIAS - (bits - 1))[:, None]).view(-1)
 
 
-def _words(rows: Tensor, bits: int, words: Words | None, first: int) -> tuple[Tensor, Tensor]:
+def _words(rows: Tensor, bits: int, words: Words | None, among: Among, first: int) -> tuple[Tensor, Tensor]:
     """The words int8[blocks, 64], and exponents + 127 as uint8[blocks]; first: the number of the first coordinate."""
     most = 2.0 ** (bits - 1) - 1
     largest = rows.abs().amax(dim=1)
@@ -57,8 +57,8 @@ def _words(rows: Tensor, bits: int, words: Words | None, first: int) -> tuple[Te
         whole = scaled.round_()
     else:
         index = torch.arange(first, first + rows.numel(), dtype=torch.int32, device=rows.device)
-        noise = ((reference.hashed(index, words) >> 8) & 0xFFFFFF).to(torch.float32).mul_(2.0**-24).view(rows.shape)
-        whole = scaled.floor() + (noise < scaled - scaled.floor())
+        noise = ((reference.hashed(index, words, among) >> 8) & 0xFFFFFF).to(torch.float32).mul_(2.0**-24)
+        whole = scaled.floor() + (noise.view(rows.shape) < scaled - scaled.floor())
     return whole.to(torch.int8), (exponents + BIAS).to(torch.uint8)
 
 

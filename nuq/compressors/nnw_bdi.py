@@ -54,7 +54,8 @@ class NNWBDI(InPlace):
     def __init__(self, settings: Settings) -> None:
         check(type(settings), vars(settings), "")
         self.bits = settings.bits
-        self.stochastic = settings.rounding == "stochastic"
+        self.stochastic = settings.rounding != "nearest"
+        self.correlated = settings.rounding == "correlated"
 
     def encode(self, vector: Tensor, key: Key) -> Message:
         """Encode a tensor; NonFiniteError where it is not finite."""
@@ -67,7 +68,9 @@ class NNWBDI(InPlace):
         head = torch.frombuffer(
             bytearray(_HEAD.pack(self.bits, constant, lowest if constant else 0.0)), dtype=torch.uint8
         ).to(x.device)
-        parts = () if constant else base_delta.encode(x, self.bits, key.words() if self.stochastic else None)
+        key, among = key.together(self.correlated)
+        words = key.words() if self.stochastic else None
+        parts = () if constant else base_delta.encode(x, self.bits, words, among)
         return Message(TAG, n, torch.cat([head, *parts]))
 
     def _opened(self, message: Message) -> Write:

@@ -74,11 +74,13 @@ class SmaQ(InPlace):
             raise ValueError(f"outlier_limit={far}: must be above inlier_threshold={near}")
         self.codes = smaq.Codes(short, long, float(np.float32(near)), float(np.float32(far)))
         self.samples = settings.samples
-        self.stochastic = settings.rounding == "stochastic"
+        self.stochastic = settings.rounding != "nearest"
+        self.correlated = settings.rounding == "correlated"
         self.masks = settings.zeros == "masked"
 
     def encode(self, vector: Tensor, key: Key) -> Message:
         """Encode a tensor; NonFiniteError where it is not finite."""
+        key, among = key.together(self.correlated)
         vector, n, words, codes = vector.detach().contiguous(), vector.numel(), key.words(), self.codes
         if n > MAX_COORDINATES:
             raise ValueError(f"num_coordinates={n}: one message holds at most 2^31 coordinates; cut it into several")
@@ -93,7 +95,8 @@ class SmaQ(InPlace):
             message = Message.room_for(TAG, n, _HEAD.size, vector.device)
             write = None
         else:
-            counts, size, write = smaq.encode(vector, codes, statistics, masked, words if self.stochastic else None)
+            noise = (words if self.stochastic else None, among)
+            counts, size, write = smaq.encode(vector, codes, statistics, masked, *noise)
             counts = (counts if masked else counts[1]).reshape(-1).view(torch.uint8)
             message = Message.room_for(TAG, n, _HEAD.size + counts.numel() + size, vector.device)
             message.body[_HEAD.size : _HEAD.size + counts.numel()] = counts

@@ -16,8 +16,10 @@ into blocks of 4096.
    the division as a product with the float32 inverse.  ``|z| > threshold`` makes an outlier.
    ``q = min(|z| (S - 1) / threshold, S - 1)`` with ``S = 2^(bits_inlier - 2)``, of outliers
    ``q = min((|z| - threshold) (T - 1) / (limit - threshold), T - 1)`` with ``T = 2^(bits_outlier - 2)``.
-4. ``k = (int(q 2^24) + (h >> 8)) >> 24``, ``h`` as in ``nuq.kernels.operators``, step 6, of index ``4096 block + j``
-   for the block's j-th coordinate that has a code; to the nearest with ``2^23`` in place of ``h >> 8``.
+4. ``k = (int(q 2^24) + (h >> 8)) >> 24``, ``h`` as in ``nuq.kernels.spec``, step 6, of index ``4096 block + j`` for the
+   block's j-th coordinate that has a code; to the nearest with ``2^23`` in place of ``h >> 8``.  Of workers that round
+   together h is turned round (``2^32 - 1 - h``) where z is negative, and grows as its number falls; behind masks of
+   zeros that differ they have no coordinate in common, and round as if by themselves.
 5. The block's bytes: the mask (a bit for every coordinate), if there is one; a class bit for every code, 1: outlier;
    the low part of every code, which is the low ``bits_inlier - 2`` bits of k and the sign of z above them; of outliers
    alone the other ``bits_outlier - bits_inlier`` bits of k.  Each of the four is padded with zero bits to whole bytes;
@@ -43,7 +45,7 @@ from nuq.kernels import reference, smaq_reference
 from nuq.kernels.cpu import in_cpp
 from nuq.kernels.cuda import smaq_operators
 from nuq.kernels.host import numpy_of
-from nuq.kernels.spec import DTYPES, Key, Words
+from nuq.kernels.spec import ALONE, DTYPES, Among, Key, Words
 from nuq.native import smaq as compiled
 
 BLOCK = smaq_reference.BLOCK
@@ -167,11 +169,11 @@ def _sampled(vector: Tensor, samples: int, masked: bool, words: Words) -> tuple[
 
 
 def encode(
-    vector: Tensor, codes: Codes, statistics: TensorStatistics, masked: bool, words: Words | None
+    vector: Tensor, codes: Codes, statistics: TensorStatistics, masked: bool, words: Words | None, among: Among = ALONE
 ) -> tuple[Tensor, int, Callable[[Tensor], None]]:
     """Encode by steps 3 to 5.
 
-    words: of the key; None rounds to the nearest.
+    words: of the key; None rounds to the nearest.  among: the place among those that round together.
 
     Returns the numbers of codes and of outliers of every block as int16[2, blocks] on the vector's device, the number
     of bytes of all blocks, and a function that writes them to uint8 memory of that size.
@@ -194,6 +196,8 @@ def encode(
         "large_most": float(codes.large_steps),
         "k0": k0,
         "k1": k1,
+        "own": among[0],
+        "workers": among[1],
     }
     counts = torch.empty(2, num_blocks(vector.numel()), dtype=torch.int16, device=vector.device)
     size, write = (_encode if in_cpp(vector) else _portable(vector).encode)(vector, counts[0], counts[1], **fields)

@@ -127,9 +127,10 @@ def encode(vector: Tensor, codes: Tensor, outliers: Tensor, **fields: Any) -> tu
 
 
 def _hashes(first: int, rows: Tensor, fields: dict[str, Any]) -> Tensor:
-    """The random numbers ``h >> 8`` of the indices of some blocks: int32[blocks, BLOCK]."""
+    """The hashes of the indices of some blocks: int32[blocks, BLOCK]."""
     index = torch.arange(first * BLOCK, (first + len(rows)) * BLOCK, device=rows.device)
-    return ((reference.hashed(index.to(torch.int32), (fields["k0"], fields["k1"])) >> 8) & 0xFFFFFF).view(rows.shape)
+    words, among = (fields["k0"], fields["k1"]), (fields["own"], fields["workers"])
+    return reference.hashed(index.to(torch.int32), words, among).view(rows.shape)
 
 
 def _codes(rows: Tensor, hashes: Tensor | None, fields: dict[str, Any]) -> tuple[Tensor, Tensor, Tensor]:
@@ -143,7 +144,10 @@ def _codes(rows: Tensor, hashes: Tensor | None, fields: dict[str, Any]) -> tuple
     outside = size > number("threshold")
     large = torch.minimum((size - number("threshold")) * number("large_slope"), number("large_most"))
     q = torch.where(outside, large, torch.minimum(size * number("small_slope"), number("small_most")))
-    k = ((q * 2.0**24).to(torch.int32) + (1 << 23 if hashes is None else hashes)) >> 24
+    if hashes is not None and fields["workers"] > 1:
+        hashes = hashes ^ (z.view(torch.int32) >> 31)
+    noise = 1 << 23 if hashes is None else hashes >> 8 & 0xFFFFFF
+    k = ((q * 2.0**24).to(torch.int32) + noise) >> 24
     size_bits = fields["low_bits"] - 1
     low = (k & ((1 << size_bits) - 1)) | torch.signbit(z).to(torch.int32) << size_bits
     return low.to(torch.uint8), (k >> size_bits).to(torch.uint8), outside

@@ -32,7 +32,7 @@ class Job(ctypes.Structure):
         ),
         *((name, FLOAT) for name in ["factor", "mean", "inverse", "threshold"]),
         *((name, FLOAT) for name in ["small_slope", "large_slope", "small_most", "large_most"]),
-        *((name, WORD) for name in ("k0", "k1")),
+        *((name, WORD) for name in ("k0", "k1", "own", "workers")),
     ]
 
 

@@ -13,7 +13,7 @@ _ROUNDING = (
 )
 _NEAREST = (
     "nearest: the least error, the same bytes under every key; stochastic: up or down at random, unbiased, about "
-    "twice the squared error"
+    f"twice the squared error; {CORRELATED}"
 )
 
 
@@ -53,7 +53,7 @@ class SmaQ(Tensorwise):
         low=0.25,
         high=16.0,
     )
-    rounding: str = setting("stochastic", _ROUNDING, choices=("stochastic", "nearest"))
+    rounding: str = setting("stochastic", f"{_ROUNDING}; {CORRELATED}", choices=("stochastic", "nearest", "correlated"))
     zeros: str = setting(
         "masked",
         "masked: ours, a bit each where they are many or all others have one sign, so that ratios may exceed the "
@@ -68,7 +68,7 @@ class SmaQ(Tensorwise):
 class S2FP8(Tensorwise):
     """A byte per coordinate: e5m2 of a power of the coordinate that brings the tensor into its range."""
 
-    rounding: str = setting("nearest", f"{_NEAREST}; {CORRELATED}", choices=("nearest", "stochastic", "correlated"))
+    rounding: str = setting("nearest", _NEAREST, choices=("nearest", "stochastic", "correlated"))
 
 
 @dataclass
@@ -76,4 +76,4 @@ class NNWBDI(Tensorwise):
     """Blocks of 64 fixed-point words, as deltas from zero or from one base in as few bits as they need."""
 
     bits: int = setting(8, "bits of a word before its deltas are taken, its sign among them", low=3, high=8)
-    rounding: str = setting("nearest", _NEAREST, choices=("nearest", "stochastic"))
+    rounding: str = setting("nearest", _NEAREST, choices=("nearest", "stochastic", "correlated"))

@@ -67,7 +67,7 @@ def measure_kernel(vector, pivot, found, n, stride, BLOCKS: tl.constexpr, LANES:
 # --- encode --------------------------------------------------------------------------------------------------------
 
 
-@triton.jit(do_not_specialize=["n", "k0", "k1"])
+@triton.jit(do_not_specialize=["n", "k0", "k1", "last_factor", "last_summand", "turned"])
 def code_kernel(
     vector,
     num_codes,
@@ -84,6 +84,9 @@ def code_kernel(
     large_most,
     k0,
     k1,
+    last_factor,
+    last_summand,
+    turned,  # the bits of h that are turned round where z is negative
     MASKED: tl.constexpr,
     CONSTANT: tl.constexpr,
     LOW_BITS: tl.constexpr,
@@ -120,13 +123,17 @@ def code_kernel(
     if not CONSTANT:
         ends = tl.cumsum(flags, axis=0)
         place = (ends & 0xFFFF) - 1 if MASKED else j
-        noise = (hash_bits(start, place, k0, k1, True) >> 8).to(tl.int32) if STOCHASTIC else 1 << 23
+        signs = z.to(tl.int32, bitcast=True) >> 31  # of -0 too
+        if STOCHASTIC:
+            h = hash_bits(start, place, k0, k1, True, last_factor, last_summand)
+            noise = ((h ^ (signs & turned).to(tl.uint32, bitcast=True)) >> 8).to(tl.int32)
+        else:
+            noise = 1 << 23
         large = tl.minimum((size - threshold) * large_slope, large_most)
         q = tl.where(beyond, large, tl.minimum(size * small_slope, small_most))
         k = ((q * 16777216.0).to(tl.int32) + noise) >> 24
         SIZE_BITS: tl.constexpr = LOW_BITS - 1
-        negative = (z.to(tl.uint32, bitcast=True) >> 31).to(tl.int32)  # of -0 too
-        code = (k & ((1 << SIZE_BITS) - 1)) | (negative << SIZE_BITS) | (beyond.to(tl.int32) << 7)
+        code = (k & ((1 << SIZE_BITS) - 1)) | (signs & (1 << SIZE_BITS)) | (beyond.to(tl.int32) << 7)
         if MASKED:
             tl.store(to + GROUPS + place, code.to(tl.uint8), mask=kept)
         else:

@@ -19,6 +19,7 @@ from nuq.kernels.cuda.launch import device_code, on, signed
 from nuq.kernels.cuda.operators import halved
 from nuq.kernels.cuda.tiles import OPTIONS, power_of_two
 from nuq.kernels.smaq_reference import BLOCK, LANES, layout
+from nuq.kernels.spec import last_product
 
 _MEASURED = 8  # blocks that one program measures: a lane of one to each thread
 NUMBERS = ("factor", "mean", "inverse", "threshold", "small_slope", "large_slope", "small_most", "large_most")
@@ -54,8 +55,8 @@ def encode(vector: Tensor, codes: Tensor, outliers: Tensor, **fields: Any) -> tu
             room,
             n,
             *(fields[name] for name in NUMBERS),
-            signed(fields["k0"]),
-            signed(fields["k1"]),
+            *map(signed, (fields["k0"], fields["k1"], *last_product((fields["own"], fields["workers"])))),
+            -1 if fields["workers"] > 1 else 0,
             STOCHASTIC=fields["stochastic"],
             **kind,
             num_warps=8,

@@ -22,8 +22,9 @@ NUQ_EXPORT int64_t nuq_base_delta_room(int64_t size, int bits) {
 
 // kinds, exponents: uint8[blocks]; data: see above.  Returns the bytes of data.
 NUQ_EXPORT int64_t nuq_base_delta_encode(const float* vector, int64_t size, int bits, int stochastic, uint32_t k0,
-                                         uint32_t k1, uint8_t* kinds, uint8_t* exponents, uint8_t* data, int threads) {
-    const nuq::BaseDelta job{vector, nullptr, size, bits, stochastic != 0, false, k0, k1};
+                                         uint32_t k1, uint32_t own, uint32_t workers, uint8_t* kinds,
+                                         uint8_t* exponents, uint8_t* data, int threads) {
+    const nuq::BaseDelta job{vector, nullptr, size, bits, stochastic != 0, false, k0, k1, own, workers};
     const int64_t blocks = blocks_of(size), portions = portions_of(size), slot = slot_of(bits);
     std::vector<int64_t> bytes(static_cast<size_t>(portions));
 #pragma omp parallel for schedule(static) num_threads(nuq::team(portions > 1, threads))
@@ -43,7 +44,7 @@ NUQ_EXPORT int64_t nuq_base_delta_encode(const float* vector, int64_t size, int 
 NUQ_EXPORT void nuq_base_delta_decode(const uint8_t* kinds, const uint8_t* exponents, const int64_t* starts,
                                       const uint8_t* data, int64_t bytes, int bits, float* total, int64_t size,
                                       int accumulate, int threads) {
-    const nuq::BaseDelta job{nullptr, total, size, bits, false, accumulate != 0, 0, 0};
+    const nuq::BaseDelta job{nullptr, total, size, bits, false, accumulate != 0, 0, 0, 0, 1};
     const int64_t blocks = blocks_of(size);
 #pragma omp parallel for schedule(static) num_threads(nuq::team(blocks > PORTION, threads))
     for (int64_t block = 0; block < blocks; ++block) {

@@ -13,7 +13,7 @@ struct BaseDelta {
     int64_t size;         // coordinates
     int bits;
     bool stochastic, accumulate;
-    uint32_t k0, k1;
+    uint32_t k0, k1, own, workers;
 };
 }  // namespace nuq
 

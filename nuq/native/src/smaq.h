@@ -14,7 +14,7 @@ struct Smaq {
     int64_t size;        // coordinates
     int32_t dtype, masked, constant, low_bits, extra_bits, stochastic, accumulate;
     float factor, mean, inverse, threshold, small_slope, large_slope, small_most, large_most;
-    uint32_t k0, k1;
+    uint32_t k0, k1, own, workers;
 };
 
 struct SmaqBounds {

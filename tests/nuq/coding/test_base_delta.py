@@ -11,7 +11,7 @@ from nuq.compressors.nnw_bdi import NNWBDI
 from nuq.kernels.spec import Key
 from nuq.settings.formats import NNWBDI as Settings
 
-KEY = Key(1, 2, 3, "x")
+KEY = Key(1, 2, 3, "x", workers=5)
 WORDS = KEY.words()
 LARGEST = torch.finfo(torch.float32).max
 
@@ -52,7 +52,7 @@ def coded(bits: int, rounding: str, x: torch.Tensor) -> tuple[torch.Tensor, torc
 
 
 @pytest.mark.skipif(not cpu.instruction_sets(), reason="the C++ kernels are not built")
-@pytest.mark.parametrize("rounding", ["nearest", "stochastic"])
+@pytest.mark.parametrize("rounding", ["nearest", "stochastic", "correlated"])
 @pytest.mark.parametrize("bits", [3, 5, 8])
 @pytest.mark.parametrize("x", INPUTS.values(), ids=INPUTS)
 def test_all_implementations_give_the_same_bytes(x, bits, rounding, monkeypatch):

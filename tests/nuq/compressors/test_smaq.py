@@ -16,11 +16,12 @@ from nuq.kernels import log2_mean, smaq
 from nuq.kernels.spec import Key
 from nuq.settings.formats import SmaQ as Settings
 
-KEY = Key(1, 2, 3, "x")
+KEY = Key(1, 2, 3, "x", workers=5)
 CHOICES = (
     Settings(),
     Settings(samples=16),
     Settings(rounding="nearest"),
+    Settings(rounding="correlated"),
     Settings(bits_inlier=3, bits_outlier=8, inlier_threshold=0.7),
     Settings(bits_inlier=8),
     Settings(bits_inlier=4, bits_outlier=7, outlier_limit=6.0),
@@ -214,7 +215,7 @@ def test_damaged_bodies_are_errors_or_numbers(seed, n, relu, cut, place, bit):
         ({"bits_inlier": 7, "bits_outlier": 6}, "bits_outlier=6: must be at least bits_inlier=7"),
         ({"inlier_threshold": 3.0}, "outlier_limit=2.5: must be above inlier_threshold=3.0"),
         ({"samples": -1}, "samples=-1: must be at least 0"),
-        ({"rounding": "up"}, "rounding='up': must be one of stochastic, nearest"),
+        ({"rounding": "up"}, "rounding='up': must be one of stochastic, nearest, correlated"),
     ],
 )
 def test_settings_out_of_range(wrong, sentence):

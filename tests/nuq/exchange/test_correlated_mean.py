@@ -19,7 +19,9 @@ from tests.nuq.exchange.test_collectives import gradient, settings_of, simulated
 from tests.nuq.small_training import of_all
 
 
-@pytest.mark.parametrize("name", ["qsgdinf", "nuqsgd", "trn", "natural", "block8", "fp8", "s2fp8", "bf16", "fp16"])
+@pytest.mark.parametrize(
+    "name", ["qsgdinf", "nuqsgd", "trn", "natural", "block8", "fp8", "s2fp8", "bf16", "fp16", "smaq", "nnw_bdi"]
+)
 def test_correlated_workers_err_less_together(name):
     """The server's reply, in its turn, is encoded by one alone."""
     sizes = {"a": 4000}
@@ -67,7 +69,7 @@ def test_a_server_that_takes_two_of_four_stays_unbiased(name):
     assert abs(float(along.mean())) < 4.5 * float(along.std()) / repeats**0.5
 
 
-@pytest.mark.parametrize("name", ["natural", "bf16", "fp16", "fp8", "block8", "s2fp8"])
+@pytest.mark.parametrize("name", ["natural", "bf16", "fp16", "fp8", "block8", "s2fp8", "nnw_bdi"])
 def test_every_worker_by_itself_stays_unbiased(name):
     """With both signs, whose random numbers casts turn round."""
     compressor = METHODS[name].load()(METHODS[name].settings(rounding="correlated"))

@@ -26,7 +26,7 @@ from nuq.compressors.smaq import SmaQ
 from nuq.errors import MessageError, NonFiniteError
 from nuq.kernels import smaq, smaq_reference
 from nuq.kernels.cuda import launch, smaq_operators
-from nuq.kernels.spec import Key
+from nuq.kernels.spec import ALONE, Among, Key
 from nuq.settings.formats import SmaQ as Settings
 from tests.nuq.without_gpu import check_machine_code, interpreted, recorded
 
@@ -46,6 +46,7 @@ class Case:
     inlier_threshold: float = 1.0
     outlier_limit: float = 2.5
     stochastic: bool = True
+    among: Among = ALONE
     measured: bool = False
 
     def __str__(self) -> str:
@@ -90,6 +91,7 @@ CASES = list(
             Case("tiny", 3, "bfloat16", measured=True),
             *(Case(kind, n) for kind in ("normal", "relu") for n in (2, 9, 4095, 4096, 4097, 9000)),
             *(Case(kind, **settings) for kind in ("normal", "relu", "steps") for settings in SETTINGS),
+            *(Case(kind, among=among) for kind in ("normal", "relu") for among in ((1, 2), (2, 3), (3, 4))),
             *(
                 Case(kind, 700, dtype)
                 for kind in ("normal", "relu", "signed zeros")
@@ -136,8 +138,9 @@ def coded(case: Case, module: Any, device: str) -> dict[str, Any]:
         statistics, masked = smaq.measured(x, case.bits_inlier, 0, KEY.words())
     if case.kind == "steps":
         statistics = smaq.TensorStatistics(0.0, 1.0, statistics.lowest, statistics.highest)
+    words = KEY.words() if case.stochastic else None
     with through(module):
-        counts, size, write = smaq.encode(x, codes, statistics, masked, KEY.words() if case.stochastic else None)
+        counts, size, write = smaq.encode(x, codes, statistics, masked, words, case.among)
         body = placed(torch.full((size,), 77, dtype=torch.uint8), device)
         write(body)
         found = {"statistics": statistics, "masked": masked, "counts": counts, "body": body}
@@ -297,7 +300,7 @@ def test_compiled_kernels_round_as_specified_and_do_not_spill(
     x, counts = torch.zeros(20_000, dtype=kind.pop("dtype")), torch.zeros(2, 5, dtype=torch.int16)
     smaq_operators.measure(x, 0.0)
     size, write = smaq_operators.encode(
-        x, counts[0], counts[1], **kind, **dict.fromkeys(smaq_operators.NUMBERS, 1.0), k0=1, k1=2
+        x, counts[0], counts[1], **kind, **dict.fromkeys(smaq_operators.NUMBERS, 1.0), k0=1, k1=2, own=1, workers=3
     )
     body = torch.zeros(size, dtype=torch.uint8)
     write(body)

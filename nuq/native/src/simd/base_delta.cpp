@@ -82,17 +82,16 @@ inline Block bytes_of(uint64_t mask) {
 }
 
 template <bool STOCHASTIC>
-inline U word_of(const BaseDelta& job, F x, float factor, uint32_t c) {
+inline U word_of(const BaseDelta& job, const Hash& noise, F x, float factor, uint32_t c) {
     const F most = splat(float((1 << (job.bits - 1)) - 1)), y = clamped(x * factor, most);
     if (!STOCHASTIC) return (U)(y + 0x1.8p23f) & 0xFF;  // to the nearest, ties to even
     const I cut = truncate(y), whole = cut + (I)(to_float(cut) > y);
-    return add_where_below((U)whole, to_float(Hash{job.k0, job.k1}.at<true>(c) >> 8) * 0x1p-24f, y - to_float(whole)) &
-           0xFF;
+    return add_where_below((U)whole, to_float(noise.at<true>(c) >> 8) * 0x1p-24f, y - to_float(whole)) & 0xFF;
 }
 
 // The words of a block, and its exponent.
 template <bool STOCHASTIC>
-inline Block words_of(const BaseDelta& job, int64_t block, int& exponent) {
+inline Block words_of(const BaseDelta& job, const Hash& noise, int64_t block, int& exponent) {
     const int64_t first = block * DELTA_BLOCK, length = std::min(DELTA_BLOCK, job.size - first);
     const float* x = job.vector + first;
     float room[DELTA_BLOCK] = {};
@@ -119,7 +118,7 @@ inline Block words_of(const BaseDelta& job, int64_t block, int& exponent) {
         U each[4];
         for (int j = 0; j < 4; ++j) {
             const int at = (4 * i + j) * W;
-            each[j] = word_of<STOCHASTIC>(job, load<F>(x + at), factor, uint32_t(first) + uint32_t(at));
+            each[j] = word_of<STOCHASTIC>(job, noise, load<F>(x + at), factor, uint32_t(first) + uint32_t(at));
         }
         words.parts[i] = narrowed(each[0], each[1], each[2], each[3]);
     }
@@ -163,10 +162,11 @@ inline uint8_t* write(const Block& words, int bits, uint8_t& kind, uint8_t* to) 
 
 uint8_t* base_delta_encode(const BaseDelta& job, int64_t first, int64_t last, uint8_t* kinds, uint8_t* exponents,
                            uint8_t* to) {
+    const Hash noise(job.k0, job.k1, job.own, job.workers);
     for (int64_t block = first; block < last; ++block) {
         int exponent;
         const Block words =
-            job.stochastic ? words_of<true>(job, block, exponent) : words_of<false>(job, block, exponent);
+            job.stochastic ? words_of<true>(job, noise, block, exponent) : words_of<false>(job, noise, block, exponent);
         exponents[block] = uint8_t(exponent + BIAS);
         to = write(words, job.bits, kinds[block], to);
     }

@@ -117,13 +117,14 @@ int64_t nonzeros(const float* x, uint8_t* mask, int64_t mask_bytes, float* to) {
 }
 
 template <bool STOCHASTIC>
-inline U code(const Smaq& job, F x, uint32_t c) {
+inline U code(const Smaq& job, const Hash& hash, F x, uint32_t c) {
     const U z = (U)((x * job.factor - job.mean) * job.inverse);
     const F size = (F)(z & 0x7FFFFFFF);
     const U outside = (U)(size > splat(job.threshold));
     const F large = at_most((size - job.threshold) * job.large_slope, splat(job.large_most));
     const F q = select(outside, large, at_most(size * job.small_slope, splat(job.small_most)));
-    const U noise = STOCHASTIC ? Hash{job.k0, job.k1}.at<true>(c) >> 8 : splat(uint32_t(1) << 23);
+    const U turned = (U)((I)z >> 31) & (job.workers > 1 ? 0xFFFFFFFF : 0);
+    const U noise = STOCHASTIC ? (hash.at<true>(c) ^ turned) >> 8 : splat(uint32_t(1) << 23);
     const U magnitude = ((U)truncate(q * 0x1p24f) + noise) >> 24;
     const int size_bits = job.low_bits - 1;
     const U below = magnitude & uint32_t(ones(size_bits));
@@ -132,13 +133,9 @@ inline U code(const Smaq& job, F x, uint32_t c) {
 
 template <bool STOCHASTIC>
 void codes_of(const Smaq& job, const float* x, int64_t count, uint32_t first, uint8_t* to) {
-    for (int64_t i = 0; i < count; i += STEP) {
-        const uint32_t c = first + uint32_t(i);
-        store(to + i,
-              narrowed(code<STOCHASTIC>(job, load<F>(x + i), c), code<STOCHASTIC>(job, load<F>(x + i + W), c + W),
-                       code<STOCHASTIC>(job, load<F>(x + i + 2 * W), c + 2 * W),
-                       code<STOCHASTIC>(job, load<F>(x + i + 3 * W), c + 3 * W)));
-    }
+    const Hash hash(job.k0, job.k1, job.own, job.workers);
+    const auto at = [&](int64_t i) { return code<STOCHASTIC>(job, hash, load<F>(x + i), first + uint32_t(i)); };
+    for (int64_t i = 0; i < count; i += STEP) store(to + i, narrowed(at(i), at(i + W), at(i + 2 * W), at(i + 3 * W)));
     std::memset(to + count, 0, 8);
 }
 
