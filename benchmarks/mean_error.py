@@ -15,6 +15,7 @@ correlated rounding over that without, in turns.  The last line is one JSON obje
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import math
 import statistics
@@ -117,11 +118,14 @@ def encode_cost(
     titles: Sequence[str], gradient: Tensor, rounds: int
 ) -> Iterator[tuple[str, tuple[float, float, float]]]:
     """The time of encoding, correlated over stochastic: median and quartiles of the pairs, for each quantizer."""
+    steps = itertools.count()  # places are drawn at every step
     for title in titles:
         both = {rounding: quantizer(title, rounding, [gradient]) for rounding in ROUNDINGS}
         times = in_turns(
             {
-                name: lambda made=made: seconds(lambda: made.encode(gradient, Key(1, 0, 1, "model", workers=4)))
+                name: lambda made=made: seconds(
+                    lambda: made.encode(gradient, Key(1, next(steps), 1, "model", workers=4))
+                )
                 for name, made in both.items()
             },
             rounds,

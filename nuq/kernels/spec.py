@@ -44,7 +44,8 @@ chooses by device.
 
    Places are drawn at every step, so that no two workers, whose gradients may be larger than the others', are always
    neighbours: a worker's is the rank of ``r_j = mixed(mixed(k0, k1), j)`` among all ``j = 0 .. M - 1``, where j is its
-   number, ``mixed(x, y)`` the hash of ``x ^ y`` under the key (0, 0), and ``(k0, k1)`` the words of (seed, step).
+   number, ``mixed(x, y)`` the hash of ``x ^ y`` under the key (0, 0), and ``(k0, k1)`` the words before the
+   parameter is mixed into them.
 
    Each ``h_i`` by itself is as uniform as ``h``, to ``M 2^-32``, so each worker stays unbiased whoever else takes part.
    Together, with ``z`` for what they have in common, the ``u`` are ``frac(p z + j / A)`` in even places and
@@ -122,7 +123,7 @@ class Key:
     @cached_property
     def _words(self) -> Words:
         checksum = zlib.crc32(self.parameter.encode())
-        first, second = (_mixed(salt, checksum) for salt in self._salts())
+        first, second = (_mixed(salt, checksum) for salt in self._salts)
         return first, second
 
     def together(self, correlated: bool = True) -> tuple[Key, Among]:
@@ -131,14 +132,15 @@ class Key:
             return self, ALONE
         check_among((self.worker, self.workers))
         shared = Key(self.seed, self.step, _EVERYONE, self.parameter, self.piece_of)
-        return shared, (places(self.seed, self.step, self.workers)[self.worker], self.workers)
+        return shared, (_places(self.workers, shared._salts)[self.worker], self.workers)
 
-    def _salts(self) -> list[int]:
+    @cached_property
+    def _salts(self) -> Words:
         """What goes before the parameter into each of the two words."""
-        salts = [0x9E3779B9, 0x85EBCA6B]
+        first, second = 0x9E3779B9, 0x85EBCA6B
         for part in (self.seed, self.seed >> 32, self.step, self.worker):
-            salts = [_mixed(salt, part & _MASK) for salt in salts]
-        return salts
+            first, second = _mixed(first, part & _MASK), _mixed(second, part & _MASK)
+        return first, second
 
 
 Words = tuple[int, int]
@@ -166,14 +168,21 @@ def words_of_names(key: Key, names: Sequence[str], known: dict[str, NDArray[np.u
             [zlib.crc32(key.of(name).parameter.encode()) for name in names], dtype=np.uint64
         )
     checksums = known[key.parameter]
-    return np.stack([_mixed(salt, checksums) for salt in key._salts()], axis=1).astype(np.uint32)
+    return np.stack([_mixed(salt, checksums) for salt in key._salts], axis=1).astype(np.uint32)
 
 
 @lru_cache(maxsize=16)
-def places(seed: int, step: int, workers: int) -> list[int]:
-    """The places of the workers that round together at a step, by their numbers."""
-    drawn = _mixed(_mixed(*Key(seed, step, _EVERYONE).words()), np.arange(workers, dtype=np.uint64))
-    return drawn.argsort().argsort().tolist()
+def _places(workers: int, salts: Words) -> list[int]:
+    """The places of the workers that round together at a step, by their numbers.
+
+    Without NumPy, whose calls would cost more than the numbers of a few workers.
+    """
+    start = _mixed(*salts)
+    drawn = [_mixed(start, worker) for worker in range(workers)]
+    found = [0] * workers
+    for place, worker in enumerate(sorted(range(workers), key=drawn.__getitem__)):
+        found[worker] = place
+    return found
 
 
 def words_of(key: Key | Words) -> Words:

@@ -73,7 +73,7 @@ def test_a_worker_by_itself_rounds_with_the_hash() -> None:
 
 @given(st.integers(0, 1 << 40), st.integers(0, 1 << 20), st.integers(2, 70))
 def test_places_are_ranks_of_hashes(seed: int, step: int, workers: int) -> None:
-    k0, k1 = Key(seed, step, MASK).words()
+    k0, k1 = Key(seed, step, MASK)._salts
     start = int(reference.hashed(words([k0 ^ k1]), (0, 0))) & MASK
     drawn = [int(reference.hashed(words([start ^ worker]), (0, 0))) & MASK for worker in range(workers)]
     keys = [Key(seed, step, worker, "any", workers=workers) for worker in range(workers)]
