@@ -90,6 +90,7 @@ def test_a_setting_counts_unless_default_where_it_is_younger_than_names() -> Non
         "data.decode",
         "label_smoothing",
         "method.rounding",
+        "method.objective",
     }
     task |= {"method.levels", "method.zeros", "schedule.warmup_steps", "schedule.warmup_factor"}
     optim = {f"optim.{name}" for name in ("decay_norms", "clip_norm", "clip_value", "scale_lr")}

@@ -13,6 +13,7 @@ are told at each function.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -29,7 +30,7 @@ from nuq.kernels import pieces as kernels
 from nuq.kernels.pieces import Format
 from nuq.kernels.spec import Among, Key
 from nuq.kernels.statistics import Statistics
-from nuq.levels import level_sets, update_rules
+from nuq.levels import level_sets, mean_levels, update_rules
 from nuq.levels.lattice import step_of_rate
 from nuq.levels.level_sets import Levels
 from nuq.levels.truncated_normals import Distribution, TruncNorm
@@ -266,9 +267,8 @@ class AdaptiveQuantizer(Quantizer):
 
     def observe(self, vector: Tensor, key: Key, statistics: Statistics) -> None:
         """Add one vector, as it is cut into buckets, to the statistics behind the next update."""
-        statistics.add(
-            [self.rotated(vector, key)], self.bucket_size, self.norm, moments=self.settings.fit != "histogram"
-        )
+        how: dict[str, Any] = {"moments": self.settings.fit != "histogram", "signs": replace(key, worker=0).words()}
+        statistics.add([self.rotated(vector, key)], self.bucket_size, self.norm, **how)
 
     def update(self, statistics: Statistics) -> None:
         """Update the levels; they stay where every sampled gradient was zero."""
@@ -277,6 +277,9 @@ class AdaptiveQuantizer(Quantizer):
         reach = statistics.reach
         distribution = statistics.fit(self.settings.fit, getattr(self.settings, "weights", "norm2"), reach=reach)
         fitted = self._solve(distribution, None if self.gap is None else self.multiplier)
+        if self.settings.objective == "mean":
+            together = {"workers": statistics.workers, "agreement": statistics.agreement}
+            fitted = mean_levels.refit(fitted, distribution, symmetric=self.settings.symmetric, **together)
         self.gap = update_rules.gap(fitted, distribution, symmetric=self.settings.symmetric)
         self.set_levels(level_sets.stretched(fitted.levels, reach), fitted.p)
 

@@ -32,7 +32,7 @@ class LevelUpdater:
         self.forget()
 
     def empty(self) -> Statistics:
-        return Statistics.empty(self.settings.num_components)
+        return Statistics.empty(self.settings.num_components, sketched=self.settings.objective == "mean")
 
     def forget(self) -> None:
         """Empty the statistics, as after every update."""

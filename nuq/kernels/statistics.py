@@ -10,10 +10,15 @@ r"""Statistics of the gradients for an update of the levels, in a summary of fix
 
 Tail buckets count like the rest; buckets of norm zero say nothing and are left out.  Summaries of several workers are
 merged in worker order, never by ``all_reduce``, so that every split of workers over processes gives the same bits.
+
+For levels for the mean (``nuq.levels.mean_levels``) they also tell how far workers' scales agree: sampled buckets'
+scales are added with random signs, the same ones for all workers, to 256 numbers, whose products between two workers
+are in expectation the products of the scales in the same bucket (AMS sketch: Alon, Matias and Szegedy, STOC 1996).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -24,6 +29,7 @@ from torch import Tensor
 from nuq.kernels import operators, reference, spec
 from nuq.kernels.cpu import in_cpp
 from nuq.kernels.host import numpy_of
+from nuq.kernels.spec import Words
 from nuq.levels.truncated_normals import CondTruncNorm, CondTruncNormHist, Distribution, Histogram, TruncNorm
 from nuq.native import statistics as cpu_statistics
 
@@ -33,6 +39,7 @@ _OCTAVES, _LOG_BINS = 20, 6  # 2^6 bins in each octave from 2^-20 to 1, and one 
 _SIDE = (_OCTAVES << _LOG_BINS) + 1
 _LOWEST = (127 - _OCTAVES) << _LOG_BINS  # the leading bits of 2^-20 as a float32
 NUM_BINS = 2 * _SIDE
+_SKETCHED = 256
 
 Array = np.ndarray
 
@@ -71,6 +78,9 @@ class Statistics:
     components: float64[k, 3] of (norm, mean, sigma), largest norm first; totals: float64[3] of sum of coordinates, sum
     of var * (len - 1), number of coordinates; histogram: float64[3, NUM_BINS]; tops: float64[2], the weight of the
     histogram and the sum of weight * top / scale (``nuq.kernels.operators``, step 2; 1 but under quantile).
+
+    sketch: float64[256] of the scales, or empty where nobody asks for their agreement.  workers, squares: how many
+    workers' summaries were merged, and the sum of their sketches' squared lengths; they do not travel.
     """
 
     num_components: int
@@ -78,23 +88,30 @@ class Statistics:
     totals: Array
     histogram: Array
     tops: Array
+    sketch: Array
+    workers: int = 0
+    squares: float = 0.0
 
     @classmethod
-    def empty(cls, num_components: int) -> Statistics:
-        return cls(num_components, np.zeros((0, 3)), np.zeros(3), np.zeros((3, NUM_BINS)), np.zeros(2))
+    def empty(cls, num_components: int, *, sketched: bool = False) -> Statistics:
+        sketch = np.zeros(_SKETCHED * sketched)
+        return cls(num_components, np.zeros((0, 3)), np.zeros(3), np.zeros((3, NUM_BINS)), np.zeros(2), sketch)
 
-    def add(self, vectors: Sequence[Tensor], bucket_size: int, norm: str, *, moments: bool = True) -> None:
+    def add(
+        self, vectors: Sequence[Tensor], bucket_size: int, norm: str, *, moments: bool = True, signs: Words = (0, 0)
+    ) -> None:
         """Add one gradient to the statistics, as the vectors that are cut into buckets.
 
-        moments: also what normal and mixture need.
+        moments: also what normal and mixture need.  signs: the words behind the sketch's random signs, the same for all
+        workers and others for each vector and step.
         """
         for vector in vectors:
             if vector.numel():
-                self._add_sample(vector, bucket_size, norm)
+                self._add_sample(vector, bucket_size, norm, signs)
                 if moments:
                     self._add_moments(vector, bucket_size, norm)
 
-    def _add_sample(self, vector: Tensor, bucket_size: int, norm: str) -> None:
+    def _add_sample(self, vector: Tensor, bucket_size: int, norm: str, signs: Words) -> None:
         """Sample every so many buckets, and of them every so many coordinates.
 
         That is an odd number, lest it fall in step with a layer's shape.
@@ -106,6 +123,10 @@ class Statistics:
             vector = torch.cat([vector[bucket * bucket_size : min((bucket + 1) * bucket_size, n)] for bucket in taken])
         pairs = operators.bucket_scales(vector, bucket_size, norm).view(-1, spec.scales_per_bucket(norm))
         scales, tops = pairs[:, 0], pairs[:, -1]
+        if self.sketch.size:
+            drawn = np.random.default_rng(signs).integers(2 * _SKETCHED, size=len(scales))
+            terms = numpy_of(scales, "statistics") * (drawn % 2 - 0.5) * math.sqrt(n / len(scales))
+            self.sketch += np.bincount(drawn // 2, terms, _SKETCHED)
         every = vector.numel() // SAMPLED_COORDINATES | 1
         weight_each = n / -(-vector.numel() // every)  # a coordinate stands for those that were passed over, too
         if in_cpp(vector):
@@ -152,21 +173,24 @@ class Statistics:
         self.totals = self.totals + other.totals
         self.histogram = self.histogram + other.histogram
         self.tops = self.tops + other.tops
+        self.sketch = self.sketch + other.sketch
+        self.squares += float(other.sketch @ other.sketch)
+        self.workers += 1
 
     # --- as one array of fixed size, to travel and to be saved ---
 
     def to_array(self) -> Array:
         padded = np.zeros((self.num_components, 3))
         padded[: len(self.components)] = self.components
-        return np.concatenate([[len(self.components)], padded.ravel(), self.totals, self.tops, self.histogram.ravel()])
+        sums = [self.totals, self.tops, self.histogram.ravel(), self.sketch]
+        return np.concatenate([[len(self.components)], padded.ravel(), *sums])
 
     @classmethod
     def from_array(cls, array: Array, num_components: int) -> Statistics:
         count, rest = int(array[0]), array[1:]
         components, rest = rest[: 3 * num_components].reshape(-1, 3)[:count], rest[3 * num_components :]
-        return cls(
-            num_components, components.copy(), rest[:3].copy(), rest[5:].reshape(3, NUM_BINS).copy(), rest[3:5].copy()
-        )
+        totals, tops, bins, sketch = (part.copy() for part in np.split(rest, [3, 5, 5 + 3 * NUM_BINS]))
+        return cls(num_components, components.copy(), totals, bins.reshape(3, NUM_BINS), tops, sketch)
 
     def empty_of(self, kind: str) -> bool:
         """Whether there is nothing to fit a distribution of this kind to: every bucket so far had norm zero."""
@@ -189,6 +213,17 @@ class Statistics:
             return 1.0
         mean, edges = self.tops[1] / self.tops[0], bin_edges()[_SIDE:]
         return float(edges[min(np.searchsorted(edges, mean * (1 - 1e-9)), _SIDE)])
+
+    @property
+    def agreement(self) -> float:
+        """The mean of s s' over that of s^2, for the scales s, s' of two workers in the same bucket; 0 for one worker.
+
+        It is estimated to about .1 for two workers that do not agree; those that do are found out exactly.
+        """
+        if self.workers < 2 or not self.squares:
+            return 0.0
+        products = float(self.sketch @ self.sketch) - self.squares
+        return min(max(products / ((self.workers - 1) * self.squares), 0.0), 1.0)
 
     def fit(self, kind: str, weights: str = "norm2", *, reach: float = 1.0) -> Distribution:
         """Fit the distribution of r / reach, clamped to [-1, 1].

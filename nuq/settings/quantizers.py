@@ -147,6 +147,14 @@ class Adaptive(Bits):
         "stop before they converge and reproduce the published levels",
         choices=("exact", "paper"),
     )
+    objective: str = setting(
+        "message",
+        "what updates of the levels minimise: message, the error of one worker's message, as in the paper; mean, that "
+        "of the mean of all workers, whose errors cancel (docs/mean_levels.md)",
+        choices=("message", "mean"),
+        identity="unless default",
+        read_if=("rounding", "correlated"),
+    )
     symmetric: bool = setting(
         True, "levels come in pairs +-l; false lets every level move by itself, as the published runs did"
     )

@@ -94,8 +94,8 @@ def test_resnet32_is_the_published_task() -> None:
     assert alq["method"] == {
         "name": "alq", "bucket_size": 8192, "scope": "model", "rotation": "none", "coding": "packed",
         "rounding": "stochastic", "bits": 3, "norm": "l2", "fit": "mixture", "solver": "paper",
-        "weights": "norm", "symmetric": False, "num_components": 50, "statistics": "fresh", "num_samples": 10,
-        "update_at": [100, 2000], "update_every": 10000,
+        "objective": "message", "weights": "norm", "symmetric": False, "num_components": 50,
+        "statistics": "fresh", "num_samples": 10, "update_at": [100, 2000], "update_every": 10000,
     }  # fmt: skip
     assert rows["ALQ-N"]["method"]["fit"] == "normal"
     for config in rows.values():
