@@ -1,0 +1,35 @@
+"""``benchmarks.mean_levels``: its exact error of the mean is the one that the kernels make."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from benchmarks import mean_levels
+from benchmarks.mean_error import measured
+from nuq.kernels import reference
+from nuq.kernels.spec import Key
+
+
+@pytest.mark.parametrize(("norm", "workers"), [("linf", 4), ("quantile", 2), ("l2", 3)])
+def test_the_exact_error_is_that_of_the_kernels(norm, workers):
+    """Of workers that have something in common, and with a short last bucket."""
+    draw = torch.Generator().manual_seed(4)
+    common = torch.randn(20_000, generator=draw)
+    rows = [common + torch.randn(20_000, generator=draw) for _ in range(workers)]
+    made, seen = mean_levels.fitted("optimal", "mean", norm, 7, rows)
+    exact = mean_levels.error_of_mean(made, rows) / float(torch.stack(rows).mean(dim=0).double().square().sum())
+    assert seen.workers == workers and seen.agreement == pytest.approx(0.99, abs=0.03)
+    assert measured(made, rows, 40).of_mean == pytest.approx(exact, rel=0.02)
+
+
+@pytest.mark.parametrize("workers", [2, 3, 4, 5, 8])
+def test_points_are_those_of_the_specification(workers):
+    numbers = []
+    for worker in range(workers):
+        key, among = Key(1, 2, worker, "a", workers=workers).together()
+        numbers.append(reference.uniforms(100, key, torch.device("cpu"), among))
+    for drawn in torch.stack(numbers).T:
+        points = sorted(drawn.tolist())
+        first = points[0] * workers
+        assert points == pytest.approx(sorted(mean_levels._points(workers, first)), abs=1e-5)
