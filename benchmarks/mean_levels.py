@@ -12,6 +12,8 @@ the kernels, through the bytes, at 3 bits.
 - ``pairs``: what levels that are fitted to the error of the very vectors, by Nelder and Mead's method, would still
   take off, 4 workers, no level at zero: how much the assumption of independent workers costs.
 
+- ``blind``: the largest ratio, 4 workers, no level at zero, if agreement were taken as 1.
+
 ``agreement`` is rho of ``nuq.levels.mean_levels``.  The last line is one JSON object.
 """
 
@@ -152,6 +154,16 @@ def left_over(norm: str, num_levels: int, gradients: Sequence[Tensor]) -> float:
     return min(float(found.fun), 1.0)
 
 
+def blind(norm: str, num_levels: int, gradients: Sequence[Tensor]) -> float:
+    """The ratio if the workers' scales were taken to agree, whatever they do."""
+    made, seen = fitted("optimal", "message", norm, num_levels, gradients)
+    before, law = error_of_mean(made, gradients), seen.fit("histogram", reach=seen.reach)
+    start = update_rules.optimal(law, num_levels)
+    found = mean_levels.refit(start, law, symmetric=True, workers=len(gradients), agreement=1.0)
+    made.set_levels(level_sets.stretched(found.levels, seen.reach))
+    return error_of_mean(made, gradients) / before
+
+
 def laws() -> dict[str, Any]:
     """Print the tables of the laws, and return their ratios."""
     found: dict[str, Any] = {}
@@ -199,7 +211,8 @@ def gradients_of(run: norms.Recorded) -> dict[str, Any]:
         found[norm]["pairs"] = {
             bits: statistics.median(left_over(norm, 2**bits, moment) for moment in run.gradients) for bits in (2, 3)
         }
-        print(f"{run.title}, {norm}: done; pairs {found[norm]['pairs']}", flush=True)
+        found[norm]["blind"] = {bits: max(blind(norm, 2**bits, moment) for moment in run.gradients) for bits in (2, 3)}
+        print(f"{run.title}, {norm}: pairs {found[norm]['pairs']}, blind {found[norm]['blind']}", flush=True)
     print(f"\n{aligned(rows, words=2)}")
     worst = 0.0
     for moment in run.gradients:

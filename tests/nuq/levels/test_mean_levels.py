@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from nuq.compressors.quantized import AdaptiveQuantizer
-from nuq.exchange.compressor_map import sorted_settings
+from nuq.exchange.compressor_map import CompressorMap, sorted_settings
+from nuq.exchange.level_updates import fit_levels
 from nuq.exchange.mean_error import second_settings
 from nuq.kernels.spec import Key
 from nuq.kernels.statistics import Statistics
@@ -186,6 +187,8 @@ def test_what_it_needs():
         quantizer(objective="median")
     with pytest.raises(ValueError, match="objective"):
         sorted_settings("qsgdinf", (), {"objective": "mean"}, {})
+    with pytest.raises(ValueError, match="to its own gradient alone"):
+        fit_levels(CompressorMap("alq", quantizer().settings, 8), torch.ones(9), [], Key(0, 0, 0))
     made = quantizer()
     assert second_settings("alq", made.settings, 8)[1].objective == "message"
     made.update(fitted(vectors(1), made))  # alone
