@@ -49,11 +49,12 @@ _WORDS = {
     "hadamard": "rotated",
     "subtractive": "dithered",
     "rans": "rANS",
+    "mean": "for the mean",
     "uniform": "uniform steps",
     "256": "buckets of 256",
     str(WHOLE): "one bucket",
 }
-_PLAIN = ("none", "stochastic", "signed", "packed", "lloyd_max", "8192")
+_PLAIN = ("none", "stochastic", "message", "signed", "packed", "lloyd_max", "8192")
 
 
 @dataclass(frozen=True)
@@ -157,10 +158,12 @@ def build(family: Family, value: float | None, source: Source) -> Any:
     except ValueError:
         return None
     if isinstance(compressor, AdaptiveQuantizer):
-        statistics = Statistics.empty(compressor.settings.num_components)
-        for number, vector in enumerate(source.learn):
-            compressor.observe(vector, Key(7, number, 0, "learn"), statistics)
-        compressor.update(statistics)
+        together = Statistics.empty(compressor.settings.num_components, sketched=True)
+        for worker, vector in enumerate(source.learn):
+            statistics = Statistics.empty(compressor.settings.num_components, sketched=True)
+            compressor.observe(vector, Key(7, 0, worker, "learn"), statistics)
+            together.merge(statistics)
+        compressor.update(together)
     return compressor
 
 

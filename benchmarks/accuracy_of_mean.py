@@ -50,8 +50,10 @@ FAMILIES = (
     _family("qsgdinf", **_TOGETHER, **_ROTATED),
     _family("alq", norm="linf"),
     _family("alq", norm="linf", **_TOGETHER),
+    _family("alq", norm="linf", objective="mean", **_TOGETHER),
     _family("optimal", norm="linf", **_ROTATED),
     _family("optimal", norm="linf", **_TOGETHER, **_ROTATED),
+    _family("optimal", norm="linf", objective="mean", **_TOGETHER, **_ROTATED),
 )
 SHARED_SCALE = Family("qsgdinf", (("sum", "at a shared scale, as THC"),))
 

@@ -72,10 +72,12 @@ def source(name: str) -> Source:
 
 
 def synthetic(name: str) -> Source:
-    """A source of one vector to measure, another to learn from, and independent ones to be averaged."""
+    """A source of one vector to measure, others to learn from, and independent ones to be averaged."""
     title, draw = DISTRIBUTIONS[name]
     generator = torch.Generator().manual_seed(12)
-    return Source(title, [draw(generator)], [draw(generator)], [draw(generator)[: 1 << 17] for _ in range(NUM_WORKERS)])
+    learn, measure = [draw(generator)], [draw(generator)]
+    workers = [draw(generator)[: 1 << 17] for _ in range(NUM_WORKERS)]
+    return Source(title, [*learn, draw(generator)], measure, workers)  # levels for the mean are learned from two
 
 
 def recorded(data: str) -> Source:

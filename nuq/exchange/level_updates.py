@@ -181,15 +181,17 @@ def fit_levels(compressors: CompressorMap, vector: Tensor, segments: Sequence[Se
     """Fit adaptive methods' levels to the one vector that is about to be sent; levels travel with the message.
 
     A vector that is not finite is left to the encoder, which names it.  segments: as they are encoded, since the
-    coordinates of shorter buckets have another distribution.  ValueError for ``objective='mean'``, which
-    takes all workers' statistics.
+    coordinates of shorter buckets have another distribution.  ValueError for ``objective='mean'``, which takes all
+    workers' statistics.
     """
-    if getattr(compressors.every[0].settings, "objective", "message") == "mean":
+    if not compressors.adaptive:
+        return
+    if compressors.adaptive[0].settings.objective == "mean":
         raise ValueError(
-            "objective='mean': nuq.all_reduce and FSDP fit levels on each rank to its own gradient alone; leave it out, "
-            "or use the DDP hook or main.py, which gather all workers' statistics"
+            "objective='mean': nuq.all_reduce and FSDP fit levels on each rank to its own gradient alone; leave it "
+            "out, or use the DDP hook or main.py, which gather all workers' statistics"
         )
-    if not compressors.adaptive or not bool(torch.isfinite(vector).all()):
+    if not bool(torch.isfinite(vector).all()):
         return
     # the vector is sampled once, not once a segment
     if min((segment.size for segment in segments), default=0) >= _MANY_BUCKETS * compressors.settings.bucket_size:
