@@ -124,9 +124,11 @@ def _cells(made: AdaptiveQuantizer, gradient: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _points(workers: int, jitter: float) -> list[float]:
-    """The random numbers of M workers by step 6 of ``nuq.kernels.spec``."""
-    turned = [(min(s, workers - 1 - s) + (s > workers - 1 - s)) % 2 for s in range(workers)]
-    return [(s + (1 - jitter if turned[s] else jitter)) / workers for s in range(workers)]
+    """The random numbers of M workers by step 6 of ``nuq.kernels.spec``: the set is the same at every z + 1 / A B."""
+    even, odd = (workers + 1) // 2, workers // 2
+    p, q = (odd, even) if workers % 2 else (1, 1)
+    z = jitter / (p * even)
+    return [(p * z + j / even) % 1 for j in range(even)] + [1 - (q * z + j / odd) % 1 for j in range(odd)]
 
 
 def ratio(name: str, norm: str, num_levels: int, gradients: Sequence[Tensor], nodes: int = 8) -> float:

@@ -2,17 +2,17 @@ r"""Levels for the mean: the error of the mean of M workers that round together,
 
 A worker with scale s rounds r inside the interval [l, l + w]; with q = (r - l) / w its error is
 ``e = s w (1{u < q} - q)``.  Under correlated rounding (``nuq.kernels.spec``, step 6) the numbers u of the M workers are
-one in each of M equal parts of (0, 1), symmetric about its middle, in random places.  For workers whose coordinates are
+one in each of M equal parts of (0, 1), of a fixed sum, in random places.  For workers whose coordinates are
 independent, of one symmetric distribution F, the error of the mean is (docs/mean_levels.md derives it)
 
-.. math:: M \, E[\bar e^2] / E[s^2] = \Psi(l) - \rho \int_T g(t)^2 dt, \qquad
+.. math:: M \, E[\bar e^2] / E[s^2] = \Psi(l) - \rho \int_0^1 g(t)^2 dt, \qquad
           g = h - \int_0^1 h, \qquad h(t) = \sum_i w_i P(r \text{ in interval } i, q > t)
 
-with Psi the variance of one message (``nuq.levels.objective``), rho = E[s s'] / E[s^2] for the scales of two workers in
-the same bucket, and T = (0, 1), of which the middle 1/M is left out where M is odd: for even M the levels do not depend
-on M, and for M = 1 they are ALQ's.  The second term grows with wide intervals, with equal ones, and with coordinates
-amid them, so that these levels lie between ALQ's and uniform ones.  It is our own derivation: Suresh et al. (ICML 2022)
-bound the error on uniform levels.
+with Psi the variance of one message (``nuq.levels.objective``) and rho = E[s s'] / E[s^2] for the scales of two workers
+in the same bucket: exactly for even M, and for odd M but for what g differs from a straight line.  So the levels do not
+depend on M.  The second term grows with wide intervals, with equal ones, and with coordinates amid them, so that these
+levels lie between ALQ's and uniform ones.  It is our own derivation: Suresh et al. (ICML 2022) bound the error on
+uniform levels.
 """
 
 from __future__ import annotations
@@ -36,11 +36,10 @@ _MAX_STEPS = 200
 class MeanObjective:
     """M times the error of the mean of M workers, for E[s^2] = 1, as a function of all levels float64[L] from -1 to 1.
 
-    workers: M, at least 1.  agreement: rho, from 0 to 1.  num_nodes: of the integral over t.
+    agreement: rho, from 0 to 1.  num_nodes: of the integral over t.
     """
 
     distribution: Distribution
-    workers: int
     agreement: float
     num_nodes: int = 128
 
@@ -51,31 +50,21 @@ class MeanObjective:
         masses = self.distribution.interval_moments(knots)[0]
         return knots, np.concatenate([[0.0], np.cumsum(masses)]), masses / np.diff(knots)
 
-    @cached_property
-    def _nodes(self) -> tuple[Array, Array]:
-        """Midpoints t of equal parts of (0, 1), and how much of T each stands for."""
-        ends = np.linspace(0.0, 1.0, self.num_nodes + 1)
-        if self.workers % 2:
-            half = 0.5 / self.workers
-            ends = ends.clip(max=0.5 - half) + ends.clip(min=0.5 + half)
-        return (np.arange(self.num_nodes) + 0.5) / self.num_nodes, np.diff(ends)
-
     def value(self, levels: Array) -> float:
         return self.value_and_gradient(levels)[0]
 
     def value_and_gradient(self, levels: Array) -> tuple[float, Array]:
         """The value, and its derivative in every level but the ends: float64[L - 2]."""
         knots, below, densities = self._table
-        t, weights = self._nodes
+        t = (np.arange(self.num_nodes) + 0.5) / self.num_nodes
         widths = np.diff(levels)
         points = levels[:-1, None] + widths[:, None] * t
         above = np.interp(levels[1:], knots, below)[:, None] - np.interp(points, knots, below)
         h = np.einsum("i,it->t", widths, above)  # einsum throughout: BLAS's threads take longer than its work
         g = h - h.mean()
         message = Objective(self.distribution, symmetric=False).derivatives(levels)
-        value = float(message.value) - self.agreement * float((weights * g**2).sum())
-        # of h in a level, up to what is the same at all t, which the mean of g takes off again
-        pull = weights * g - (weights * g).mean()
+        value = float(message.value) - self.agreement * float((g**2).mean())
+        pull = g / self.num_nodes  # which takes off what is the same at all t
         moved = widths[:, None] * densities[np.searchsorted(knots, points, side="right").clip(1, len(densities)) - 1]
         of_upper = np.einsum("it,t->i", above, pull) - np.einsum("it,t->i", moved, t * pull)
         of_lower = -of_upper - np.einsum("it,t->i", moved, pull)
@@ -87,14 +76,14 @@ def refit(fitted: Fitted, distribution: Distribution, *, symmetric: bool, worker
 
     L-BFGS on the logarithms of the gaps, from the levels for a message alone: other starts end at the same levels or
     at most 1.5 % below in the value.  p is the best of 64, refined between its neighbours.  symmetric: levels come in
-    pairs +-l.  workers, agreement: as in ``MeanObjective``; one worker keeps what it has.
+    pairs +-l.  agreement: as in ``MeanObjective``; one worker keeps what it has.
     """
     num_levels = fitted.levels.num_levels
     if workers < 2 or num_levels == 2:
         return fitted
     tabulated = distribution.tabulated()
     nodes = max(16, min(64, 2048 // num_levels))
-    objective = MeanObjective(tabulated, workers, agreement, nodes)
+    objective = MeanObjective(tabulated, agreement, nodes)
     p = fitted.p
     if p is not None:
         p = _multiplier(objective, num_levels.bit_length() - 1)

@@ -18,18 +18,20 @@ def test_the_exact_error_is_that_of_the_kernels(norm, workers):
     common = torch.randn(20_000, generator=draw)
     rows = [common + torch.randn(20_000, generator=draw) for _ in range(workers)]
     made, seen = mean_levels.fitted("optimal", "mean", norm, 7, rows)
-    exact = mean_levels.error_of_mean(made, rows) / float(torch.stack(rows).mean(dim=0).double().square().sum())
+    exact = mean_levels.error_of_mean(made, rows, nodes=32) / float(
+        torch.stack(rows).mean(dim=0).double().square().sum()
+    )
     assert seen.workers == workers and seen.agreement == pytest.approx(0.99, abs=0.03)
     assert measured(made, rows, 40).of_mean == pytest.approx(exact, rel=0.02)
 
 
 @pytest.mark.parametrize("workers", [2, 3, 4, 5, 8])
 def test_points_are_those_of_the_specification(workers):
-    numbers = []
+    numbers = {}
     for worker in range(workers):
         key, among = Key(1, 2, worker, "a", workers=workers).together()
-        numbers.append(reference.uniforms(100, key, torch.device("cpu"), among))
-    for drawn in torch.stack(numbers).T:
-        points = sorted(drawn.tolist())
-        first = points[0] * workers
-        assert points == pytest.approx(sorted(mean_levels._points(workers, first)), abs=1e-5)
+        numbers[among[0]] = reference.uniforms(100, key, torch.device("cpu"), among).double()
+    even = (workers + 1) // 2
+    for drawn in torch.stack([numbers[place] for place in range(workers)]).T:
+        points = mean_levels._points(workers, float(drawn[0]) * even)  # the first place's is p z
+        assert sorted(drawn.tolist()) == pytest.approx(sorted(points), abs=2e-4)

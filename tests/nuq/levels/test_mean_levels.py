@@ -71,7 +71,7 @@ def test_the_functional_is_the_error_that_the_kernels_make(workers, bits):
     merged = fitted(rows, made)
     for levels in (made.levels, update_rules.alq(merged.fit("histogram"), bits).levels):
         made.set_levels(levels)
-        expected = MeanObjective(merged.fit("histogram"), workers, merged.agreement, 512).value(levels.values)
+        expected = MeanObjective(merged.fit("histogram"), merged.agreement, 512).value(levels.values)
         assert errors(made, rows, 6).mean() == pytest.approx(expected, rel=0.04)
 
 
@@ -85,14 +85,13 @@ def test_scales_agree_as_they_do():
     assert fitted(rows[:1], quantizer()).agreement == 0.0
 
 
-@pytest.mark.parametrize("workers", [2, 3])
-def test_gradient(workers):
+def test_gradient():
     """On a law whose density is constant between knots, as the functional takes it."""
     edges = np.linspace(-1, 1, 33)
     masses = np.exp(-3 * np.abs(edges[1:] + edges[:-1]))
     middles = (edges[1:] + edges[:-1]) / 2
     law = Histogram(edges, masses, masses * middles, masses * (middles**2 + 1 / 3 / 32**2))
-    objective = MeanObjective(law, workers, 0.8)
+    objective = MeanObjective(law, 0.8)
     levels = np.array([-1, -0.41, -0.09, 0.02, 0.33, 1.0])
     _, gradient = objective.value_and_gradient(levels)
     for place in range(1, 5):
@@ -106,7 +105,7 @@ def test_no_grid_holds_better_levels(sigma):
     """Six levels, by brute force over a grid of their two free numbers."""
     law = TruncNorm(0.0, sigma)
     found = refit(update_rules.optimal(law, 6), law, symmetric=True, workers=4, agreement=0.95)
-    objective = MeanObjective(law.tabulated(), 4, 0.95)
+    objective = MeanObjective(law.tabulated(), 0.95)
     grid = sigma * np.linspace(0.1, 5.0, 50)
     pairs = [pair for pair in itertools.combinations(grid, 2) if pair[1] < 1]
     best = min(objective.value(level_sets.from_positive([*pair, 1.0]).values) for pair in pairs)
@@ -119,7 +118,7 @@ def test_no_grid_holds_better_levels(sigma):
 def test_levels_for_the_mean_lie_below_those_for_a_message(law, symmetric, num_levels):
     start = update_rules.optimal(law, num_levels, symmetric=symmetric)
     found = refit(start, law, symmetric=symmetric, workers=4, agreement=1.0)
-    objective = MeanObjective(law.tabulated(), 4, 1.0)
+    objective = MeanObjective(law.tabulated(), 1.0)
     assert objective.value(found.levels.values) < 0.999 * objective.value(start.levels.values)
     assert found.levels.symmetric == symmetric or not symmetric
     assert found.expected_variance >= start.expected_variance * (1 - 1e-6)
@@ -132,7 +131,7 @@ def test_the_multiplier_for_the_mean_is_the_best_of_a_grid():
     law = TruncNorm(0.0, 0.1)
     found = refit(update_rules.amq(law, 3), law, symmetric=True, workers=2, agreement=1.0)
     assert found.p is not None and found.levels == level_sets.exponential(3, found.p)
-    objective = MeanObjective(law.tabulated(), 2, 1.0)
+    objective = MeanObjective(law.tabulated(), 1.0)
     best = min(objective.value(level_sets.exponential(3, p).values) for p in np.linspace(0.05, 0.95, 300))
     assert objective.value(found.levels.values) <= best * 1.0001
 
