@@ -14,7 +14,10 @@ from nuq.native.checksum import crc32
 
 
 def check_settings(transport: Transport, mine: dict[str, Any]) -> None:
-    """Check that all ranks have the same settings; ValueError, on all alike, with two ranks and the difference."""
+    """Check that all ranks have the same settings; ValueError, on all alike, with two ranks and the difference.
+
+    A collective call: every rank makes it.
+    """
     rows = [json.loads(text) for text in transport.texts(json.dumps(mine), "control")]
     for rank, row in enumerate(rows):
         for name in [*rows[0], *row]:

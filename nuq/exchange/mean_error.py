@@ -52,7 +52,7 @@ _DISTRIBUTIONS: tuple[Distribution, ...] = (
 
 
 def second_settings(name: str, settings: Any, second_bits: int) -> tuple[str, Any]:
-    """The method that encodes means, this one or the table's, and its settings for bits 1 to 8, or ``_BEYOND``."""
+    """The method that encodes means, this one or the table's, and its settings: for 1 to 8 bits, 16 (fp16) or 32."""
     if second_bits > _MOST_BITS:
         return _BEYOND[second_bits], method(_BEYOND[second_bits]).settings()
     mean_compressor = method(name).mean_compressor or name

@@ -164,7 +164,7 @@ def test_a_mean_beyond_float16_is_not_an_infinity(ranks):
     ranks.run(overflows_float16, world=2)
 
 
-def propagates(group):
+def propagates(group, collective):
     """A gradient scaler sees what is not finite: the step is lost on all ranks, and the next one is well."""
     rank = dist.get_rank(group)
     settings: dict[str, Any] = {
@@ -174,7 +174,7 @@ def propagates(group):
         "num_samples": 3,
         "feedback": "error",
     }
-    model, state = hooked(group, net(), ddp=SEVERAL, on_non_finite="propagate", collective="two_stage", **settings)
+    model, state = hooked(group, net(), ddp=SEVERAL, on_non_finite="propagate", collective=collective, **settings)
     for step in range(6):
         model.zero_grad()
         scale = torch.tensor(math.inf if rank == 1 and step in (1, 2) else 1.0)
@@ -187,8 +187,32 @@ def propagates(group):
     state.close()
 
 
-def test_a_scaler_sees_nan_on_all_ranks_and_goes_on(ranks):
-    ranks.run(propagates, world=2)
+@pytest.mark.parametrize("collective", ["gather", "two_stage"])
+def test_a_scaler_sees_nan_on_all_ranks_and_goes_on(collective, ranks):
+    ranks.run(propagates, collective, world=2)
+
+
+def two_ways(group):
+    """One rank's gradient is NaN, and what the other decodes of its own overflows: they skip the step together."""
+    rank = dist.get_rank(group)
+    given: dict[str, Any] = {"dither": "subtractive", "collective": "gather", "on_non_finite": "propagate"}
+    model, state = hooked(group, net(), ddp=SEVERAL, method="qsgdinf", bucket_size=64, **given)
+    backward(model, rank, 0)
+
+    def spoilt(gradient):
+        return torch.full_like(gradient, math.nan) if rank == 0 else torch.where(gradient > 0, 3.3e38, -3.3e38)
+
+    hook = model.module[2].weight.register_hook(spoilt)
+    backward(model, rank, 1)
+    assert state.error is None and not bool(torch.isfinite(gradients(model)).all())
+    hook.remove()
+    backward(model, rank, 2)
+    assert_same_bits(group, gradients(model))
+    state.close()
+
+
+def test_two_ranks_err_alike_whatever_each_has(ranks):
+    ranks.run(two_ways, world=2)
 
 
 def gated(group):

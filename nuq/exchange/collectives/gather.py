@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
+from nuq.errors import MessageError
 from nuq.exchange.collectives.collective import (
     Collective,
     ExchangeStats,
@@ -59,7 +60,7 @@ class Gather(Collective):
 
         def end() -> None:
             with self.stats.time("decode"):
-                added = self._added_early(payloads, layout, out.zero_())
+                added = self._added_early(payloads, layout, out)
             with self.stats.time("wire"):
                 received = arrived()
             with self.stats.time("decode"):
@@ -72,14 +73,15 @@ class Gather(Collective):
         return end
 
     def _added_early(self, payloads: list[Tensor], layout: FlatLayout, out: Tensor) -> range:
-        """The workers whose messages are added while others' are on their way.
+        """Begin the sum in ``out``; the workers whose messages are added while others' are on their way.
 
-        Of two workers it is this rank's own, as their sum is the same in either order.  One that is not finite waits:
-        all ranks name the first worker of whom that is so.
+        Of two workers it is this rank's own, as their sum is the same in either order.  One that cannot be added waits
+        for its turn: all ranks raise the error of the first worker that has one.
         """
         mine = self.placement.shares[self.transport.rank]
         if self.placement.num_workers == 2 and len(mine) == 1:
-            with suppress(RemoteNonFinite):
-                self.codec.add(payloads[0], layout, out)
+            with suppress(RemoteNonFinite, MessageError):
+                self.codec.add(payloads[0], layout, out.zero_())
                 return mine
+        out.zero_()
         return range(0)

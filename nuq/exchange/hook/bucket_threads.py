@@ -97,11 +97,12 @@ class BucketThreads:
         buckets: list[Bucket] = []  # that are exchanged together
         while (bucket := self._given.get()) is not None:
             buckets.append(bucket)
-            if bucket.ready is not None:
-                stream = stream or torch.cuda.Stream(bucket.buffer.device)
-                stream.wait_event(bucket.ready)
-            if self._waits() and not bucket.last and self.error is None:
-                continue
+            with self._kept(None):
+                if bucket.ready is not None:
+                    stream = stream or torch.cuda.Stream(bucket.buffer.device)
+                    stream.wait_event(bucket.ready)
+                if self.error is None and self._waits() and not bucket.last:
+                    continue
             begun = _Begun(buckets, nothing_left, stream)
             with self._kept(stream):
                 if self.error is None:

@@ -48,7 +48,7 @@ def of_gate(asked: bool, measured: Mapping[str, float], num_coordinates: int, ch
 
 
 def of_seconds(spent: Mapping[str, float]) -> str:
-    """The sentence on where the exchanging thread's time went."""
+    """The sentence on where the exchanging threads' time went."""
     return f"Spent: {', '.join(f'{what} {seconds:.3g} s' for what, seconds in spent.items()) or 'nothing'}."
 
 
