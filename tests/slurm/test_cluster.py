@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -125,8 +126,10 @@ with cluster.started(Path(sys.argv[1]), accounting=sys.argv[3] == "accounting") 
 def test_nothing_is_left_after_a_signal(tmp_path: Path, number: int, accounting: str, daemons: int) -> None:
     folder = tmp_path / "c"
     words = [sys.executable, "-c", CRASH, str(folder), str(tmp_path), accounting]
+    # a shell's background jobs, this test's own process among them, ignore SIGINT
+    how: dict[str, Any] = {"preexec_fn": lambda: signal.signal(number, signal.SIG_DFL), "text": True}
     with subprocess.Popen(
-        words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, **how
     ) as process:
         assert process.stdout
         pids = [int(word) for word in (process.stdout.readline() + (tmp_path / "pid").read_text()).split()]
