@@ -3,11 +3,14 @@
 Training uses the mean alone, in which errors of workers that round together cancel.  The error is ``M |mean of decoded
 - mean of x_i|^2`` over the mean of ``|x_i|^2``: the vNMSE of a message where workers' errors are unbiased and
 independent, so that what lies below it was cancelled.  Vectors are one minibatch each at the same weights, or
-independent draws of a distribution.  Levels are learned as for a message.
+independent draws of a distribution.  Levels are learned as for a message (from gradients of several steps of one
+worker, which for levels for the mean stand for several workers).  Figures are means of four draws: neighbours in a
+table may differ by chance.
 
-The sum at a shared scale stands for what adds up inside the network (THC, NSDI 2024): all workers round to the uniform
-levels of one scale, the largest of theirs, after a rotation, and integers are summed.  Its bits are those that a worker
-sends; the sum comes back with ``log2 M`` more.
+The sum at a shared scale shows what adding integers inside the network takes (in the manner of THC, NSDI 2024, without
+its clipping and its table of levels): workers round by themselves to the uniform levels of one scale, the largest of
+theirs, after a rotation, and integers are summed.  Its bits are those that a worker sends; the sum comes back with
+``log2 M`` more.
 """
 
 from __future__ import annotations
@@ -55,7 +58,7 @@ FAMILIES = (
     _family("optimal", norm="linf", **_TOGETHER, **_ROTATED),
     _family("optimal", norm="linf", objective="mean", **_TOGETHER, **_ROTATED),
 )
-SHARED_SCALE = Family("qsgdinf", (("sum", "at a shared scale, as THC"),))
+SHARED_SCALE = Family("qsgdinf", (("sum", "at a shared scale"),))
 
 Curves = dict[Family, list[Point]]
 

@@ -33,15 +33,18 @@ def run(argv: Sequence[str], root: Path) -> int:
     sweep = load(options.grid, options.run_name)
     for line in shared(sweep, root):
         print(line)
-    if sweep.keep and (number := kept.restore(runs)):
-        print(f"{number} runs were made elsewhere and are kept in {kept.RESULTS}/{runs[0].experiment.folder}")
+    if sweep.keep:
+        number, damaged = kept.restore(runs)
+        if number:
+            print(f"{number} runs were made elsewhere and are kept in {kept.RESULTS}/{runs[0].experiment.folder}")
+        for folder in damaged:
+            print(f"{folder.relative_to(root)} is not whole: that run is made anew")
     left = {**_diverged(runs, options), **in_the_queue(runs, root)}
     check(runs, left, root)
     sign(sweep, root)
-    outcome = run_with_progress(runs, options.slots, left)
-    if sweep.keep:
-        kept.keep(runs)
-    return outcome.exit_code
+    for run in runs if sweep.keep else ():  # of a runner that was killed
+        kept.keep(run)
+    return run_with_progress(runs, options.slots, left, kept.keep if sweep.keep else None).exit_code
 
 
 def check(runs: Sequence[Run], busy: Collection[str], root: Path) -> None:

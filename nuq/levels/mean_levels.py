@@ -9,10 +9,10 @@ independent, of one symmetric distribution F, the error of the mean is (docs/mea
           g = h - \int_0^1 h, \qquad h(t) = \sum_i w_i P(r \text{ in interval } i, q > t)
 
 with Psi the variance of one message (``nuq.levels.objective``) and rho = E[s s'] / E[s^2] for the scales of two workers
-in the same bucket: exactly for even M, and for odd M but for what g differs from a straight line.  So the levels do not
-depend on M.  The second term grows with wide intervals, with equal ones, and with coordinates amid them, so that these
-levels lie between ALQ's and uniform ones.  It is our own derivation: Suresh et al. (ICML 2022) bound the error on
-uniform levels.
+in the same bucket: exactly for even M and levels in pairs, and for odd M but for what g differs from a straight line.
+So the levels do not depend on M.  The second term grows with wide intervals, with equal ones, and with coordinates amid
+them, so that these levels lie between ALQ's and uniform ones.  It is our own derivation: Suresh et
+al. (ICML 2022) bound the error on uniform levels.
 """
 
 from __future__ import annotations

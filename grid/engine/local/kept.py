@@ -6,16 +6,19 @@ names that the run has below ``runs/``.  Runs that diverged have ended, too.
 
 from __future__ import annotations
 
-import os
 import shutil
+import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
+from grid.engine.states.run_files import RunFolder
 from grid.engine.states.runs import Run
 
 RESULTS = "results"
 ENDED = ("done", "diverged")
-_NEEDED = ("config.yaml", "status.json", "events.out.tfevents.*")
+_SCALARS = "events.out.tfevents.*"
+_NEEDED = ("config.yaml", "status.json", _SCALARS)
+_BEGUN = ("status.json", "checkpoint*", _SCALARS)  # files of a run that has begun here
 
 
 def place(run: Run) -> Path:
@@ -23,25 +26,37 @@ def place(run: Run) -> Path:
     return run.root / RESULTS / run.experiment.folder / run.experiment.name
 
 
-def restore(runs: Iterable[Run]) -> int:
-    """Copy what is kept of runs that this machine does not have to where they would be; the number of them."""
-    return sum(_copied(place(run), run.folder.path) for run in runs if not run.folder.status.exists())
+def restore(runs: Iterable[Run]) -> tuple[int, list[Path]]:
+    """Copy what is kept of runs that have not begun here to where they would be.
+
+    Returns their number, and the folders that are kept and not whole.
+    """
+    absent = [run for run in runs if place(run).is_dir() and not _any(run.folder.path, _BEGUN)]
+    whole = [run for run in absent if _is_whole(place(run))]
+    for run in whole:
+        shutil.copytree(place(run), run.folder.path, dirs_exist_ok=True)
+    return len(whole), [place(run) for run in absent if run not in whole]
 
 
-def keep(runs: Iterable[Run]) -> int:
-    """Copy what is needed of runs that have ended and are not kept yet; the number of them."""
-    return sum(_copied(run.folder.path, place(run)) for run in runs if run.state().word in ENDED)
-
-
-def _copied(source: Path, to: Path) -> bool:
-    """Whether there was something to copy.  It appears as a whole, or joins what the folder has."""
-    found = [path for pattern in _NEEDED for path in sorted(source.glob(pattern))]
-    if not found or (to / "status.json").exists():
+def keep(run: Run) -> bool:
+    """Copy what is needed of a run to where it is kept, if it has ended; whether there was something to copy."""
+    to = place(run)
+    if not _is_whole(run.folder.path) or _is_whole(to):
         return False
-    to.mkdir(parents=True, exist_ok=True)
-    for path in (path for path in found if path.name != "status.json"):
-        shutil.copyfile(path, to / path.name)
-    partly = to / f".status.{os.getpid()}"  # the status says that all is there: it comes last
-    shutil.copyfile(source / "status.json", partly)
-    partly.replace(to / "status.json")
+    to.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".", dir=to.parent) as partly:
+        for pattern in _NEEDED:
+            for path in run.folder.path.glob(pattern):
+                shutil.copyfile(path, Path(partly) / path.name)
+        shutil.rmtree(to, ignore_errors=True)  # damaged
+        shutil.copytree(partly, to)
     return True
+
+
+def _any(folder: Path, patterns: Iterable[str]) -> bool:
+    return any(any(folder.glob(pattern)) for pattern in patterns)
+
+
+def _is_whole(folder: Path) -> bool:
+    """Whether a folder has all that is needed of a run that has ended."""
+    return all(_any(folder, [pattern]) for pattern in _NEEDED) and RunFolder(folder).state().word in ENDED

@@ -52,13 +52,19 @@ class _Child:
     share: Share
 
 
-def run_all(runs: Sequence[Run], slots: int | None, display: Display, busy: Mapping[str, str] | None = None) -> Outcome:
+def run_all(
+    runs: Sequence[Run],
+    slots: int | None,
+    display: Display,
+    busy: Mapping[str, str] | None = None,
+    ended: Callable[[Run], object] | None = None,
+) -> Outcome:
     """Run the missing runs, as many at a time as the machine has room for.
 
     SIGINT and SIGTERM stop every child before this returns.
 
     ``slots`` overrules the machine's size (ValueError below 1).  ``busy`` are runs that are not to be started (run
-    folder -> why not).
+    folder -> why not).  ``ended`` is called with each run that was started, when it is over.
 
     Another runner may work on the same sweep, so the state of a run is read again just before it is started.  Where two
     runs have ended for bad settings or data, and none is done, no further one is started.
@@ -102,6 +108,8 @@ def run_all(runs: Sequence[Run], slots: int | None, display: Display, busy: Mapp
                     else:
                         outcome.done.append(child.run)
                     display.ended(slot, child.run, failure or f"done in {time.monotonic() - child.began:.0f} s")
+                    if ended is not None:
+                        ended(child.run)
                 if num_refused >= ENOUGH_REFUSALS and not outcome.done:
                     outcome.given_up += waiting
                     waiting.clear()
@@ -206,14 +214,19 @@ def _signal_group(child: _Child, number: int) -> None:
 # --- with a display -----------------------------------------------------------------------------------------------
 
 
-def run_with_progress(runs: Sequence[Run], slots: int | None = None, busy: Mapping[str, str] | None = None) -> Outcome:
+def run_with_progress(
+    runs: Sequence[Run],
+    slots: int | None = None,
+    busy: Mapping[str, str] | None = None,
+    ended: Callable[[Run], object] | None = None,
+) -> Outcome:
     """Call ``run_all`` with bars on a terminal and lines elsewhere, then print a summary."""
     total = sum(run.state().may_start for run in runs)
     if sys.stdout.isatty():
         with Bars(total) as bars:
-            outcome = run_all(runs, slots, bars, busy)
+            outcome = run_all(runs, slots, bars, busy, ended)
     else:
-        outcome = run_all(runs, slots, Lines(total), busy)
+        outcome = run_all(runs, slots, Lines(total), busy, ended)
     print(summary(outcome))
     return outcome
 

@@ -52,21 +52,33 @@ def test_runs_what_is_missing_and_names_what_failed(tmp_path: Path, capsys: pyte
     assert capsys.readouterr().out == "5 done before\n"
 
 
-def test_ended_runs_are_kept_and_another_machine_goes_on(tmp_path: Path) -> None:
-    runs = fake.runs(fake.checkout(tmp_path / "first", {2: 1}), 3)
-    run_all(runs, 2, Lines(3))
-    for run in runs:
+def test_ended_runs_are_kept_one_by_one_and_another_machine_goes_on(tmp_path: Path) -> None:
+    runs = fake.runs(fake.checkout(tmp_path / "first", {2: 1}), 4)
+
+    def ended(run: Run) -> None:
         (run.folder.path / "checkpoint.pt").touch()
         (run.folder.path / "events.out.tfevents.1.a1").write_text("scalars")
-    assert (kept.keep(runs), kept.keep(runs)) == (2, 0), "the failed one has not ended"
+        assert kept.keep(run) == (run.experiment.seed != 2), "the failed one has not ended"
+        assert not kept.keep(run)
+
+    run_all(runs, 2, Lines(4), ended=ended)
     names = {path.name for path in kept.place(runs[0]).iterdir()}
     assert names == {"config.yaml", "status.json", "events.out.tfevents.1.a1"}
-    second = fake.runs(fake.checkout(tmp_path / "second"), 3)
+
+    second = fake.runs(fake.checkout(tmp_path / "second"), 4)
     shutil.copytree(tmp_path / "first" / "results", tmp_path / "second" / "results")
-    assert (kept.restore(second), kept.restore(second)) == (2, 0)
-    assert [run.state().word for run in second] == ["done", "new", "done"]
-    assert len(run_all(second, 2, Lines(3)).skipped) == 2
-    assert kept.keep(second) == 1
+    damaged = kept.place(second[2])
+    (damaged / "status.json").write_text("<<<<<<< HEAD")
+    begun = second[3].folder.path / "checkpoint.pt"
+    begun.parent.mkdir(parents=True, exist_ok=True)
+    begun.touch()
+    assert kept.restore(second) == (1, [damaged])
+    assert [run.state().word for run in second] == ["done", "new", "new", "new"]
+    assert not list(begun.parent.glob("events*")), "two machines' scalars are never mixed"
+    assert len(run_all(second, 2, Lines(4)).skipped) == 1
+    (second[2].folder.path / "events.out.tfevents.2.a1").write_text("scalars")
+    assert kept.keep(second[2]), "what is whole takes the damaged one's place"
+    assert (damaged / "events.out.tfevents.2.a1").exists()
 
 
 def test_what_may_be_alive_is_left_alone(tmp_path: Path) -> None:
