@@ -276,16 +276,16 @@ def overlap(group: dist.ProcessGroup, device: str, small: bool) -> Found:
 def dies(group: dist.ProcessGroup, device: str, small: bool) -> Found:
     """A check in which rank 1 ends in the middle of the third step; the others have to say so in time."""
     model, state = hooked(group, device, small, "qsgdinf", collective="gather", timeout_s=DEAD_S)
-    mean, calls = state._here.driver.collective.mean, 0
+    begin, calls = state._here.driver.collective.begin, 0
 
     def deadly(*arguments: Any) -> None:
         nonlocal calls
         calls += 1
         if dist.get_rank(group) == 1 and calls == 7:
             os._exit(7)
-        mean(*arguments)
+        return begin(*arguments)
 
-    state._here.driver.collective.mean = deadly  # pyright: ignore[reportAttributeAccessIssue]
+    state._here.driver.collective.begin = deadly  # pyright: ignore[reportAttributeAccessIssue]
     began = time.monotonic()
     for step in range(10):
         try:

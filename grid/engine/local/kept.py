@@ -48,6 +48,7 @@ def keep(run: Run) -> bool:
         for pattern in _NEEDED:
             for path in run.folder.path.glob(pattern):
                 shutil.copyfile(path, Path(partly) / path.name)
+        Path(partly).chmod(0o755)
         shutil.rmtree(to, ignore_errors=True)  # damaged
         shutil.copytree(partly, to)
     return True
