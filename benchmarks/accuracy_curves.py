@@ -17,11 +17,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from benchmarks.gradient_samples import Source
+from benchmarks.gradient_samples import Source, learn
 from nuq.compressors.message import parse
 from nuq.compressors.quantized import AdaptiveQuantizer
 from nuq.kernels.spec import Key
-from nuq.kernels.statistics import Statistics
 from nuq.registry import METHODS
 from nuq.settings import check
 
@@ -158,12 +157,7 @@ def build(family: Family, value: float | None, source: Source) -> Any:
     except ValueError:
         return None
     if isinstance(compressor, AdaptiveQuantizer):
-        together = Statistics.empty(compressor.settings.num_components, sketched=True)
-        for worker, vector in enumerate(source.learn):
-            statistics = Statistics.empty(compressor.settings.num_components, sketched=True)
-            compressor.observe(vector, Key(7, 0, worker, "learn"), statistics)
-            together.merge(statistics)
-        compressor.update(together)
+        learn(compressor, source.learn)
     return compressor
 
 

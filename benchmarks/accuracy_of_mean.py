@@ -21,7 +21,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from benchmarks.accuracy_curves import WHOLE, Family, Point, build, rate_setting, reached_at
+from benchmarks.accuracy_curves import WHOLE, Curves, Family, Point, build, rate_setting, reached_at
 from benchmarks.gradient_samples import Source
 from nuq.kernels.operators import hadamard_
 from nuq.kernels.spec import Key
@@ -59,8 +59,6 @@ FAMILIES = (
     _family("optimal", norm="linf", objective="mean", **_TOGETHER, **_ROTATED),
 )
 SHARED_SCALE = Family("qsgdinf", (("sum", "at a shared scale"),))
-
-Curves = dict[Family, list[Point]]
 
 
 def curves_of(source: Source) -> dict[int, Curves]:

@@ -7,13 +7,16 @@ these are the ten steps before a level update and steps after it, as in training
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
+from nuq.compressors.quantized import AdaptiveQuantizer
+from nuq.kernels.spec import Key
+from nuq.kernels.statistics import Statistics
 from settings import resolving
 from train.steps.trainer import Trainer
 
@@ -63,6 +66,17 @@ DISTRIBUTIONS: dict[str, tuple[str, Callable[[torch.Generator], Tensor]]] = {
         lambda g: torch.empty(NUM_COORDINATES).exponential_(generator=g) * _signs(g),
     ),
 }
+
+
+def learn(made: AdaptiveQuantizer, gradients: Sequence[Tensor]) -> Statistics:
+    """Fit the levels to the gradients of several workers, as at an update; the statistics behind it."""
+    together = Statistics.empty(made.settings.num_components, sketched=True)
+    for worker, gradient in enumerate(gradients):
+        own = Statistics.empty(made.settings.num_components, sketched=True)
+        made.observe(gradient, Key(2, 0, worker, "model"), own)
+        together.merge(own)
+    made.update(together)
+    return together
 
 
 @functools.cache

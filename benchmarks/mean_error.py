@@ -26,12 +26,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from benchmarks.gradient_samples import learn
 from benchmarks.norms import Recorded, recorded
 from benchmarks.timing import in_turns, seconds, spread
 from files.aligned import aligned
 from nuq.compressors.quantized import AdaptiveQuantizer, Quantizer
 from nuq.kernels.spec import Key
-from nuq.kernels.statistics import Statistics
 from nuq.registry import METHODS
 
 BUCKET_SIZE = 8192
@@ -54,10 +54,7 @@ def quantizer(title: str, rounding: str, gradients: Sequence[Tensor]) -> Quantiz
     name, settings = QUANTIZERS[title]
     made = METHODS[name].load()(METHODS[name].settings(bucket_size=BUCKET_SIZE, rounding=rounding, **settings))
     if isinstance(made, AdaptiveQuantizer):
-        seen = Statistics.empty(made.settings.num_components)
-        for worker, gradient in enumerate(gradients):
-            made.observe(gradient, Key(2, 0, worker, "model"), seen)
-        made.update(seen)
+        learn(made, gradients)
     return made
 
 

@@ -35,7 +35,6 @@ from benchmarks.timing import seconds
 from files.aligned import aligned
 from nuq.compressors.quantized import AdaptiveQuantizer
 from nuq.kernels import operators, reference, spec
-from nuq.kernels.spec import Key
 from nuq.kernels.statistics import Statistics
 from nuq.levels import level_sets, mean_levels, update_rules
 from nuq.registry import METHODS
@@ -70,13 +69,7 @@ def fitted(
     size: dict[str, int] = {"num_levels": num_levels} if name == "optimal" else {"bits": num_levels.bit_length() - 1}
     how = {"bucket_size": BUCKET_SIZE, "norm": norm, "rounding": "correlated", "objective": objective, **size}
     made = METHODS[name].load()(METHODS[name].settings(**how))
-    merged = Statistics.empty(1, sketched=True)
-    for worker, gradient in enumerate(gradients):
-        own = Statistics.empty(1, sketched=True)
-        made.observe(gradient, Key(2, 0, worker, "model"), own)
-        merged.merge(own)
-    made.update(merged)
-    return made, merged
+    return made, gradient_samples.learn(made, gradients)
 
 
 def error_of_mean(made: AdaptiveQuantizer, gradients: Sequence[Tensor], nodes: int = 8) -> float:

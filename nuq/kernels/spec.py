@@ -49,14 +49,14 @@ chooses by device.
 
    Each ``h_i`` by itself is as uniform as ``h``, to ``M 2^-32``, so each worker stays unbiased whoever else takes part.
    Together, with ``z`` for what they have in common, the ``u`` are ``frac(p z + j / A)`` in even places and
-   ``1 - frac(q z + j / B)`` in odd ones (to ``2^-16``), and ``A p = B q``.  So their sum does not depend on ``z``: what
-   one worker rounds up, another rounds down.  And one of them lies in each of ``M`` equal intervals (Suresh et al.,
-   ICML 2022, whose workers draw their numbers within them independently): where a number of an even place passes the
-   border ``m / M`` upwards, ``A p z = A m / M`` modulo 1, which is ``-B m / M`` as well, one of an odd place passes it
-   downwards.  Receivers need not know of it.  No pair of workers errs alike on average, but at a single coordinate the
-   mean's variance may be up to 6 % above that of workers by themselves (a search over places within intervals, M up to
-   8).  A rotation is common to the workers too, or their coordinates would not be the same ones; what is clipped of a
-   rotated vector they then clip alike.
+   ``1 - frac(q z + j / B)`` in odd ones, and ``A p = B q``; all to ``2^-16``, which the last step of the hash changes.
+   So their sum does not depend on ``z``: what one worker rounds up, another rounds down.  And one of them lies in each
+   of ``M`` equal intervals (Suresh et al., ICML 2022, whose workers draw their numbers within them independently):
+   where a number of an even place passes the border ``m / M`` upwards, ``A p z = A m / M`` modulo 1, which is
+   ``-B m / M`` as well, one of an odd place passes it downwards.  Receivers need not know of it.  No pair of workers
+   errs alike on average over steps, but at a single coordinate the mean's variance may be up to 6 % above that of
+   workers by themselves (a search over places within intervals, M up to 8).  A rotation is common to the workers too,
+   or their coordinates would not be the same ones; what is clipped of a rotated vector they then clip alike.
 7. Codes are packed as ``nuq.kernels.bit_packing`` says.
 8. Decoding: ``scale * l_code``, one rounding; under quantile the two ends decode to ``-top`` and ``top``.  With
    subtractive dither (uniform levels), ``scale * (l_code - (v - 0.5) * d)``, ``v = (h >> (32 - F)) * 2^-F`` the number

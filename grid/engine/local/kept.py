@@ -7,7 +7,6 @@ names that the run has below ``runs/``.  Runs that diverged have ended, too.
 from __future__ import annotations
 
 import shutil
-import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from grid.engine.states.runs import Run
 RESULTS = "results"
 ENDED = ("done", "diverged")
 _SCALARS = "events.out.tfevents.*"
-_NEEDED = ("config.yaml", "status.json", _SCALARS)
+_NEEDED = ("config.yaml", _SCALARS, "status.json")  # the last one says that all is there
 _BEGUN = ("status.json", "checkpoint*", _SCALARS)  # files of a run that has begun here
 
 
@@ -43,14 +42,11 @@ def keep(run: Run) -> bool:
     to = place(run)
     if not _is_whole(run.folder.path) or _is_whole(to):
         return False
-    to.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".", dir=to.parent) as partly:
-        for pattern in _NEEDED:
-            for path in run.folder.path.glob(pattern):
-                shutil.copyfile(path, Path(partly) / path.name)
-        Path(partly).chmod(0o755)
-        shutil.rmtree(to, ignore_errors=True)  # damaged
-        shutil.copytree(partly, to)
+    shutil.rmtree(to, ignore_errors=True)  # what is not whole
+    to.mkdir(parents=True)
+    for pattern in _NEEDED:
+        for path in run.folder.path.glob(pattern):
+            shutil.copyfile(path, to / path.name)
     return True
 
 

@@ -151,7 +151,7 @@ class BucketExchange:
         several = [buckets] if self._joins else [[bucket] for bucket in buckets]
         if self.begins:
             self._fit_first(several)
-        ends = [self._exchange(some) for some in several]
+        ends = [self._begin_one(some) for some in several]
 
         def end() -> None:
             for each in ends:
@@ -159,7 +159,7 @@ class BucketExchange:
 
         return end
 
-    def _exchange(self, buckets: list[Bucket]) -> Callable[[], None]:
+    def _begin_one(self, buckets: list[Bucket]) -> Callable[[], None]:
         """Begin the exchange of one vector; its end writes the mean into the memory of the vector's buckets."""
         self._first = last = buckets[-1].last
         plan, driver = self._plan(buckets), self.driver

@@ -16,6 +16,8 @@ from nuq.exchange.collectives.collective import nothing_left
 from nuq.exchange.hook.buckets import Bucket
 from nuq.exchange.payload import told_plainly
 
+_MOST_BEGUN = 2  # exchanges that wait for their end, whose messages take memory; another one is begun before it waits
+
 
 @dataclass(frozen=True)
 class _Begun:
@@ -39,7 +41,7 @@ class BucketThreads:
         self.error: BaseException | None = None
         self._begin, self._waits = begin, waits
         self._given: queue.SimpleQueue[Bucket | None] = queue.SimpleQueue()
-        self._begun: queue.SimpleQueue[_Begun | None] = queue.SimpleQueue()
+        self._begun: queue.Queue[_Begun | None] = queue.Queue(_MOST_BEGUN)
         self._threads: list[threading.Thread] = []
         self._left: list[_Begun] = []  # by an error: their memory may still be written
 
