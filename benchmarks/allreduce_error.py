@@ -51,7 +51,6 @@ from nuq.exchange.flat_layout import FlatLayout, Segment
 from nuq.exchange.payload import PayloadCodec
 from nuq.exchange.transport import Transport
 from nuq.kernels.spec import Key
-from nuq.kernels.statistics import Statistics
 from nuq.registry import METHODS
 from settings import resolving
 from train.steps.trainer import Trainer
@@ -246,9 +245,8 @@ def encoders_for(name: str, settings: dict[str, Any], second_bits: int, vectors:
     """Both encoders; adaptive ones with levels fitted to the workers' vectors, as the training fits them."""
     compressors = CompressorMap(name, METHODS[name].settings(**settings), second_bits)
     if compressors.adaptive:
-        seen = Statistics.empty(compressors.settings.num_components)
-        for worker, vector in enumerate(vectors):
-            compressors.adaptive[0].observe(vector, Key(SEED, 0, worker, "statistics"), seen)
+        keys = [Key(SEED, 0, worker, "statistics") for worker in range(len(vectors))]
+        seen = compressors.adaptive[0].observed(zip(vectors, keys, strict=True))
         for compressor in compressors.adaptive:
             compressor.update(seen)
     return compressors

@@ -48,7 +48,6 @@ from nuq.compressors.message import parse
 from nuq.compressors.quantized import AdaptiveQuantizer
 from nuq.exchange.compressor_map import sorted_settings
 from nuq.kernels.spec import Key
-from nuq.kernels.statistics import Statistics
 from nuq.registry import METHODS, method
 
 PAIRS, FEWEST_PAIRS, BUDGET_S = 9, 3, 20.0
@@ -78,10 +77,8 @@ class Contender:
         self.by_tensor = getattr(self.settings, "scope", "model") == "tensor"
         self.gradients = gradients
         if isinstance(self.compressor, AdaptiveQuantizer):
-            learned = Statistics.empty(self.compressor.settings.num_components)
-            for number, vector in enumerate(gradients.learn):
-                self.compressor.observe(vector, Key(7, number, 0, "learn"), learned)
-            self.compressor.update(learned)
+            learned = [(vector, Key(7, number, 0, "learn")) for number, vector in enumerate(gradients.learn)]
+            self.compressor.update(self.compressor.observed(learned))
         self.eager = eager.of(self.name, self.settings, self.compressor)
 
     def parts(self, vector: Tensor) -> dict[str, Tensor]:

@@ -35,7 +35,6 @@ from nuq.compressors.message import parse
 from nuq.compressors.quantized import AdaptiveQuantizer
 from nuq.exchange.compressor_map import sorted_settings
 from nuq.kernels.spec import Key
-from nuq.kernels.statistics import Statistics
 from nuq.registry import METHODS, method
 from settings import resolving
 from train.steps.trainer import Trainer
@@ -129,11 +128,12 @@ def errors(case: Case, run: Recorded) -> dict[str, list[float]]:
     found: dict[str, list[float]] = {kind: [] for kind in KINDS}
     found["unfitted"] = [error(compressor, run, gradients[half:], case.bucket) for gradients in run.gradients]
     for number, gradients in enumerate(run.gradients):
-        learned = Statistics.empty(compressor.settings.num_components)
-        for worker, gradient in enumerate(gradients[:half]):
-            for name, vector in enumerate(run.vectors(gradient, case.bucket)):
-                compressor.observe(vector, Key(2, number, worker, str(name)), learned)
-        compressor.update(learned)
+        learned = [
+            (vector, Key(2, number, worker, str(name)))
+            for worker, gradient in enumerate(gradients[:half])
+            for name, vector in enumerate(run.vectors(gradient, case.bucket))
+        ]
+        compressor.update(compressor.observed(learned))
         found["fresh"].append(error(compressor, run, gradients[half:], case.bucket))
         if number + 1 < len(run.gradients):
             found["later"].append(error(compressor, run, run.gradients[number + 1][half:], case.bucket))

@@ -39,7 +39,6 @@ from nuq.compressors.quantized import AdaptiveQuantizer
 from nuq.exchange.flat_layout import FlatLayout, Segment
 from nuq.exchange.payload import PayloadCodec
 from nuq.kernels.spec import Key
-from nuq.kernels.statistics import Statistics
 from nuq.registry import METHODS
 
 LONG, SHORT, MANY, REPEATS = 1 << 22, 1 << 10, 64, 9
@@ -73,9 +72,7 @@ def codec_rates_of(name: str) -> CodecRates:
     method, key = METHODS[name], Key(0, 0, 0)
     compressor = method.load()(method.settings())
     if isinstance(compressor, AdaptiveQuantizer):  # as it is in training
-        learned = Statistics.empty(compressor.settings.num_components)
-        compressor.observe(torch.randn(LONG), key, learned)
-        compressor.update(learned)
+        compressor.update(compressor.observed([(torch.randn(LONG), key)]))
     codec = PayloadCodec(compressor)
     encodes, decodes = [], []
     for size, messages, copies, repeats in ((SHORT, 1, 1, 200), (SHORT, MANY, 1, 50), (LONG, 1, COLD_COPIES, 24)):

@@ -1,8 +1,7 @@
 """FSDP2: compressed messages give every rank its shard of the mean gradient.
 
-``fully_shard`` reduces gradients by a reduce-scatter, which is the first half of a two-stage all-reduce: each rank
-encodes the shard of every other rank and sends it there, and the owner decodes and averages.  Nothing is encoded a
-second time.
+``fully_shard`` reduces gradients by a reduce-scatter, the first half of a two-stage all-reduce: each rank encodes the
+shard of every other rank and sends it there, and the owner decodes and adds them up.  Nothing is encoded a second time.
 """
 
 from __future__ import annotations
@@ -16,8 +15,8 @@ from torch import Tensor, nn
 
 from nuq.exchange.agreement import check_settings
 from nuq.exchange.compressor_map import CompressorMap, sorted_settings
+from nuq.exchange.driver import Driver
 from nuq.exchange.flat_layout import FlatLayout, Segment
-from nuq.exchange.level_updates import fit_levels
 from nuq.exchange.payload import told_plainly
 from nuq.exchange.transport import Transport
 from nuq.kernels.spec import Key
@@ -76,9 +75,19 @@ class CompressedReduceScatter:
         # a reduce-scatter leaves no choice of collective, and encodes nothing twice
         (own,) = sorted_settings(method, (), settings, {})
         self._compressors = CompressorMap(method, own, Exchange.second_bits)
+        if self._compressors.single_worker:
+            raise ValueError(
+                f"method={method!r}: sends one worker's gradient alone, and FSDP adds up all ranks'; legal here: others"
+            )
         self._name, self._seed, self._timeout_s = name, seed, timeout_s
         self._step = 0
-        self.transport: Transport | None = None
+        self._driver: Driver | None = None
+        self._shards: list[FlatLayout] = []
+
+    @property
+    def transport(self) -> Transport | None:
+        """What carries the messages and counts their bytes; None before the first call."""
+        return self._driver.transport if self._driver else None
 
     def allocate(self, size: Sequence[int], *, dtype: torch.dtype, device: torch.device) -> Tensor:
         return torch.empty(*size, dtype=dtype, device=device)
@@ -88,31 +97,24 @@ class CompressedReduceScatter:
     ) -> dist.Work | None:
         """Compute output = this rank's shard of the ranks' mean (or sum, as ``op`` says)."""
         del async_op  # what is done when the call returns needs no waiting for
-        if self.transport is None:
-            self.transport = Transport(group, timeout_s=self._timeout_s, device=input_tensor.device)
-            told = {"method": self._compressors.name, **vars(self._compressors.settings)}
-            check_settings(self.transport, {**told, "module": self._name, "seed": self._seed})
-        transport, flat = self.transport, input_tensor.reshape(-1)
-        size = output_tensor.numel()
-        key = Key(self._seed, self._step, transport.rank, self._name, piece_of=2, workers=transport.world)
+        flat, size = input_tensor.reshape(-1), output_tensor.numel()
+        driver = self._driver = self._driver or self._made(group, input_tensor.device)
+        rank, world = driver.transport.rank, driver.transport.world
+        if not self._shards or self._shards[0].num_coordinates != size:
+            starts = [owner * size for owner in range(world)]
+            self._shards = [FlatLayout((Segment(self._name, start, size, first=start),)) for start in starts]
+        key = Key(self._seed, self._step, rank, piece_of=2)
         self._step += 1
-        codec = self._compressors.codec
-        whole = FlatLayout((Segment(self._name, 0, size),))
-        owned = [Segment(str(owner), owner * size, size) for owner in range(transport.world)]
-        fit_levels(self._compressors, flat, owned, key)
-        shards = flat.split(size)
-        mine = [codec.encode_or_mark(shard, whole, key.of(str(owner))) for owner, shard in enumerate(shards)]
-        others = [rank for rank in range(transport.world) if rank != transport.rank]
-        known = codec.size(whole)
-        sizes = dict.fromkeys(others, known or 0)
-        if known is None:
-            lengths = transport.numbers([payload.numel() for payload in mine], "control")
-            sizes = {rank: lengths[rank][transport.rank] for rank in others}
-        received = transport.swap({rank: mine[rank] for rank in others}, sizes, "messages")
-        total = torch.zeros(size, dtype=torch.float32, device=flat.device)
+        driver.fit_levels(flat, [shard.segments[0] for shard in self._shards], key)
         with told_plainly():
-            for rank in range(transport.world):
-                codec.add(mine[rank] if rank == transport.rank else received[rank], whole, total)
-        total *= torch.tensor(_factor(op, transport.world), dtype=torch.float32)
+            total = driver.reduce_scatter(flat, self._shards, key, _factor(op, world))
         output_tensor.copy_(total.view_as(output_tensor))
         return None
+
+    def _made(self, group: dist.ProcessGroup, device: torch.device) -> Driver:
+        """The driver of this module's group, on whose settings all ranks agree."""
+        transport = Transport(group, timeout_s=self._timeout_s, device=device)
+        told = {"method": self._compressors.name, **vars(self._compressors.settings)}
+        check_settings(transport, {**told, "module": self._name, "seed": self._seed})
+        nothing_remembered = FlatLayout(())
+        return Driver(self._compressors, nothing_remembered, Exchange(), transport, transport.world, self._seed)

@@ -12,7 +12,6 @@ from nuq.exchange.agreement import check_settings
 from nuq.exchange.compressor_map import CompressorMap, sorted_settings
 from nuq.exchange.driver import Driver
 from nuq.exchange.flat_layout import FlatLayout, Segment
-from nuq.exchange.level_updates import fit_levels
 from nuq.exchange.payload import told_plainly
 from nuq.exchange.transport import Transport
 from nuq.kernels.spec import Key
@@ -66,7 +65,7 @@ def all_reduce(
     out = torch.empty(flat.numel(), dtype=torch.float32, device=tensor.device)
     driver = Driver(compressors, layout, exchange, transport, transport.world, seed, per_machine=1)
     sent = layout.shards(transport.world) if driver.collective_name == "two_stage" else [layout]
-    fit_levels(compressors, flat, [segment for shard in sent for segment in shard.segments], key)
+    driver.fit_levels(flat, [segment for shard in sent for segment in shard.segments], key)
     with told_plainly():
         driver.mean({transport.rank: flat}, layout, key, out)
     driver.settle()

@@ -12,7 +12,7 @@ are told at each function.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -269,6 +269,13 @@ class AdaptiveQuantizer(Quantizer):
         """Add one vector, as it is cut into buckets, to the statistics behind the next update."""
         how: dict[str, Any] = {"moments": self.settings.fit != "histogram", "signs": replace(key, worker=0).words()}
         statistics.add([self.rotated(vector, key)], self.bucket_size, self.norm, **how)
+
+    def observed(self, pieces: Iterable[tuple[Tensor, Key]]) -> Statistics:
+        """The statistics of vectors, each with the key of its samples."""
+        statistics = Statistics.empty(self.settings.num_components)
+        for piece, key in pieces:
+            self.observe(piece, key, statistics)
+        return statistics
 
     def update(self, statistics: Statistics) -> None:
         """Update the levels; they stay where every sampled gradient was zero."""

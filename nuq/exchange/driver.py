@@ -1,13 +1,13 @@
 """The driver of an exchange: observe, fit, encode, exchange, decode, remember, account.
 
-The simulation of workers, the DDP hook and ``all_reduce`` are thin over it: they know where gradients come from and
-where the mean goes.
+The simulation of workers, the DDP hook, FSDP and ``all_reduce`` are thin over it: they know where gradients come from
+and where the mean goes.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -15,9 +15,10 @@ from torch import Tensor
 
 from nuq.exchange.collective_factory import Dense, build
 from nuq.exchange.collectives.collective import ExchangeStats, Vectors, WorkerPlacement
+from nuq.exchange.collectives.reduce_scatter import ReduceScatter
 from nuq.exchange.compressor_map import CompressorMap
-from nuq.exchange.flat_layout import FlatLayout
-from nuq.exchange.level_updates import LevelUpdates
+from nuq.exchange.flat_layout import FlatLayout, Segment
+from nuq.exchange.level_updates import LevelUpdates, fit_levels
 from nuq.exchange.transport import Transport
 from nuq.kernels.spec import Key
 from nuq.settings.exchange import Exchange
@@ -75,6 +76,8 @@ class Driver:
                 compressors, exchange, transport, self.placement, self.stats, per_machine=per_machine
             )
         self._compressing = self.collective
+        codec = compressors.codec
+        self._reduce_scatter = ReduceScatter(transport, self.placement, codec, self.stats, marks_all=True)
 
     @property
     def is_dense(self) -> bool:
@@ -95,6 +98,22 @@ class Driver:
     def begin(self, vectors: Vectors, layout: FlatLayout, key: Key, out: Tensor) -> Callable[[], None]:
         """Begin a ``mean``; what is returned ends it (``Collective.begin``)."""
         return self.collective.begin(vectors, layout, key, out)
+
+    def fit_levels(self, vector: Tensor, segments: Sequence[Segment], key: Key) -> None:
+        """Fit adaptive methods' levels to the one vector that is about to be sent (``level_updates.fit_levels``)."""
+        with self.stats.time("levels"):
+            fit_levels(self.compressors, vector, segments, key)
+
+    def reduce_scatter(self, vector: Tensor, shards: Sequence[FlatLayout], key: Key, factor: float) -> Tensor:
+        """This rank's shard of the sum of all ranks' vectors, times ``factor``: float32[n].  One worker on each rank.
+
+        It is not checked: what overflows is infinite.  RemoteNonFinite, on all ranks, where one's vector is not finite.
+        """
+        sent = self._reduce_scatter.send({self.transport.rank: vector}, shards, key)
+        sent.receive()
+        with self.stats.time("decode"):
+            total = sent.total(self.transport.rank, vector.device)
+            return total.mul_(torch.tensor(factor, dtype=torch.float32))
 
     def gather(self, mine: Mapping[int, Tensor], purpose: str = "tensors") -> list[Tensor]:
         """Equally shaped tensors of all workers, in worker order; ``mine`` holds the hosted ones."""

@@ -196,6 +196,7 @@ def fit_levels(compressors: CompressorMap, vector: Tensor, segments: Sequence[Se
     # the vector is sampled once, not once a segment
     if min((segment.size for segment in segments), default=0) >= _MANY_BUCKETS * compressors.settings.bucket_size:
         segments = [Segment("all", 0, vector.numel())]
-    level_updater = LevelUpdater(compressors.every[0], 0, [key.worker])
-    level_updater.observe(vector, segments, key)
-    level_updater.update(list(level_updater.statistics.values()))
+    key = key.of("statistics")
+    statistics = compressors.compressor.observed((vector[own.place], key.of(own.key_name)) for own in segments)
+    for compressor in compressors.adaptive:
+        compressor.update(statistics)

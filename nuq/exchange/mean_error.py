@@ -107,9 +107,8 @@ class FirstStage:
         first = method(name).load()(settings)
         self.seen: Statistics | None = None
         if isinstance(first, AdaptiveQuantizer):
-            self.seen = Statistics.empty(settings.num_components)
-            for worker, vector in enumerate(vectors):
-                first.observe(vector, Key(0, 0, worker, "statistics"), self.seen)
+            keys = [Key(0, 0, worker, "statistics") for worker in range(simulated)]
+            self.seen = first.observed(zip(vectors, keys, strict=True))
             first.update(self.seen)
         decoded = [_decoded(first, vector, Key(0, 0, worker, "probe")) for worker, vector in enumerate(vectors)]
         self.mean = torch.stack(decoded).mean(dim=0)

@@ -107,6 +107,17 @@ class PayloadCodec:
         except PieceError as error:
             return self.marker(key.worker, _first_not_finite(vector, layout, error.number), layout, vector.device)
 
+    def encode_or_mark_each(
+        self, vector: Tensor, layouts: Sequence[FlatLayout], key: Key, *, together: bool = False
+    ) -> list[Tensor]:
+        """The payloads of several parts of a vector; together: markers all, where one part is not finite."""
+        if not together:
+            return [self.encode_or_mark(vector, layout, key) for layout in layouts]
+        try:
+            return [self.encode(vector, layout, key) for layout in layouts]
+        except PieceError:
+            return [self.marker(key.worker, 0, layout, vector.device) for layout in layouts]
+
     def marker(self, worker: int, number: int, layout: FlatLayout, device: torch.device) -> Tensor:
         """The bytes that replace a payload of ``layout`` whose segment ``number`` is not finite on ``worker``."""
         body = torch.tensor([worker], dtype=torch.int32).view(torch.uint8).to(device)  # as short as any body: 4 bytes

@@ -9,6 +9,7 @@ import torch
 
 from benchmarks import allreduce_error
 from benchmarks.allreduce_error import compared, gather_error, measure, norm_ratio, summary, two_stage_error
+from nuq.exchange.collectives import reduce_scatter
 from nuq.exchange.collectives.two_stage import TwoStage
 
 VECTORS = torch.tensor([[3.0, 0.0], [0.0, 4.0]])  # mean (1.5, 2): |mean|^2 = 6.25, mean |x|^2 = (9 + 16) / 2
@@ -51,7 +52,7 @@ def test_a_collective_that_is_right_fits_and_one_that_is_not_does_not(monkeypatc
 
         def mean(self, vectors, parts, key, out):
             with monkeypatch.context() as patch:
-                patch.setattr("nuq.exchange.collectives.two_stage.of_worker", lambda key, *_: replace(key, worker=0))
+                patch.setattr(reduce_scatter, "of_worker", lambda key, *_: replace(key, worker=0))
                 super().mean(vectors, parts, key, out)
 
     monkeypatch.setattr(allreduce_error, "TwoStage", Correlated)

@@ -103,9 +103,10 @@ def scatters(group):
             errors[-1] += float((out - shard.mean(dim=0)).square().sum())
     assert errors[1] < 0.8 * errors[0]
     if rank == 1:
-        mine[:] = torch.nan
-    with pytest.raises(NonFiniteError, match="on worker 1 is not finite"):
-        again(out, mine, group, dist.ReduceOp.AVG)
+        mine[2 * size] = torch.nan  # of the last rank's shard: the first one has to hear of it as well
+    for each in (again, CompressedReduceScatter("ecdq", "test", timeout_s=30)):  # lengths known beforehand, and told
+        with pytest.raises(NonFiniteError, match="the gradient of 'test' on worker 1 is not finite"):
+            each(out, mine, group, dist.ReduceOp.AVG)
 
 
 def test_the_reduce_scatter_by_itself(ranks):
@@ -118,6 +119,11 @@ def test_settings_are_checked(settings: dict[str, Any]):
         CompressedReduceScatter(
             settings.get("method", "alq"), "x", **{key: value for key, value in settings.items() if key != "method"}
         )
+
+
+def test_a_method_of_one_worker_is_refused():
+    with pytest.raises(ValueError, match="method='sgd': sends one worker's gradient alone"):
+        CompressedReduceScatter("sgd", "x")
 
 
 def test_a_model_that_is_not_sharded_is_refused():

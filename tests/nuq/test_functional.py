@@ -10,6 +10,7 @@ import torch.distributed as dist
 
 import nuq
 from nuq.errors import NonFiniteError
+from nuq.exchange import driver
 from nuq.exchange.level_updates import fit_levels
 from nuq.registry import METHODS
 from tests.nuq.small_training import assert_same_bits, of_all
@@ -101,18 +102,17 @@ def fitted(group):
     exact = torch.stack(of_all(group, x)).mean(dim=0)
 
     def error(fit):
-        kept, nuq.functional.fit_levels = fit_levels, fit
+        kept, driver.fit_levels = fit_levels, fit
         try:
             means = [nuq.all_reduce(x, "alq", group, step=step, collective="gather", bits=3) for step in range(4)]
         finally:
-            nuq.functional.fit_levels = kept
+            driver.fit_levels = kept
         return sum(float((mean - exact).square().sum()) for mean in means)
 
     assert error(fit_levels) < 0.5 * error(lambda *_: None)
 
 
 def test_levels_are_fitted_to_the_tensor(ranks):
-    import nuq.functional  # noqa: F401  that the name is there to be replaced
 
     ranks.run(fitted, world=2)
 

@@ -13,13 +13,10 @@ from nuq.compressors.compressor import Compressor
 from nuq.compressors.feedback import ErrorFeedback
 from nuq.compressors.quantized import AdaptiveQuantizer
 from nuq.errors import NonFiniteError
-from nuq.exchange.collectives.collective import (
-    PROBE,
-)
+from nuq.exchange.collectives.collective import PROBE
 from nuq.exchange.flat_layout import FlatLayout, Segment
 from nuq.exchange.payload import PayloadCodec
 from nuq.kernels.spec import Key
-from nuq.kernels.statistics import Statistics
 
 
 def encoded_mean(mean_codec: PayloadCodec, mean: Tensor, layout: FlatLayout, key: Key) -> Tensor:
@@ -49,13 +46,10 @@ def _fitted(around: Compressor, mean: Tensor, segments: Sequence[Segment], key: 
         return around
     compressor = copy(around.method)
     assert isinstance(compressor, AdaptiveQuantizer)
-    statistics = Statistics.empty(compressor.settings.num_components)
+    key = key.of("mean/statistics")
     with suppress(NonFiniteError):  # encoding it says so, to all ranks
-        for segment in segments:
-            if not segment.exact:
-                own = key.of("mean/statistics").of(segment.key_name)
-                compressor.observe(mean[segment.place], own, statistics)
-        compressor.update(statistics)
+        pieces = [(mean[own.place], key.of(own.key_name)) for own in segments if not own.exact]
+        compressor.update(compressor.observed(pieces))
     if not isinstance(around, ErrorFeedback):
         return compressor
     around = copy(around)  # of the same memory

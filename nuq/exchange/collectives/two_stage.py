@@ -13,11 +13,10 @@ from nuq.exchange.collectives.collective import (
     ExchangeStats,
     Vectors,
     WorkerPlacement,
-    of_worker,
-    padded,
     sizes_by_rank,
 )
 from nuq.exchange.collectives.means import encoded_mean, scale
+from nuq.exchange.collectives.reduce_scatter import ReduceScatter, SentShards
 from nuq.exchange.flat_layout import FlatLayout
 from nuq.exchange.payload import PayloadCodec, RemoteNonFinite, joined
 from nuq.exchange.transport import Swap, Transport
@@ -38,6 +37,9 @@ class TwoStage(Collective):
     codec: PayloadCodec
     mean_codec: PayloadCodec
     stats: ExchangeStats = field(default_factory=ExchangeStats)
+
+    def __post_init__(self) -> None:
+        self.first_stage = ReduceScatter(self.transport, self.placement, self.codec, self.stats)
 
     def mean(self, vectors: Vectors, layout: FlatLayout, key: Key, out: Tensor) -> None:
         workers = self.placement.num_workers
@@ -63,58 +65,21 @@ class _Round:
 
     def __init__(self, how: TwoStage, shards: Sequence[FlatLayout], key: Key) -> None:
         self.how, self.shards, self.key = how, shards, key
-        self.mine = how.placement.shares[how.transport.rank]
         self.others = [rank for rank in range(how.transport.world) if rank != how.transport.rank]
-        self.payloads: dict[tuple[int, int], Tensor] = {}  # by worker and owner
+        self.sent: SentShards | None = None
         self.means: list[Tensor] = []
         self.swap: Swap | None = None
 
     def send(self, vectors: Vectors) -> None:
         """Encode the shards, and start sending them to their owners."""
-        how, shares = self.how, self.how.placement.shares
-        with how.stats.time("encode"):
-            for worker in self.mine:
-                key = of_worker(self.key, worker, how.placement.num_workers)
-                for owner, shard in enumerate(self.shards):
-                    self.payloads[worker, owner] = how.codec.encode_or_mark(vectors[worker], shard, key)
-        how.stats.count("messages", [self.payloads[self.mine[0], owner] for owner in range(len(self.shards))])
-        if not self.others:
-            return
-        with how.stats.time("wire"):
-            self.wanted = {
-                rank: [(worker, owner) for worker in shares[rank] for owner in self.mine] for rank in self.others
-            }
-            self.sizes = {rank: self._sizes(rank) for rank in self.others} if how.codec.fixed else self._told_sizes()
-            outgoing = {
-                rank: joined([self.payloads[w, o] for w in self.mine for o in shares[rank]], how.transport.device)
-                for rank in self.others
-            }
-            self.swap = how.transport.post(
-                outgoing, {rank: sum(sizes) for rank, sizes in self.sizes.items()}, "messages"
-            )
-
-    def _sizes(self, rank: int) -> list[int]:
-        return [self.how.codec.size(self.shards[owner]) or 0 for _, owner in self.wanted[rank]]
-
-    def _told_sizes(self) -> dict[int, list[int]]:
-        how, count = self.how, len(self.shards)
-        lengths = [payload.numel() for payload in self.payloads.values()]  # by worker, then by owner
-        told = how.transport.numbers(padded(lengths, how.placement.most * count), "control")
-        first = {rank: how.placement.shares[rank].start for rank in self.others}
-        return {
-            rank: [told[rank][(w - first[rank]) * count + owner] for w, owner in self.wanted[rank]]
-            for rank in self.others
-        }
+        self.sent = self.how.first_stage.send(vectors, self.shards, self.key)
 
     def average(self, device: torch.device) -> None:
         """Average the shards that this rank owns, and start sending the means to everyone."""
-        how = self.how
-        if self.swap is not None:
-            with how.stats.time("wire"):
-                received, self.swap = self.swap.wait(), None
-            for rank, pairs in self.wanted.items():
-                self.payloads |= dict(zip(pairs, received[rank].split(self.sizes[rank]), strict=True))
-        self.means = [self._mean(owner, self.shards[owner], device) for owner in self.mine]
+        how, sent = self.how, self.sent
+        assert sent is not None
+        sent.receive()
+        self.means = [self._mean(sent, owner, device) for owner in sent.mine]
         how.stats.count("means", self.means[:1])
         if self.others:
             with how.stats.time("wire"):
@@ -126,17 +91,15 @@ class _Round:
                     dict.fromkeys(self.others, data), {r: sum(self.sizes[r]) for r in self.others}, "means"
                 )
 
-    def _mean(self, owner: int, shard: FlatLayout, device: torch.device) -> Tensor:
+    def _mean(self, sent: SentShards, owner: int, device: torch.device) -> Tensor:
         """The mean of one shard, encoded.
 
         It is the marker where a worker sent one: the other ranks have yet to hear of it.
         """
-        how, shard = self.how, shard.packed
+        how, shard = self.how, self.shards[owner].packed
         with how.stats.time("decode"):
-            mean = torch.zeros(shard.num_coordinates, dtype=torch.float32, device=device)
             try:
-                for worker in range(how.placement.num_workers):
-                    how.codec.add(self.payloads.pop((worker, owner)), shard, mean)
+                mean = sent.total(owner, device)
             except RemoteNonFinite as marked:
                 return how.mean_codec.marker(marked.worker, marked.number, shard, device)
             scale(mean, how.placement.num_workers)
@@ -157,5 +120,7 @@ class _Round:
                 how.mean_codec.add(payload, shard, out)
 
     def drain(self) -> None:
+        if self.sent is not None:
+            self.sent.drain()
         if self.swap is not None:
             self.swap.wait()
