@@ -27,6 +27,7 @@ from analysis.plots.histogram_figure import gradient_histogram
 from analysis.plots.legends import legend_below, legend_rows
 from analysis.plots.style import FORMATS, RC, WIDTHS
 from analysis.plots.tensor_histograms import tensor_histograms
+from analysis.plots.variance_and_loss import variance_and_loss
 from analysis.seed_groups import Group, begun, groups, shown
 from analysis.time_to_accuracy import time_to_accuracy
 from files.atomic import aside
@@ -82,6 +83,11 @@ OF_SWEEP: tuple[tuple[str, str, Callable[[Logs, float], Figure | str]], ...] = (
         "error_per_bit",
         "Variance that quantization adds, relative to SuperSGD's, against the measured bits.",
         error_per_bit,
+    ),
+    (
+        "variance_and_loss",
+        "Final loss against the variance that quantization adds and against the tails of its error.",
+        variance_and_loss,
     ),
 )
 ACROSS = "across settings"  # the section of the latter

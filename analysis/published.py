@@ -114,6 +114,29 @@ RELATIVE_VARIANCE: dict[tuple[str, str], dict[str, float]] = {
 }
 
 
+VARIANCES_MODEL = "ResNet-110"
+_AS_PUBLISHED = {
+    "method.solver": "paper",
+    "method.rounding": "stochastic",
+    "method.norm": "l2",
+    "method.rotation": "none",
+    "method.bits": 3,
+}
+
+
+def variance_of_task(settings: Mapping[str, Any]) -> float | None:
+    """The paper's variance on CIFAR-10, relative to SuperSGD's, of a method as it is published there (3 bits).
+
+    It is one model's, ``VARIANCES_MODEL``, whatever model the settings have; None for all else.
+    """
+    if settings.get("data.name") != "cifar10":
+        return None
+    own = {name: settings.get(name) for name in _AS_PUBLISHED}
+    if any(value != _AS_PUBLISHED[name] for name, value in own.items() if value is not None and value == value):
+        return None
+    return RELATIVE_VARIANCE["cifar10", "resnet110"].get(str(settings.get("method.name")))
+
+
 def accuracy(sweep: str, settings: Mapping[str, Any]) -> dict[str, float] | None:
     """The paper's accuracies for runs of these settings (dotted names), by method.
 

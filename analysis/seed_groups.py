@@ -179,6 +179,27 @@ def of_the_method(name: str) -> bool:
     return name.startswith(("method.", "feedback.", PREFIX)) or name == "layers"
 
 
+RATE = "optim.lr"
+
+
+def rate_is_chosen(settings: pd.DataFrame) -> bool:
+    """Whether the learning rate has been chosen for each method, and so belongs to it, as in a tuned comparison.
+
+    That is where methods of one task have several rates, and no method has two.
+    """
+    if RATE not in settings or len(set(settings[RATE])) < 2:
+        return False
+    names = _varying(settings, [name for name in settings if name not in no_result_names() and name != RATE])
+
+    def most_rates(names: Sequence[str]) -> int:
+        rates: dict[tuple[str, ...], set[float]] = {}
+        for rate, row in zip(settings[RATE], settings[list(names)].itertuples(index=False), strict=True):
+            rates.setdefault(tuple(map(shown, row)), set()).add(rate)
+        return max(map(len, rates.values()))
+
+    return most_rates(names) == 1 < most_rates([name for name in names if not of_the_method(name)])
+
+
 def _phrase(name: str, value: Any) -> str:
     """A setting in words: ``mixture``, ``4 bits``, ``bucket 64``, ``p 0.5``, ``symmetric=false``, ``layer-wise``."""
     if isinstance(value, str) and (name, value) in _WORDS:
@@ -350,9 +371,10 @@ def begun(logs: Logs) -> Logs:
 def groups(logs: Logs) -> list[Group]:
     """The sweep cut into figures: by trajectory, then by the settings that make curves incomparable.
 
-    Those are the settings outside the method and its memory (data, model, workers ...) that vary within a method, and
-    bits and bucket size where two or more methods have several.  Runs that do not read such a setting (SGD has no bits)
-    stand in every figure, as references; where no figure has their other settings, they have one of their own.
+    Those are the settings outside the method and its memory (data, model, workers ...) that vary within a method,
+    unless it is a rate chosen for each method, and bits and bucket size where two or more methods have several.  Runs
+    that do not read such a setting (SGD has no bits) stand in every figure, as references; where no figure has their
+    other settings, they have one of their own.
     """
     logs = begun(logs)
     found = []
@@ -395,5 +417,7 @@ def _cuts(settings: pd.DataFrame) -> list[str]:
     for _, of_method in settings.groupby("method.name"):
         for name in _varying(of_method, names):
             counts[name] = counts.get(name, 0) + 1
+    if RATE in counts and rate_is_chosen(settings):
+        del counts[RATE]
     own = ("method.bits", "method.bucket_size")
     return sorted(name for name, count in counts.items() if not of_the_method(name) or (name in own and count > 1))

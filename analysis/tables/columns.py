@@ -46,8 +46,8 @@ COLUMNS = (
         "difference",
         "vs SuperSGD",
         2,
-        "vs SuperSGD: final accuracy less SuperSGD's, paired by seed, same settings outside the method, percentage "
-        "points",
+        "vs SuperSGD: final accuracy less SuperSGD's, paired by seed, same settings outside the method (and the rate, "
+        "where each method has its own), percentage points",
         1,
         interval=True,
     ),
@@ -56,8 +56,8 @@ COLUMNS = (
         "p",
         "p",
         3,
-        "p: two-sided paired t test of it, not corrected for the number of methods, none where all differences are "
-        "equal",
+        "p: two-sided paired t test of it, Holm-corrected for the methods of this table, none where all differences "
+        "are equal",
         1,
     ),
     Column("final_validation_loss", "loss", "val. loss", 4, "", 9),

@@ -18,7 +18,7 @@ from analysis.logs.load import Logs
 from analysis.results import of_runs
 from analysis.seed_groups import SeedGroup, begun, seed_groups, shown
 from analysis.tables.columns import COLUMNS, PAGE, WIDTH, Column, column_named, left_out, legend, shown_columns, written
-from analysis.tables.paired import difference, partners
+from analysis.tables.paired import difference, holm, partners
 from files.aligned import aligned
 from files.atomic import write_text
 from files.escaped import escaped
@@ -26,6 +26,7 @@ from files.escaped import escaped
 __all__ = ["COLUMNS", "WIDTH", "arranged", "latex", "left_out", "legend", "rich_table", "table", "text", "write"]
 
 _PLUS_MINUS = "+-"
+_ENOUGH_TO_ORDER = 4
 _MEANS = {  # columns that are plain means, and what of each run
     "final_validation_loss": "loss",
     "bits_per_coordinate": "bits",
@@ -69,7 +70,7 @@ def table(logs: Logs) -> pd.DataFrame:
         places = [place[run] for run in seed_group.runs]
         own = {name: of_run[places] for name, of_run in values.items()}
         final, compared = estimate(own["final"]), difference(own["final"], baseline[places])
-        row: dict[str, object] = {
+        row: dict[str, Any] = {
             "method": seed_group.method,
             "label": seed_group.label,
             "complete": int(complete[places].sum()),
@@ -84,7 +85,11 @@ def table(logs: Logs) -> pd.DataFrame:
         row |= _published(logs.sweep, seed_group, settings, final.mean)
         rows.append(row | {str(name): _plain(settings[name]) for name in differing})
     found = pd.DataFrame(rows)
-    found.attrs |= {"notes": (*_notes(logs), *_left_out(every, logs)), "settings": tuple(differing)}
+    if rows:
+        found["p_value"] = holm(found["p_value"].to_numpy(float))
+    variances = [float(row["relative_variance"]) for row in rows]
+    notes = (*_notes(logs), *_variance_order(variances, firsts), *_left_out(every, logs))
+    found.attrs |= {"notes": notes, "settings": tuple(differing)}
     return found
 
 
@@ -128,6 +133,24 @@ def _notes(logs: Logs) -> tuple[str, ...]:
     if theirs is None or not others:
         return ()
     return (f"The paper trains for {theirs} steps; these runs for {', '.join(map(str, others))}.",)
+
+
+def _variance_order(variances: Sequence[float], firsts: Sequence[Mapping[Any, Any]]) -> tuple[str, ...]:
+    """A sentence on how far the variances of the paper's methods have the order that the paper measured."""
+    pairs = [
+        (ours, theirs)
+        for ours, settings in zip(variances, firsts, strict=True)
+        if np.isfinite(ours) and (theirs := published.variance_of_task(settings)) is not None
+    ]
+    if len(pairs) < _ENOUGH_TO_ORDER:
+        return ()
+    from scipy.stats import kendalltau  # half a second
+
+    tau, p = kendalltau(*zip(*pairs, strict=True))
+    return (
+        f"Order of the variances of {len(pairs)} methods as published, against {published.VARIANCES_MODEL}'s in the "
+        f"paper: Kendall's tau {tau:.2f} (p {p:.3f}).",
+    )
 
 
 def _left_out(every: Logs, logs: Logs) -> list[str]:

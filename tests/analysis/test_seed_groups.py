@@ -205,3 +205,15 @@ def test_where_nothing_was_logged_all_are_told_apart(write_run: Callable[..., Pa
         "ALQ (2 bits)",
         "ALQ (5 bits)",
     ]
+
+
+def test_a_rate_chosen_for_each_method_parts_no_figures(sweep: Callable[..., Logs]) -> None:
+    base = {"data": "cifar10", "optim.lr": 0.1}
+    chosen = sweep(
+        {**base, "method": "sgd"},
+        {**base, "method": "alq", "method.bits": 3, "optim.lr": 0.05},
+        {**base, "method": "alq", "method.bits": 2},
+    )
+    assert [len(group.seed_groups) for group in groups(chosen)] == [3]
+    more = sweep({**base, "method": "alq", "method.bits": 3})
+    assert [dict(group.differs) for group in groups(more)] == [{"optim.lr": 0.05}, {"optim.lr": 0.1}]

@@ -9,6 +9,9 @@ From S samples of M workers' minibatch gradients g_{s,w} (S*M passes in all; the
   log(sum (X - mean)^2 + 1e-10), both sums over the samples, as in the original code;
 - ``relative_var_se``: standard error of log(est_var / super_var), a jackknife over the S samples (``log_ratio_se``):
   one worker's SGD must have M times SuperSGD's variance, and shows it within this error;
+- ``error_kurtosis``, ``error_max``: the tails of est_s - super_s, of what the method adds to the minibatches' mean:
+  sum e^4 / n over (sum e^2 / n)^2 (3 for a normal), and the largest |e| over the root mean square of super_s; none
+  where there is but the rounding of float32;
 - ``grad_bias``: mean over coordinates of |mean est - mean sgd|;
 - ``nb_error``: Psi of the current levels under the CondTruncNormHist mixture of the sampled buckets, and
   ``nb_error_measured``: the same under the measured coordinates themselves (their norm^2-weighted histogram);
@@ -79,6 +82,30 @@ class Moments:
         }
 
 
+class Tails:
+    """The tails of what a method adds to the minibatches' mean, over coordinates and samples."""
+
+    def __init__(self) -> None:
+        self.count, self.second, self.fourth, self.largest, self.signal = 0, 0.0, 0.0, 0.0, 0.0
+
+    def add(self, error: Tensor, mean: Tensor) -> None:
+        """Add the errors of an estimate, and the mean that it is one of: both float[n]."""
+        squares = error.to(torch.float64).square()
+        self.count += len(error)
+        self.second += float(squares.sum())
+        self.fourth += float(squares.square().sum())
+        self.largest = max(self.largest, float(squares.max()) ** 0.5)
+        self.signal += float(mean.to(torch.float64).square().sum())
+
+    def scalars(self) -> dict[str, float]:
+        if not self.signal or self.second <= 1e-12 * self.signal:  # the rounding of float32
+            return {}
+        return {
+            "error_kurtosis": self.count * self.fourth / self.second**2,
+            "error_max": self.largest / (self.signal / self.count) ** 0.5,
+        }
+
+
 # coordinates that ``Rows`` keeps of a sample, 2 MB; a longer gradient's error is rather too large than too small
 SPREAD_COORDINATES = 2**19
 
@@ -142,7 +169,7 @@ class Measured(NamedTuple):
 def measure(workers: Workers, samples: Iterable[list[Tensor]], seed: int, step: int) -> Measured:
     """The variance measured from samples: S lists of M gradients, flat vectors in the model's order."""
     est, sgd, super_, normalized = Moments(), Moments(), Moments(), Moments()
-    est_rows, super_rows = Rows(), Rows()
+    est_rows, super_rows, tails = Rows(), Rows(), Tails()
     statistics = Statistics.empty(getattr(workers.settings, "num_components", 350))
     # none where every layer has a method of its own
     has_vectors = any(segment.encoder == 0 for segment in workers.layout.segments)
@@ -158,11 +185,12 @@ def measure(workers: Workers, samples: Iterable[list[Tensor]], seed: int, step: 
             workers.encode(gradient, Key(seed, step, worker, f"measure/{number}", workers=workers.num_workers))
             for worker, gradient in enumerate(gradients)
         ]
+        super_.add(mean := torch.stack(gradients).mean(dim=0))
+        super_rows.add(mean, number)
         for group in [payloads] if workers.num_workers > 1 else [[payload] for payload in payloads]:
             est.add(estimate := workers.average(group))
             est_rows.add(estimate, number)
-        super_.add(mean := torch.stack(gradients).mean(dim=0))
-        super_rows.add(mean, number)
+            tails.add(estimate - mean, mean)
         for vector in gradients:
             sgd.add(vector)
         if quantizer is not None:
@@ -174,6 +202,7 @@ def measure(workers: Workers, samples: Iterable[list[Tensor]], seed: int, step: 
     values = {**est.scalars("est"), **sgd.scalars("sgd"), "super_var": super_.scalars("super")["super_var"]}
     if math.isfinite(error := log_ratio_se(est_rows, super_rows)):
         values["relative_var_se"] = error
+    values |= tails.scalars()
     values["comm/bits_per_coordinate"] = 8 * payloads[0].numel() / workers.num_coordinates
     values["grad_bias"] = float((est.mean - sgd.mean).abs().mean())
     histograms: dict[str, np.ndarray] = {}

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from analysis.logs.load import load
-from analysis.tables.paired import difference, partners
+from analysis.tables.paired import difference, holm, partners
 
 
 def test_difference_by_hand() -> None:
@@ -94,6 +94,23 @@ def test_partners_agree_in_everything_outside_the_method() -> None:
 def test_what_cannot_change_a_result_does_not_part_partners() -> None:
     base = {"method.name": "supersgd", "seed": 1, "run_dir": "a", "log_every": 20}
     assert found(table(base, base | {"method.name": "alq", "run_dir": "b", "log_every": 5})) == {"r1": "r0"}
+
+
+def test_a_rate_chosen_for_each_method_is_the_methods() -> None:
+    base = {"method.name": "supersgd", "seed": 1, "workers": 4, "optim.lr": 0.1}
+    chosen = table(base, base | {"method.name": "alq", "optim.lr": 0.05}, base | {"method.name": "trn"})
+    assert found(chosen) == {"r1": "r0", "r2": "r0"}
+    two = table(*[base | {"method.name": name, "optim.lr": lr} for name in ("supersgd", "alq") for lr in (0.1, 0.05)])
+    assert found(two) == {"r2": "r0", "r3": "r1"}
+    tasks = table(base, base | {"method.name": "alq", "optim.lr": 0.05, "workers": 2})
+    assert found(tasks) == {}
+
+
+def test_holms_correction() -> None:
+    given = np.array([0.01, 0.04, np.nan, 0.03, 0.005])
+    np.testing.assert_allclose(holm(given), [0.03, 0.06, np.nan, 0.06, 0.02])
+    np.testing.assert_array_equal(holm(np.array([0.7, 0.9, np.nan])), [1.0, 1.0, np.nan])
+    assert len(holm(np.array([]))) == 0
 
 
 def test_large_seeds_and_steps_are_told_apart() -> None:

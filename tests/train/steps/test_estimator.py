@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from nuq.compressors.quantized import AdaptiveQuantizer
+from nuq.kernels.spec import Key
 from nuq.levels.truncated_normals import CondTruncNorm, TruncNorm
 from nuq.registry import METHODS
 from nuq.simulation import Workers
@@ -42,6 +43,19 @@ def test_full_precision_against_numpy():
     assert got["sgd_nvar"] == pytest.approx((noise / (signal + 1e-7)).mean(), rel=1e-6)
     assert got["sgd_snr"] == pytest.approx((np.log(signal + 1e-10) - np.log(noise + 1e-10)).mean(), rel=1e-6)
     assert got["grad_bias"] == pytest.approx(0, abs=1e-7)
+
+
+def test_the_tails_of_what_a_method_adds():
+    values, of = samples(), workers("qsgdinf", bits=2, bucket_size=64)
+    assert not {"error_kurtosis", "error_max"} & set(measure(workers("supersgd"), values))
+    errors, means = [], values.mean(axis=1)
+    for number, sample in enumerate(values):
+        keys = [Key(1, 0, worker, f"measure/{number}", workers=4) for worker in range(4)]
+        payloads = [of.encode(torch.tensor(one), key) for one, key in zip(sample, keys, strict=True)]
+        errors.append(of.average(payloads).numpy() - means[number])
+    got, squares = measure(of, values), np.square(np.array(errors, float))
+    assert got["error_kurtosis"] == pytest.approx((squares**2).mean() / squares.mean() ** 2, rel=1e-5)
+    assert got["error_max"] == pytest.approx((squares.max() / np.square(means).mean()) ** 0.5, rel=1e-5)
 
 
 def test_sgd_is_the_gradient_of_any_one_worker():
