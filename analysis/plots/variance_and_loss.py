@@ -18,8 +18,9 @@ from analysis.aggregate import CONFIDENCE, final, late
 from analysis.logs.load import Logs
 from analysis.plots.across import Panel, Series, arithmetic, trade_offs
 from analysis.plots.comparisons import FULL_PRECISION, excess
-from analysis.plots.panels import Counts, draw, line
+from analysis.plots.panels import Counts, draw, limit, line
 from analysis.plots.style import RC
+from analysis.plots.ticks import x_axis
 from analysis.seed_groups import SeedGroup
 
 KURTOSIS, LARGEST = "error_kurtosis", "error_max"
@@ -41,7 +42,7 @@ class Regression(NamedTuple):
 
 
 def regression(loss: np.ndarray, causes: Mapping[str, np.ndarray]) -> Regression | None:
-    """The loss float[n] against causes float[n] and a constant; None for fewer than 8 methods, or causes that agree.
+    """The loss float[n] against causes float[n] and a constant; None for fewer than 8 rows, or equal ones.
 
     The rows with finite values throughout count, and their errors as independent.
     """
@@ -50,7 +51,7 @@ def regression(loss: np.ndarray, causes: Mapping[str, np.ndarray]) -> Regression
     known = np.isfinite(loss) & np.isfinite(x).all(axis=1)
     x, y = x[known], loss[known]
     n = len(y)
-    if n < _LEAST or np.linalg.matrix_rank(x) < terms:
+    if n < _LEAST or np.linalg.matrix_rank(x) < terms or not np.ptp(y):
         return None
     found = np.linalg.lstsq(x, y, rcond=None)[0]
     left = y - x @ found
@@ -106,9 +107,10 @@ def _filled(axes: Axes, panel: Panel, counts: Counts, rows: Rows, name: str) -> 
         if points:
             _drawn(axes, counts, series, {known[number, place]: own for place, own in points.items()}, losses)
     axes.set_xscale("log")
-    axes.set_xlabel(_LABELS[name])
+    x_axis(axes, _LABELS[name])
+    limit(axes, log=False)
     axes.set_ylabel("final validation loss")
-    axes.set_title(_said(list(rows.values()), name), loc="right", fontsize="small")
+    axes.set_title(_said(list(rows.values()), name), loc="right", fontsize=7)
     return None
 
 
@@ -127,6 +129,8 @@ def _said(rows: Sequence[Mapping[str, float]], name: str) -> str:
     if alone is None:
         return ""
     slope, width = alone.slopes[name]
-    words = f"{slope:+.3f} $\\pm$ {width:.3f} a factor of 10, $R^2$ {alone.r2:.2f}"
+    words = (
+        f"{slope:+.3f} \N{PLUS-MINUS SIGN} {width:.3f} a factor of 10, n {alone.n}\nR\N{SUPERSCRIPT TWO} {alone.r2:.2f}"
+    )
     both = regression(of.pop("loss"), of) if name != "variance" else None
-    return f"{words} ({both.r2:.2f} with the variance)" if both else f"{words}, n {alone.n}"
+    return f"{words}, {both.r2:.2f} with the variance" if both else words

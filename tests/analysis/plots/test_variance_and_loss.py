@@ -40,6 +40,7 @@ def test_too_few_methods_or_equal_columns_have_no_line() -> None:
     some, many = GENERATOR.standard_normal(7), np.arange(20.0)
     assert regression(some, {"variance": some}) is None
     assert regression(many, {"variance": many, "error_max": 2 * many}) is None
+    assert regression(np.ones(20), {"variance": many}) is None
 
 
 def runs(write_run: Callable[..., Path], bits: range) -> None:
@@ -61,8 +62,10 @@ def test_the_figure_has_a_point_for_each_method_and_says_the_slope(
     figure = variance_and_loss(load(tmp_path / "runs", "s"), 7.0)
     assert isinstance(figure, Figure)
     first, second = figure.axes  # nobody logged the largest error
-    assert first.get_title("right").startswith("+0.100 $\\pm$ 0.000 a factor of 10, $R^2$ 1.00, n 10")
-    assert second.get_title("right").endswith("(1.00 with the variance)")
+    assert (
+        first.get_title("right") == "+0.100 \N{PLUS-MINUS SIGN} 0.000 a factor of 10, n 10\nR\N{SUPERSCRIPT TWO} 1.00"
+    )
+    assert second.get_title("right").endswith(", 1.00 with the variance")
     points = {line.get_label(): np.asarray(line.get_xdata(), float) for line in first.lines if line.get_gid() == "mean"}
     np.testing.assert_allclose(points["ALQ"], 4.0 ** -np.arange(5.0, 0, -1))
     assert set(points) == {"ALQ", "QSGDinf"}
