@@ -109,32 +109,27 @@ STEPS = {
 }
 
 # (data, model) -> method -> est_var / super_var, measured on the SGD trajectory
-RELATIVE_VARIANCE: dict[tuple[str, str], dict[str, float]] = {
-    ("cifar10", "resnet110"): {"alq": 1.9, "amq": 3.5, "qsgdinf": 8.4, "trn": 11.0, "nuqsgd": 271.0}
-}
-
-
 VARIANCES_MODEL = "ResNet-110"
+VARIANCES = {"alq": 1.9, "amq": 3.5, "qsgdinf": 8.4, "trn": 11.0, "nuqsgd": 271.0}
+RELATIVE_VARIANCE: dict[tuple[str, str], dict[str, float]] = {("cifar10", "resnet110"): VARIANCES}
+
+
 _AS_PUBLISHED = {
-    "method.solver": "paper",
-    "method.rounding": "stochastic",
-    "method.norm": "l2",
-    "method.rotation": "none",
-    "method.bits": 3,
+    "method.solver": ("paper",),
+    "method.fit": ("mixture",),
+    "method.rounding": ("stochastic",),
+    "method.norm": ("l2",),
+    "method.rotation": ("none",),
+    "method.bits": (3,),
+    "feedback.kind": ("auto", "none"),
 }
 
 
-def variance_of_task(settings: Mapping[str, Any]) -> float | None:
-    """The paper's variance on CIFAR-10, relative to SuperSGD's, of a method as it is published there (3 bits).
-
-    It is one model's, ``VARIANCES_MODEL``, whatever model the settings have; None for all else.
-    """
-    if settings.get("data.name") != "cifar10":
-        return None
-    own = {name: settings.get(name) for name in _AS_PUBLISHED}
-    if any(value != _AS_PUBLISHED[name] for name, value in own.items() if value is not None and value == value):
-        return None
-    return RELATIVE_VARIANCE["cifar10", "resnet110"].get(str(settings.get("method.name")))
+def has_variance(settings: Mapping[str, Any]) -> bool:
+    """Whether these settings (dotted names) are those of a method on CIFAR-10 in ``VARIANCES``, as it is published."""
+    told = {name: value for name in _AS_PUBLISHED if (value := settings.get(name)) is not None and value == value}
+    as_published = all(value in _AS_PUBLISHED[name] for name, value in told.items())
+    return as_published and settings.get("data.name") == "cifar10" and settings.get("method.name") in VARIANCES
 
 
 def accuracy(sweep: str, settings: Mapping[str, Any]) -> dict[str, float] | None:

@@ -182,22 +182,24 @@ def of_the_method(name: str) -> bool:
 RATE = "optim.lr"
 
 
-def rate_is_chosen(settings: pd.DataFrame) -> bool:
-    """Whether the learning rate has been chosen for each method, and so belongs to it, as in a tuned comparison.
+def without_chosen_rate(settings: pd.DataFrame) -> pd.DataFrame:
+    """The settings without the learning rate, where it was chosen for each method and so belongs to it.
 
-    That is where methods of one task have several rates, and no method has two.
+    That is where methods of one task have several rates, and no runs differ in the rate alone.
     """
-    if RATE not in settings or len(set(settings[RATE])) < 2:
-        return False
+    if RATE not in settings:
+        return settings
     names = _varying(settings, [name for name in settings if name not in no_result_names() and name != RATE])
 
     def most_rates(names: Sequence[str]) -> int:
-        rates: dict[tuple[str, ...], set[float]] = {}
+        rates: dict[tuple[str, ...], set[str]] = {}
         for rate, row in zip(settings[RATE], settings[list(names)].itertuples(index=False), strict=True):
-            rates.setdefault(tuple(map(shown, row)), set()).add(rate)
-        return max(map(len, rates.values()))
+            if not _absent(rate):
+                rates.setdefault(tuple(map(shown, row)), set()).add(shown(rate))
+        return max(map(len, rates.values()), default=0)
 
-    return most_rates(names) == 1 < most_rates([name for name in names if not of_the_method(name)])
+    chosen = most_rates(names) == 1 < most_rates([name for name in names if not of_the_method(name)])
+    return settings.drop(columns=[RATE]) if chosen else settings
 
 
 def _phrase(name: str, value: Any) -> str:
@@ -412,12 +414,11 @@ def _stands_in(key: Sequence[str | None], point: Sequence[str | None]) -> bool:
 
 
 def _cuts(settings: pd.DataFrame) -> list[str]:
+    settings = without_chosen_rate(settings)
     names = [name for name in settings.columns if name not in no_result_names() and name != "method.name"]
     counts: dict[str, int] = {}
     for _, of_method in settings.groupby("method.name"):
         for name in _varying(of_method, names):
             counts[name] = counts.get(name, 0) + 1
-    if RATE in counts and rate_is_chosen(settings):
-        del counts[RATE]
     own = ("method.bits", "method.bucket_size")
     return sorted(name for name, count in counts.items() if not of_the_method(name) or (name in own and count > 1))

@@ -77,7 +77,7 @@ class CompressedReduceScatter:
         self._compressors = CompressorMap(method, own, Exchange.second_bits)
         if self._compressors.single_worker:
             raise ValueError(
-                f"method={method!r}: sends one worker's gradient alone, and FSDP adds up all ranks'; legal here: others"
+                f"method={method!r}: sends one worker's gradient alone, not all ranks'; legal here: all other methods"
             )
         self._name, self._seed, self._timeout_s = name, seed, timeout_s
         self._step = 0

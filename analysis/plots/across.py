@@ -11,7 +11,7 @@ import pandas as pd
 
 from analysis.aggregate import estimate
 from analysis.logs.load import Logs
-from analysis.seed_groups import Group, SeedGroup, groups, seed_groups, shown
+from analysis.seed_groups import Group, SeedGroup, groups, seed_groups, shown, without_chosen_rate
 
 
 class Mean(NamedTuple):
@@ -57,8 +57,8 @@ class Panel:
 
 
 def without(logs: Logs, names: Sequence[str]) -> Logs:
-    """The sweep without these settings: runs that differ in them alone fall together."""
-    return replace(logs, settings=logs.settings.drop(columns=list(names), errors="ignore"))
+    """The sweep without these settings, and a rate chosen for each method: runs that differ in them fall together."""
+    return replace(logs, settings=without_chosen_rate(logs.settings).drop(columns=list(names), errors="ignore"))
 
 
 def along(logs: Logs, setting: str) -> list[Panel] | str:
@@ -103,7 +103,7 @@ def trade_offs(logs: Logs) -> list[Panel]:
     Every seed group has a place in a series (at infinity if its method reads neither); sweeps over both have one series
     for each bucket size.
     """
-    settings = logs.settings
+    settings = without_chosen_rate(logs.settings)
     several = [
         name
         for name in ("method.bits", "method.bucket_size")

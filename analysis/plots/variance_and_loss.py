@@ -16,12 +16,11 @@ from scipy.special import stdtrit
 
 from analysis.aggregate import CONFIDENCE, final, late
 from analysis.logs.load import Logs
-from analysis.plots.across import Panel, Series, arithmetic, trade_offs
+from analysis.plots.across import Panel, arithmetic, trade_offs
 from analysis.plots.comparisons import FULL_PRECISION, excess
 from analysis.plots.panels import Counts, draw, limit, line
 from analysis.plots.style import RC
 from analysis.plots.ticks import x_axis
-from analysis.seed_groups import SeedGroup
 
 KURTOSIS, LARGEST = "error_kurtosis", "error_max"
 _LABELS = {
@@ -30,7 +29,7 @@ _LABELS = {
     LARGEST: "largest error over the gradient's root mean square",
 }
 Rows = dict[tuple[int, float], dict[str, float]]  # of seed groups, by the number of their series and place in it
-_LEAST = 8  # methods: a line through fewer says nothing
+_LEAST = 8  # settings of methods: a line through fewer says nothing
 
 
 class Regression(NamedTuple):
@@ -44,7 +43,7 @@ class Regression(NamedTuple):
 def regression(loss: np.ndarray, causes: Mapping[str, np.ndarray]) -> Regression | None:
     """The loss float[n] against causes float[n] and a constant; None for fewer than 8 rows, or equal ones.
 
-    The rows with finite values throughout count, and their errors as independent.
+    Only rows with finite values throughout count; their errors are taken as independent.
     """
     terms = 1 + len(causes)
     x = np.column_stack([np.ones(len(loss)), *causes.values()])
@@ -64,19 +63,29 @@ def regression(loss: np.ndarray, causes: Mapping[str, np.ndarray]) -> Regression
 def of_seed_groups(panel: Panel) -> Rows:
     """The final loss of each seed group that quantizes, and the logarithms of its variance and tails (NaN for none).
 
-    The loss is the mean over seeds, the others are geometric means over seeds of the last quarter's measurements.
+    They are means over the complete runs, of the variance and the tails in the last quarter of their measurements.
     """
-    logs = panel.group.logs
-    runs = list(logs.status.index[logs.status["complete"].to_numpy(bool)])
-    quantities = {"variance": excess(logs, runs), **{tag: late(logs, tag, runs) for tag in (KURTOSIS, LARGEST)}}
-    of_runs = {name: values.where(values > 0).map(math.log10) for name, values in quantities.items()}
-    of_runs["loss"] = final(logs, "Vloss", runs)
-    return {
-        (number, place): {name: float(values.reindex(list(own.runs)).mean()) for name, values in of_runs.items()}
-        for number, series in enumerate(panel.series)
-        for place, own in series.points.items()
-        if own.method not in FULL_PRECISION
+    logs, complete = panel.group.logs, _complete(panel)
+    quantities = {
+        "variance": excess(logs, complete),
+        **{tag: late(logs, tag, complete) for tag in (KURTOSIS, LARGEST)},
+        "loss": final(logs, "Vloss", complete),
     }
+    found: Rows = {}
+    for number, series in enumerate(panel.series):
+        for place, own in series.points.items():
+            if own.method not in FULL_PRECISION:
+                means = {name: float(each.reindex(list(own.runs)).mean()) for name, each in quantities.items()}
+                found[number, place] = {
+                    name: mean if name == "loss" else math.log10(mean) if mean > 0 else math.nan
+                    for name, mean in means.items()
+                }
+    return found
+
+
+def _complete(panel: Panel) -> list[str]:
+    status = panel.group.logs.status
+    return list(status.index[status["complete"].to_numpy(bool)])
 
 
 @rc_context(RC)
@@ -84,8 +93,9 @@ def variance_and_loss(logs: Logs, width: float) -> Figure | str:
     """The final validation loss against the added variance, the kurtosis of the error, and its largest value.
 
     There is one point for each seed group that was trained with the quantized gradient (mean and 95 % interval of the
-    loss over seeds), and above each panel what a line through the logarithms explains: of that quantity alone, and
-    together with the variance.  ``width`` in inches.
+    loss over seeds).  Above each panel stands the slope of a line through them, alone and beside the variance, and what
+    it explains; several bits of one method are not independent, so its interval is rather too small.  ``width`` in
+    inches.
     """
     panels = [panel for panel in trade_offs(logs) if panel.group.trajectory == "method"]
     if not panels:
@@ -100,12 +110,16 @@ def variance_and_loss(logs: Logs, width: float) -> Figure | str:
 def _filled(axes: Axes, panel: Panel, counts: Counts, rows: Rows, name: str) -> str | None:
     known = {key: 10 ** row[name] for key, row in rows.items() if math.isfinite(row[name] + row["loss"])}
     if len(known) < _LEAST:
-        return f"fewer than {_LEAST} methods have logged Vloss and {'est_var' if name == 'variance' else name}"
-    losses = final(panel.group.logs, "Vloss", list(panel.group.logs.settings.index))
+        tag = "est_var" if name == "variance" else name
+        return f"fewer than {_LEAST} settings of methods have logged Vloss and {tag}"
+    losses = final(panel.group.logs, "Vloss", _complete(panel))
     for number, series in enumerate(panel.series):
-        points = {place: own for place, own in series.points.items() if (number, place) in known}
+        points = sorted((known[number, at], own.runs) for at, own in series.points.items() if (number, at) in known)
+        values = [losses.reindex(list(runs)).dropna() for _, runs in points]
+        if axes.figure.axes[0] is axes:  # the others show the same runs
+            counts.add(series.seed_group, sum(map(len, values)), sum(len(runs) for _, runs in points))
         if points:
-            _drawn(axes, counts, series, {known[number, place]: own for place, own in points.items()}, losses)
+            line(axes, series.seed_group, pd.DataFrame(map(arithmetic, values), index=[place for place, _ in points]))
     axes.set_xscale("log")
     x_axis(axes, _LABELS[name])
     limit(axes, log=False)
@@ -114,23 +128,17 @@ def _filled(axes: Axes, panel: Panel, counts: Counts, rows: Rows, name: str) -> 
     return None
 
 
-def _drawn(axes: Axes, counts: Counts, series: Series, points: Mapping[float, SeedGroup], losses: pd.Series) -> None:
-    """Draw the seed groups of a series at their places on the x axis."""
-    of_points = {place: losses.reindex(list(own.runs)).dropna() for place, own in points.items()}
-    counts.add(series.seed_group, sum(map(len, of_points.values())), sum(len(own.runs) for own in points.values()))
-    table = pd.DataFrame([arithmetic(of_points[place]) for place in sorted(points)], index=sorted(points))
-    line(axes, series.seed_group, table)
-
-
 def _said(rows: Sequence[Mapping[str, float]], name: str) -> str:
     """The words above a panel: what the quantity explains of the loss."""
     of = {each: np.array([row[each] for row in rows]) for each in dict.fromkeys(["loss", "variance", name])}
     alone = regression(of["loss"], {name: of[name]})
     if alone is None:
         return ""
-    slope, width = alone.slopes[name]
-    words = (
-        f"{slope:+.3f} \N{PLUS-MINUS SIGN} {width:.3f} a factor of 10, n {alone.n}\nR\N{SUPERSCRIPT TWO} {alone.r2:.2f}"
-    )
     both = regression(of.pop("loss"), of) if name != "variance" else None
-    return f"{words}, {both.r2:.2f} with the variance" if both else words
+    beside = f"; beside the variance {_slope(both, name)}" if both else ""
+    return f"{_slope(alone, name)} per factor of 10{beside}\nR\N{SUPERSCRIPT TWO} {alone.r2:.2f}, n {alone.n}"
+
+
+def _slope(found: Regression, name: str) -> str:
+    slope, width = found.slopes[name]
+    return f"{slope:+.3f} \N{PLUS-MINUS SIGN} {width:.3f}"

@@ -16,7 +16,7 @@ import pandas as pd
 from scipy.special import stdtr
 
 from analysis.aggregate import Estimate, estimate
-from analysis.seed_groups import RATE, no_result_names, of_the_method, rate_is_chosen
+from analysis.seed_groups import no_result_names, of_the_method, without_chosen_rate
 from analysis.tensor_formats import keeps
 from nuq.registry import METHODS
 
@@ -56,8 +56,8 @@ def difference(values: pd.Series | np.ndarray, others: pd.Series | np.ndarray) -
 def holm(p: np.ndarray) -> np.ndarray:
     """P values corrected for their number (Holm, 1979); NaN stay, and do not count.
 
-    With the k-th smallest of n multiplied by n - k + 1, and none below the one before, the chance that any true "there
-    is no difference" falls below a is at most a.
+    The k-th smallest of n is multiplied by n - k + 1, and none is below the one before.  The chance that any method
+    without a difference gets a value below a is then at most a.
     """
     p = np.asarray(p, float)
     corrected, order = p.copy(), np.argsort(p)[: int(np.isfinite(p).sum())]
@@ -70,11 +70,10 @@ def partners(settings: pd.DataFrame, baseline: str = BASELINE) -> pd.Series:
     """The baseline's run with which each run is compared; absent where there is none, or more than one.
 
     Partners have the same seed and agree in every setting outside the method and its memory (data, model, workers,
-    rate, steps, trajectory ...) that can change a result; one that neither reads counts as equal, and so does a rate
-    that was chosen for each method.  The baseline keeps all tensors in full precision.
+    rate, steps, trajectory ...) that can change a result; one that neither reads counts as equal.  The baseline keeps
+    all tensors in full precision.
     """
-    left_out = no_result_names() | ({RATE} if rate_is_chosen(settings) else set())
-    names = [name for name in settings if not of_the_method(name) and name not in left_out]
+    names = [name for name in settings if not of_the_method(name) and name not in no_result_names()]
     keys = _keys(settings, ["seed", *names])
     whole = np.array(
         [not keeps(row) for row in settings.filter(regex="^(method.name|tensors[.])").to_dict("records")], bool
@@ -113,7 +112,7 @@ def without_partner(
 
     The chosen runs are the settings ``chosen`` of ``every``.
     """
-    with_one = partners(every, baseline).dropna()
+    with_one = partners(without_chosen_rate(every), baseline).dropna()
     lost = [run for run, partner in with_one.items() if run in chosen.index and partner not in chosen.index]
     if not lost:
         return []

@@ -16,7 +16,7 @@ from analysis import published
 from analysis.aggregate import Estimate, estimate, geometric_mean
 from analysis.logs.load import Logs
 from analysis.results import of_runs
-from analysis.seed_groups import SeedGroup, begun, seed_groups, shown
+from analysis.seed_groups import RATE, SeedGroup, begun, of_the_method, seed_groups, shown, without_chosen_rate
 from analysis.tables.columns import COLUMNS, PAGE, WIDTH, Column, column_named, left_out, legend, shown_columns, written
 from analysis.tables.paired import difference, holm, partners
 from files.aligned import aligned
@@ -58,7 +58,8 @@ def table(logs: Logs) -> pd.DataFrame:
         for name, of_run in of_runs(logs).where(logs.status["complete"].astype(bool)).items()
     }
     # on SGD's all are equal
-    partner = partners(logs.settings.loc[complete & (logs.settings["trajectory"] != "sgd").to_numpy()])
+    of_pairs = without_chosen_rate(logs.settings)
+    partner = partners(of_pairs.loc[complete & (of_pairs["trajectory"] != "sgd").to_numpy()])
     baseline = np.full(len(place), np.nan)
     for run, other in partner.dropna().items():
         baseline[place[str(run)]] = values["final"][place[other]]
@@ -87,8 +88,9 @@ def table(logs: Logs) -> pd.DataFrame:
     found = pd.DataFrame(rows)
     if rows:
         found["p_value"] = holm(found["p_value"].to_numpy(float))
-    variances = [float(row["relative_variance"]) for row in rows]
-    notes = (*_notes(logs), *_variance_order(variances, firsts), *_left_out(every, logs))
+    one_task = all(of_the_method(name) or name == RATE for name in differing)
+    order = _variance_order(rows, firsts) if one_task else ()
+    notes = (*_notes(logs), *order, *_left_out(every, logs))
     found.attrs |= {"notes": notes, "settings": tuple(differing)}
     return found
 
@@ -135,17 +137,20 @@ def _notes(logs: Logs) -> tuple[str, ...]:
     return (f"The paper trains for {theirs} steps; these runs for {', '.join(map(str, others))}.",)
 
 
-def _variance_order(variances: Sequence[float], firsts: Sequence[Mapping[Any, Any]]) -> tuple[str, ...]:
-    """A sentence on how far the variances of the paper's methods have the order that the paper measured."""
-    pairs = [
-        (ours, theirs)
-        for ours, settings in zip(variances, firsts, strict=True)
-        if np.isfinite(ours) and (theirs := published.variance_of_task(settings)) is not None
-    ]
-    if len(pairs) < _ENOUGH_TO_ORDER:
+def _variance_order(rows: Sequence[Mapping[str, Any]], firsts: Sequence[Mapping[Any, Any]]) -> tuple[str, ...]:
+    """A sentence on how far the variances of the paper's methods have the order that the paper measured.
+
+    A method's is the geometric mean of its rows.
+    """
+    ours: dict[str, list[float]] = {}
+    for row, settings in zip(rows, firsts, strict=True):
+        if np.isfinite(row["relative_variance"]) and published.has_variance(settings):
+            ours.setdefault(row["method"], []).append(row["relative_variance"])
+    if len(ours) < _ENOUGH_TO_ORDER:
         return ()
     from scipy.stats import kendalltau  # half a second
 
+    pairs = [(geometric_mean(np.array(values)), published.VARIANCES[method]) for method, values in ours.items()]
     tau, p = kendalltau(*zip(*pairs, strict=True))
     return (
         f"Order of the variances of {len(pairs)} methods as published, against {published.VARIANCES_MODEL}'s in the "

@@ -107,7 +107,8 @@ class Driver:
     def reduce_scatter(self, vector: Tensor, shards: Sequence[FlatLayout], key: Key, factor: float) -> Tensor:
         """This rank's shard of the sum of all ranks' vectors, times ``factor``: float32[n].  One worker on each rank.
 
-        It is not checked: what overflows is infinite.  RemoteNonFinite, on all ranks, where one's vector is not finite.
+        shards: of one segment each.  The sum is not checked: what overflows is infinite.  RemoteNonFinite, on all
+        ranks, where one's vector is not finite.
         """
         sent = self._reduce_scatter.send({self.transport.rank: vector}, shards, key)
         sent.receive()

@@ -110,7 +110,10 @@ class PayloadCodec:
     def encode_or_mark_each(
         self, vector: Tensor, layouts: Sequence[FlatLayout], key: Key, *, together: bool = False
     ) -> list[Tensor]:
-        """The payloads of several parts of a vector; together: markers all, where one part is not finite."""
+        """The payloads of several parts of a vector.
+
+        together: markers for all parts, which have one segment each, if one of them is not finite.
+        """
         if not together:
             return [self.encode_or_mark(vector, layout, key) for layout in layouts]
         try:

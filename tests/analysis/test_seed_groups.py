@@ -8,6 +8,7 @@ import pytest
 
 from analysis.figures import named
 from analysis.logs.load import Logs, load
+from analysis.plots.across import trade_offs
 from analysis.seed_groups import groups, seed_groups, select
 from analysis.tables.result_table import table
 from nuq.registry import METHODS
@@ -209,11 +210,10 @@ def test_where_nothing_was_logged_all_are_told_apart(write_run: Callable[..., Pa
 
 def test_a_rate_chosen_for_each_method_parts_no_figures(sweep: Callable[..., Logs]) -> None:
     base = {"data": "cifar10", "optim.lr": 0.1}
-    chosen = sweep(
-        {**base, "method": "sgd"},
-        {**base, "method": "alq", "method.bits": 3, "optim.lr": 0.05},
-        {**base, "method": "alq", "method.bits": 2},
-    )
-    assert [len(group.seed_groups) for group in groups(chosen)] == [3]
-    more = sweep({**base, "method": "alq", "method.bits": 3})
-    assert [dict(group.differs) for group in groups(more)] == [{"optim.lr": 0.05}, {"optim.lr": 0.1}]
+    bits = [{**base, "method": name, "method.bits": each} for name in ("alq", "amq") for each in (2, 3)]
+    chosen = sweep({**base, "method": "sgd"}, {**bits[0], "optim.lr": 0.05}, *bits[1:])
+    assert [dict(group.differs) for group in groups(chosen)] == [{"method.bits": 2}, {"method.bits": 3}]
+    (panel,) = trade_offs(chosen)
+    assert [len(series.points) for series in panel.series] == [1, 2, 2]
+    more = sweep(bits[0])
+    assert [dict(panel.group.differs) for panel in trade_offs(more)] == [{"optim.lr": 0.05}, {"optim.lr": 0.1}]

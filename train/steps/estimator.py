@@ -11,7 +11,7 @@ From S samples of M workers' minibatch gradients g_{s,w} (S*M passes in all; the
   one worker's SGD must have M times SuperSGD's variance, and shows it within this error;
 - ``error_kurtosis``, ``error_max``: the tails of est_s - super_s, of what the method adds to the minibatches' mean:
   sum e^4 / n over (sum e^2 / n)^2 (3 for a normal), and the largest |e| over the root mean square of super_s; none
-  where there is but the rounding of float32;
+  where there is but the rounding of float32.  For one worker's SGD it is its minibatch's difference from the mean;
 - ``grad_bias``: mean over coordinates of |mean est - mean sgd|;
 - ``nb_error``: Psi of the current levels under the CondTruncNormHist mixture of the sampled buckets, and
   ``nb_error_measured``: the same under the measured coordinates themselves (their norm^2-weighted histogram);

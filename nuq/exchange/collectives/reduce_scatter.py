@@ -17,7 +17,7 @@ from nuq.kernels.spec import Key
 
 @dataclass
 class ReduceScatter:
-    """The way of the workers' shards to their owners; there are as many shards as workers, and each owns one.
+    """Sends each worker's shards to their owners; there are as many shards as workers, and each owns one.
 
     marks_all: a worker whose gradient is not finite says so to every owner, not only to those of the shards at fault.
     """
@@ -40,7 +40,7 @@ class ReduceScatter:
 
 
 class SentShards:
-    """One shard of every worker, on its way to its owner."""
+    """The shards of the workers hosted here for every owner, and what others send to the owners here."""
 
     def __init__(
         self, how: ReduceScatter, shards: Sequence[FlatLayout], payloads: dict[tuple[int, int], Tensor]
@@ -99,6 +99,6 @@ class SentShards:
         return total
 
     def drain(self) -> None:
-        """Wait for what is on its way, to no use."""
+        """Wait for pending transfers and discard what they bring."""
         if self.swap is not None:
             self.swap.wait()

@@ -52,6 +52,7 @@ def runs(write_run: Callable[..., Path], bits: range) -> None:
             for seed in (1, 2):
                 loss = 1 + 0.1 * np.log10(added) + 0.001 * seed
                 write_run("s", {"method": method, "method.bits": each, "seed": seed}, [*measured, ("Vloss", 5, loss)])
+    write_run("s", {"method": "alq", "method.bits": 3, "seed": 3}, [("Vloss", 1, 9.0)], state="running")
     write_run("s", {"method": "supersgd"}, [("Vloss", 5, 1.0)])
 
 
@@ -62,17 +63,17 @@ def test_the_figure_has_a_point_for_each_method_and_says_the_slope(
     figure = variance_and_loss(load(tmp_path / "runs", "s"), 7.0)
     assert isinstance(figure, Figure)
     first, second = figure.axes  # nobody logged the largest error
-    assert (
-        first.get_title("right") == "+0.100 \N{PLUS-MINUS SIGN} 0.000 a factor of 10, n 10\nR\N{SUPERSCRIPT TWO} 1.00"
-    )
-    assert second.get_title("right").endswith(", 1.00 with the variance")
+    pm, squared = "\N{PLUS-MINUS SIGN}", "R\N{SUPERSCRIPT TWO}"
+    assert first.get_title("right") == f"+0.100 {pm} 0.000 per factor of 10\n{squared} 1.00, n 10"
+    assert f"beside the variance -0.000 {pm} 0.000" in second.get_title("right").replace("+0.000", "-0.000")
     points = {line.get_label(): np.asarray(line.get_xdata(), float) for line in first.lines if line.get_gid() == "mean"}
-    np.testing.assert_allclose(points["ALQ"], 4.0 ** -np.arange(5.0, 0, -1))
-    assert set(points) == {"ALQ", "QSGDinf"}
+    np.testing.assert_allclose(points["ALQ (10 of 11 runs)"], 4.0 ** -np.arange(5.0, 0, -1))
+    assert set(points) == {"ALQ (10 of 11 runs)", "QSGDinf"}
+    assert max(float(np.max(line.get_ydata())) for line in first.lines) < 2
 
 
 def test_few_methods_have_no_figure(write_run: Callable[..., Path], tmp_path: Path) -> None:
     runs(write_run, range(2, 4))
     found = variance_and_loss(load(tmp_path / "runs", "s"), 7.0)
     assert isinstance(found, str)
-    assert "fewer than 8 methods have logged Vloss and est_var" in found
+    assert "fewer than 8 settings of methods have logged Vloss and est_var" in found

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from analysis.logs.load import load
+from analysis.seed_groups import without_chosen_rate
 from analysis.tables.paired import difference, holm, partners
 
 
@@ -74,7 +75,7 @@ def table(*rows: Mapping[str, object]) -> pd.DataFrame:
 
 
 def found(settings: pd.DataFrame) -> dict[str, object]:
-    return {str(run): other for run, other in partners(settings).items() if isinstance(other, str)}
+    return {str(run): other for run, other in partners(without_chosen_rate(settings)).items() if isinstance(other, str)}
 
 
 def test_partners_agree_in_everything_outside_the_method() -> None:

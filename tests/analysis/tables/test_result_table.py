@@ -175,23 +175,36 @@ def test_differences_are_paired_by_seed_within_a_task(two_tasks: Path) -> None:
 
 
 def test_the_order_of_variances_is_held_against_the_papers(write_run: Callable[..., Path], tmp_path: Path) -> None:
-    """Of the paper's methods as published: not of one that rounds together, nor of another solver's."""
+    """Of the paper's methods as published: not of one that rounds together, remembers, or has another solver or fit."""
     ours = {"alq": 1.5, "amq": 2.0, "qsgdinf": 9.0, "trn": 7.0, "nuqsgd": 90.0}
+    paper = {"method.solver": "paper", "method.norm": "l2", "method.fit": "mixture"}
+
+    def ran(method: str, variance: float, **others: object) -> None:
+        settings = {"method": method, "data": "cifar10", **(paper if method in ("alq", "amq") else {}), **others}
+        write_run("s", settings, [("est_var", 0, variance), ("super_var", 0, 1.0)])
+
     for method, variance in ours.items():
-        published = {"method.solver": "paper", "method.norm": "l2"} if method in ("alq", "amq") else {}
-        logged = [("est_var", 0, variance), ("super_var", 0, 1.0)]
-        published |= {} if method == "trn" else {"method.bits": 3}
-        write_run("s", {"method": method, "data": "cifar10", **published}, logged)
-    for other in (
-        {"method.norm": "l2"},
-        {"method.solver": "paper", "method.norm": "l2", "method.rounding": "correlated"},
-    ):
-        write_run("s", {"method": "alq", "data": "cifar10", "method.bits": 3, **other}, [("est_var", 0, 1e6)])
+        ran(method, variance)
+    changed = [("solver", "exact"), ("rounding", "correlated"), ("fit", "histogram"), ("bits", 2)]
+    for name, value in changed:
+        ran("alq", 1e6, **{f"method.{name}": value})
+    ran("alq", 1e6, **{"feedback.kind": "error"})
     notes = result_table.table(load(tmp_path / "runs", "s")).attrs["notes"]
     assert notes == (
         "Order of the variances of 5 methods as published, against ResNet-110's in the paper: Kendall's tau 0.80 (p "
         "0.083).",
     )
+    ran("alq", 1.5, workers=3)
+    assert result_table.table(load(tmp_path / "runs", "s")).attrs["notes"] == ()
+
+
+def test_partners_of_a_rate_sweep_are_those_of_their_rate_whatever_has_diverged(
+    write_run: Callable[..., Path], tmp_path: Path
+) -> None:
+    for method, lr, state in (("supersgd", 0.1, "done"), ("supersgd", 0.2, "diverged"), ("alq", 0.1, "diverged")):
+        write_run("s", {"method": method, "optim.lr": lr}, rows(80, 1), state=state)
+    write_run("s", {"method": "alq", "optim.lr": 0.2}, rows(70, 1))
+    assert result_table.table(load(tmp_path / "runs", "s"))["difference_percent"].isna().to_numpy().all()
 
 
 def test_nothing_is_compared_on_the_sgd_trajectory(write_run: Callable[..., Path], tmp_path: Path) -> None:
