@@ -13,7 +13,8 @@ from grid.engine.sweeps.rates import cifar_resnet, factor_bits, sparse_ratio
 from grid.nuq import ALQ_N, AMQ_N, FRESH, NUQSGD, QSGD, QSGDINF, SGD, SUPERSGD, TRN, mixture, updates
 
 TRIED_RATES = (0.02, 0.05, 0.1)
-STEPS = 500
+TRIED_STEPS, TRIED_SEED = 500, 1
+STEPS, SEEDS = 1500, (2, 3, 4, 5, 6)
 WHOLE = 1 << 20  # coordinates of a bucket that holds the whole gradient
 
 ROTATED = {"method.rotation": "hadamard"}
@@ -72,10 +73,83 @@ def methods() -> list[Point]:
     return union(at_three, product(others, updates([0, 20, 100], 200)))
 
 
+def _images(steps: int) -> Point:
+    """ResNet-8 on CIFAR-10, evaluated at the end; every run has a rate of its own."""
+    return small.images("resnet8", workers=4, batch_size=16, steps=steps, lr=TRIED_RATES[0], eval_every=steps)
+
+
 def rates_cpu() -> Sweep:
     """ResNet-8 on CIFAR-10, 4 workers x 16 images, 500 steps: every method at three learning rates, on one seed, from
     which the rate of its longer runs is chosen.
     """
-    images = small.images("resnet8", workers=4, batch_size=16, steps=STEPS, lr=TRIED_RATES[0], eval_every=STEPS)
     rates = axis("optim.lr", TRIED_RATES)
-    return Sweep(product(images, methods(), rates), folder="headline_rates_cpu", keep=True)
+    return Sweep(
+        product(_images(TRIED_STEPS), methods(), rates), folder="headline_rates_cpu", seeds=(TRIED_SEED,), keep=True
+    )
+
+
+# The rate of the least validation loss at the end of ``rates_cpu`` (``results/headline_rates_cpu``).
+CHOSEN_RATES = {
+    0.02: (
+        "SGD",
+        "QSGD",
+    ),
+    0.05: (
+        "SuperSGD",
+        "NUQSGD",
+        "ALQ-N",
+        "QSGDinf together 3 bits",
+        "optimal linf rotated together 3 bits",
+        "ALQ linf together for the mean 3 bits",
+        "ALQ linf 3 bits",
+        "ECDQ dithered 3 bits",
+        "ECDQ together 3 bits",
+        "EDEN entropy coded 3 bits",
+        "PowerSGD rank 3",
+        "ECDQ dithered 2 bits",
+        "ECDQ together 2 bits",
+        "EDEN 2 bits",
+        "EDEN entropy coded 2 bits",
+        "PowerSGD rank 2",
+        "TopK with feedback 2 bits",
+        "ECDQ dithered 1 bit",
+        "ECDQ together 1 bit",
+        "EDEN 1 bit",
+        "PowerSGD rank 1",
+    ),
+    0.1: (
+        "QSGDinf",
+        "TRN",
+        "ALQ",
+        "AMQ",
+        "AMQ-N",
+        "ALQ linf together 3 bits",
+        "EDEN 3 bits",
+        "TopK with feedback 3 bits",
+        "QSGDinf together 2 bits",
+        "ALQ linf together 2 bits",
+        "optimal linf rotated together 2 bits",
+        "ALQ linf together for the mean 2 bits",
+        "ALQ linf 2 bits",
+        "EDEN entropy coded 1 bit",
+        "TopK with feedback 1 bit",
+    ),
+}
+
+
+def first_updates() -> list[Point]:
+    """ALQ as published, but for its first update: at once, after ten steps, after a hundred."""
+    moments = [updates(at, 200, f"first update {at[0]}") for at in ([0, 20, 100], [10, 20, 100], [100])]
+    return product(mixture("ALQ", "alq", 80), where_read({"method.bits": 3}), FRESH, moments)
+
+
+def cifar10_cpu() -> Sweep:
+    """The same at the chosen rates, for 1,500 steps on five fresh seeds, measured every 250; and ALQ with other first
+    updates.
+    """
+    rate_of = {label: rate for rate, labels in CHOSEN_RATES.items() for label in labels}
+    at_their_rates = union(*(product(own, point("", {"optim.lr": rate_of[own.label]})) for own in methods()))
+    like_alq = product(first_updates(), point("", {"optim.lr": rate_of["ALQ"]}))
+    images = product(_images(STEPS), point("", {"measure.every": 250}))
+    runs = product(images, union(at_their_rates, like_alq))
+    return Sweep(runs, folder="headline_cifar10_cpu", seeds=SEEDS, keep=True)

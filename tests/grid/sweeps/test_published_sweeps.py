@@ -57,6 +57,7 @@ COUNTS = {
     ("gpt", "text"): (10, 10),
     ("gpt", "cpu"): (5, 5),
     ("headline", "rates_cpu"): (114, 114),
+    ("headline", "cifar10_cpu"): (205, 205),
 }
 # Sweeps over METHODS, whose number grows with the table: tests/grid/sweeps/test_paper_sweeps.py counts them.
 GROWING = {("everything", "cifar10_resnet32"), ("everything", "cifar10_cpu"), ("everything", "cpu")}
