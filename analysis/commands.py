@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from analysis import fresh
 from analysis.aggregate import incomplete
 from analysis.logs.load import Logs, load
-from analysis.seed_groups import select
+from analysis.selection import select
 from analysis.tables.paired import without_partner
 from files.escaped import plain
 

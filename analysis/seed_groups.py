@@ -1,11 +1,10 @@
-"""The grouping of runs: selection by settings, seed groups (runs that differ in nothing but the seed), figures.
+"""The grouping of runs: seed groups (runs that differ in nothing but the seed), and the groups that share a figure.
 
 Nothing here looks at the names of runs.
 """
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import functools
 import itertools
@@ -16,13 +15,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
-import yaml
 
 import args
 from analysis.logs.load import Logs
 from analysis.tensor_formats import FULL_PRECISION, PREFIX, compressor, keeps, label, said, spoken_of, uneven
 from nuq.registry import METHODS
-from nuq.settings import unknown
 
 
 @dataclass(frozen=True)
@@ -49,62 +46,7 @@ class Group:
     def name(self) -> str:
         """The group's part of a file name: empty for a sweep that needs one group only."""
         parts = ["sgd_trajectory"] if self.trajectory == "sgd" else []
-        return "-".join(parts + [f"{_short(key)}={shown(value)}" for key, value in self.differs.items()])
-
-
-# --- selection ----------------------------------------------------------------------------------------------------
-
-
-def setting_named(name: str, legal: Sequence[str]) -> str:
-    """The full name of a setting.
-
-    The given name is itself full, or a group's (``method`` is ``method.name``), or the end of only one full name.
-    """
-    if name in legal:
-        return name
-    if f"{name}.name" in legal:
-        return f"{name}.name"
-    ends = [item for item in legal if item.rpartition(".")[2] == name]
-    if len(ends) == 1:
-        return ends[0]
-    if ends:
-        raise ValueError(f"setting {name!r} is ambiguous: {', '.join(sorted(ends))}")
-    short = [_short(item) for item in legal]
-    raise unknown("setting", name, [item if short.count(_short(item)) > 1 else _short(item) for item in legal])
-
-
-def select(logs: Logs, conditions: Sequence[str]) -> Logs:
-    """The runs whose settings fulfil every ``name=value`` or ``name=value,value`` (any of them)."""
-    runs = logs.settings
-    for condition in conditions:
-        name, sign, text = condition.partition("=")
-        if not sign or not name or not text:
-            raise ValueError(
-                f"condition {condition!r}: must be name=value or name=value,value, as in method=alq,amq bits=3"
-            )
-        column = runs[setting_named(name, list(logs.settings.columns))]
-        have = column.map(shown)
-        wanted = {text} if text in set(have) else {part.strip() for part in text.split(",")}
-        wanted |= {shown(_parsed(part)) for part in list(wanted)}
-        chosen = have.isin(list(wanted))
-        if len(runs) and chosen.to_numpy().sum() == 0:
-            there = sorted({shown(value) for value in column.dropna()})
-            raise ValueError(
-                f"no run with {condition} (there are: {', '.join(there) or 'none that read this setting'})"
-            )
-        runs = runs.loc[chosen]
-    return logs.keep(runs.index)
-
-
-def _parsed(text: str) -> Any:
-    """A value as config.yaml would hold it; YAML takes 1e-3 for a word, people do not."""
-    with contextlib.suppress(ValueError):
-        return float(text)
-    try:
-        value = yaml.safe_load(text)
-    except yaml.YAMLError:
-        return text
-    return tuple(value) if isinstance(value, list) else value
+        return "-".join(parts + [f"{short_name(key)}={shown(value)}" for key, value in self.differs.items()])
 
 
 def shown(value: Any) -> str:
@@ -154,7 +96,8 @@ def _distinct(values: Sequence[Any]) -> Iterable[Any]:
         return values
 
 
-def _short(name: str) -> str:
+def short_name(name: str) -> str:
+    """A setting's name without its section: ``bits`` of ``method.bits``, ``method`` of ``method.name``."""
     return name.removesuffix(".name").rpartition(".")[2]
 
 
@@ -207,12 +150,12 @@ def _phrase(name: str, value: Any) -> str:
     if isinstance(value, str) and (name, value) in _WORDS:
         return _WORDS[name, value]
     if isinstance(value, bool):
-        return f"{_short(name)}={shown(value)}"
+        return f"{short_name(name)}={shown(value)}"
     if isinstance(value, str):
         return value
     if name == "method.bits":
         return f"{shown(value)} bits"
-    return said(_short(name), shown(value))
+    return said(short_name(name), shown(value))
 
 
 def title(method: str) -> str:

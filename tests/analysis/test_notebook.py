@@ -17,7 +17,7 @@ from analysis.figures import Named, named
 from analysis.logs.load import Logs, load
 from analysis.notebook import chosen, drawn
 from analysis.plots.style import WIDTHS
-from analysis.seed_groups import select
+from analysis.selection import select
 from analysis.tables import result_table
 from tests.analysis import short_demo
 from tests.conftest import ROOT

@@ -9,7 +9,8 @@ import pytest
 from analysis.figures import named
 from analysis.logs.load import Logs, load
 from analysis.plots.across import trade_offs
-from analysis.seed_groups import groups, seed_groups, select
+from analysis.seed_groups import groups, seed_groups
+from analysis.selection import select
 from analysis.tables.result_table import table
 from nuq.registry import METHODS
 

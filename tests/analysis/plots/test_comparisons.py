@@ -17,7 +17,7 @@ from analysis.logs.load import Logs, load
 from analysis.plots import style
 from analysis.plots.across import along, geometric, trade_offs
 from analysis.plots.comparisons import against_setting, error_per_bit, excess
-from analysis.seed_groups import select
+from analysis.selection import select
 from tests.analysis.conftest import Rows, measured
 
 Write = Callable[..., Path]
