@@ -65,7 +65,6 @@ class _Round:
 
     def __init__(self, how: TwoStage, shards: Sequence[FlatLayout], key: Key) -> None:
         self.how, self.shards, self.key = how, shards, key
-        self.others = [rank for rank in range(how.transport.world) if rank != how.transport.rank]
         self.sent: SentShards | None = None
         self.means: list[Tensor] = []
         self.swap: Swap | None = None
@@ -81,14 +80,14 @@ class _Round:
         sent.receive()
         self.means = [self._mean(sent, owner, device) for owner in sent.mine]
         how.stats.count("means", self.means[:1])
-        if self.others:
+        if sent.others:
             with how.stats.time("wire"):
                 self.sizes = sizes_by_rank(
                     how.transport, how.placement, self.means, [how.mean_codec.size(shard) for shard in self.shards]
                 )
                 data = joined(self.means, how.transport.device)
                 self.swap = how.transport.post(
-                    dict.fromkeys(self.others, data), {r: sum(self.sizes[r]) for r in self.others}, "means"
+                    dict.fromkeys(sent.others, data), {r: sum(self.sizes[r]) for r in sent.others}, "means"
                 )
 
     def _mean(self, sent: SentShards, owner: int, device: torch.device) -> Tensor:
