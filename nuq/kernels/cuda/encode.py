@@ -21,6 +21,7 @@ from nuq.kernels.cuda.pieces import (
     magnitudes,
     packed_words,
     pick_pair,
+    word_of_four,
 )
 
 
@@ -257,6 +258,12 @@ def encode_kernel(
             if ALIGNED and (BYTES == 1 or BYTES == 2 or BYTES == 4):
                 TYPE: tl.constexpr = tl.uint8 if BYTES == 1 else (tl.uint16 if BYTES == 2 else tl.uint32)
                 tl.store(first.to(tl.pointer_type(TYPE)) + group, words.to(TYPE))
+            elif ALIGNED and BUCKET % 32 == 0 and K % 32 == 0:
+                # single bytes of 3 bits a code cost a kernel two thirds of its speed on an H100
+                fours_row, four = _offsets(32, ROWS, R, NB, K)
+                to = first.to(tl.pointer_type(tl.uint32)) + (fours_row * (BUCKET // 32) + four) * BITS
+                for number in tl.static_range(BITS):
+                    tl.store(to + number, word_of_four(words, number, BITS))
             else:
                 for byte in tl.static_range(BYTES):
                     tl.store(first + group * BYTES + byte, (words >> (8 * byte)).to(tl.uint8))

@@ -5,8 +5,8 @@ The host side of the Triton kernels.
 A call costs one launch.  More are needed by buckets above ``tiles.LARGEST`` (their norm takes a pass of its own), by
 packings whose buckets end inside a byte (ternary, 9 bits, bucket sizes that are no multiple of 8: the codes are written
 first, one to an element, and packed by a second kernel), by the last, shorter part of a rotation (one program) and by
-rotations of blocks above ``tiles.LARGEST``.  Encoding waits for the GPU once, to raise NonFiniteError; decoding does so
-where a code could be no level's.  After such an error the outputs hold no meaning.
+rotations of blocks above ``tiles.BLOCK``, one for each factor of 16.  Encoding waits for the GPU once, to raise
+NonFiniteError; decoding does so where a code could be no level's.  After such an error the outputs hold no meaning.
 """
 
 from __future__ import annotations
@@ -308,7 +308,7 @@ def hadamard_(vector: Tensor, block: int, k0: int, k1: int, inverse: bool) -> No
     _check_contiguous(vector=vector)
     check_block(block)
     # only the binary digits count of a block that the vector does not fill
-    inner = min(block, power_of_two(n + 1), LARGEST)
+    inner = min(block, power_of_two(n + 1), BLOCK)
     whole = n // inner * inner
     outer = block > inner and whole > 0
     with on(vector):
@@ -348,7 +348,7 @@ def _rotate(
     *,
     tail: bool,
 ) -> None:
-    """Rotate over all distances within blocks of at most LARGEST; a tail knows its factors itself."""
+    """Rotate over all distances within blocks of at most BLOCK; a tail knows its factors itself."""
     layout = rotation_tile(block, size, tail=tail)
     device.rotate.hadamard_kernel[(programs,)](
         vector,
@@ -367,17 +367,17 @@ def _rotate(
 
 
 def _rotate_outer(device: Modules, vector: Tensor, block: int, k0: int, k1: int, inverse: bool) -> None:
-    """Rotate over the distances from LARGEST on, in the blocks that have them.
+    """Rotate over the distances from BLOCK on, in the blocks that have them.
 
     These are the whole blocks, and the large ones of the rest.
     """
     n = vector.numel()
     spans = [
         (0, block, n // block),
-        *((start, size, 1) for start, size in hadamard_blocks(n, block) if size >= LARGEST),
+        *((start, size, 1) for start, size in hadamard_blocks(n, block) if size >= BLOCK),
     ]
     for start, size, count in spans:
-        distance, last = LARGEST, count == 0
+        distance, last = BLOCK, count == 0
         while not last:
             radix = min(size // distance, _RADIX)
             last = distance * radix == size

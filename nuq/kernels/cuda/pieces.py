@@ -153,3 +153,15 @@ def packed_words(codes, BITS: tl.constexpr, UNIT: tl.constexpr):
         else:
             words = tl.sum(halves.to(tl.uint64) << (half * (4 * BITS)).to(tl.uint64), axis=3)
     return words
+
+
+@triton.jit
+def word_of_four(words, number: tl.constexpr, BITS: tl.constexpr):
+    """The 32-bit word ``number`` < BITS of every four units of ``packed_words``: [A, B, C] -> uint32[A, B, C / 4]."""
+    fours = tl.reshape(words, (words.shape[0], words.shape[1], words.shape[2] // 4, 4))
+    shift = tl.arange(0, 4)[None, None, None, :] * (8 * BITS) - 32 * number
+    LONGEST: tl.constexpr = 31 if BITS <= 4 else 63
+    left = fours << tl.minimum(tl.maximum(shift, 0), 31).to(words.dtype)
+    right = fours >> tl.minimum(tl.maximum(-shift, 0), LONGEST).to(words.dtype)
+    part = tl.where(shift >= 32, 0, tl.where(shift >= 0, left, right))
+    return tl.sum(part.to(tl.uint32), axis=3)  # of bits that no two have

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from nuq import errors
 from nuq.kernels import bit_packing, reference, spec
+from nuq.kernels import operators as registered
 from nuq.kernels.cuda import operators
 from tests.nuq.without_gpu import ROOT, check_machine_code, interpreted, recorded
 
@@ -269,6 +270,7 @@ def test_interpreter_equals_reference() -> None:
 @pytest.mark.parametrize("part", range(PARTS))
 def test_gpu_equals_reference(part: int) -> None:
     cases, rotations = (CASES + BIG)[part::PARTS], (ROTATIONS + BIG_ROTATIONS)[part::PARTS]
+    assert registered.SCHEMAS  # imported, torch.ops.nuq is there
     assert differences(torch.ops.nuq, "cuda", cases, rotations) == {}
 
 
@@ -319,7 +321,7 @@ def test_a_block_of_the_norms_tree_stays_inside_one_warp(monkeypatch: pytest.Mon
     """
     recorders = recorded(monkeypatch, tmp_path)
     monkeypatch.setattr(operators, "check_scales", lambda *_: None)  # nothing is computed
-    COMPILED["levels, 3 bits"]()
+    encoded(operators, Case(1 << 15, 8192, num_levels=16), "cpu")
     (kernel,) = (kernel for recorder in recorders for kernel in recorder.compile(80))
     assert 40 <= kernel.asm["ptx"].count("shfl.sync") < 80
 
