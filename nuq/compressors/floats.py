@@ -19,6 +19,7 @@ from nuq.native import floats as compiled
 # the order of src/floats.h
 FORMATS = (torch.float32, torch.bfloat16, torch.float16, torch.float8_e4m3fn, torch.float8_e5m2)
 _PART = 1 << 17  # coordinates: what stays in a cache from one operation to the next
+_PART_ON_GPU = 1 << 24  # each part waits for the GPU once
 
 
 def read_(data: Tensor, dtype: torch.dtype, total: Tensor, *, factor: float = 1.0, accumulate: bool = False) -> None:
@@ -40,9 +41,9 @@ def read_(data: Tensor, dtype: torch.dtype, total: Tensor, *, factor: float = 1.
 
 
 def _read(data: Tensor, dtype: torch.dtype, total: Tensor, factor: float, accumulate: bool) -> bool:
-    finite = True
-    for first in range(0, total.numel(), _PART):
-        place = total[first : first + _PART]
+    finite, part = True, _PART_ON_GPU if total.is_cuda else _PART
+    for first in range(0, total.numel(), part):
+        place = total[first : first + part]
         stored = data[first * dtype.itemsize :][: place.numel() * dtype.itemsize]
         numbers = from_bytes(stored, dtype).to(torch.float32).mul_(factor)
         # a finite sum proves it

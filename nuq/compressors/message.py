@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from nuq.errors import MessageError
+from nuq.kernels.checksum import crc32
 from nuq.kernels.host import numpy_of
 from nuq.kernels.spec import DTYPES, MAX_COORDINATES
-from nuq.native.checksum import crc32
 
 _HEADER = struct.Struct("<2sBB4sIQQ")
 _COVERED = struct.Struct("<4sQQ")
@@ -129,8 +129,7 @@ class Message:
 
     def _checksum(self) -> int:
         covered = _COVERED.pack(self.tag, self.num_coordinates, self.body.numel())
-        body = np.ascontiguousarray(numpy_of(self.body, "checksum"))
-        return crc32(body.ctypes.data, body.size, zlib.crc32(covered))
+        return crc32(self.body, zlib.crc32(covered))
 
     def to_bytes(self) -> Tensor:
         """The whole message: uint8[num_bytes]."""

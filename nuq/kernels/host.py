@@ -18,7 +18,7 @@ from torch import Tensor
 
 # A table: what passes -> how much of it, and what the processor does there.
 PASSES: Final = {
-    "checksum": "every message, when it is packed and when it is read; a CRC-32",
+    "checksum": "without Triton every message, when it is packed and when it is read; a CRC-32",
     "codes": "one byte a coordinate (two beyond 256 levels) when they are coded, the coded bytes when they are read; "
     "rANS or Huffman coding (`coding=packed` keeps them on the GPU)",
     "indices": "four bytes a sent coordinate when they are coded, the coded bytes when they are read; the form of the "

@@ -15,6 +15,7 @@ from torch import Tensor
 class Modules(NamedTuple):
     """The device code, with one module for each kind."""
 
+    checksum: ModuleType
     encode: ModuleType
     decode: ModuleType
     rotate: ModuleType
@@ -34,9 +35,9 @@ def device_code() -> Modules | None:
             stacklevel=3,
         )
         return None
-    from nuq.kernels.cuda import decode, encode, rotate, smaq
+    from nuq.kernels.cuda import checksum, decode, encode, rotate, smaq
 
-    return Modules(encode, decode, rotate, smaq)
+    return Modules(checksum, encode, decode, rotate, smaq)
 
 
 def signed(word: int) -> int:
