@@ -10,6 +10,7 @@ from jaxtyping import Float, Float32, Float64, Int32, Integer, UInt8
 from torch import Tensor
 
 from nuq.kernels import bit_packing
+from nuq.kernels.roots import square_root
 from nuq.kernels.spec import (
     ALONE,
     MAX_COORDINATES,
@@ -138,10 +139,10 @@ def bucket_scales(
     if norm == "linf":
         scales = largest
     elif norm == "l2":
-        scales = tree_sum(buckets.to(torch.float64).square()).sqrt().to(torch.float32)
+        scales = square_root(tree_sum(buckets.to(torch.float64).square())).to(torch.float32)
     elif norm == "rms":
         lengths = bucket_lengths(vector.numel(), bucket_size, vector.device)
-        rms = (tree_sum(buckets.to(torch.float64).square()) / lengths).sqrt().to(torch.float32)
+        rms = square_root(tree_sum(buckets.to(torch.float64).square()) / lengths).to(torch.float32)
         scales = torch.maximum(largest, rms * torch.tensor(multiple, dtype=torch.float32, device=vector.device))
     else:
         low = _lane_quantile(

@@ -29,6 +29,7 @@ from torch import Tensor
 from nuq.kernels import operators, reference, spec
 from nuq.kernels.cpu import in_cpp
 from nuq.kernels.host import numpy_of
+from nuq.kernels.roots import square_root
 from nuq.kernels.spec import Words
 from nuq.levels.truncated_normals import CondTruncNorm, CondTruncNormHist, Distribution, Histogram, TruncNorm
 from nuq.native import statistics as cpu_statistics
@@ -152,7 +153,7 @@ class Statistics:
         sums, squares = reference.tree_sum(buckets), reference.tree_sum(buckets.square())
         means = sums / lengths
         spread = (squares - sums * means).clamp_min(0.0)  # sum of squared deviations = var * (len - 1)
-        sigmas = (spread / (lengths - 1).clamp_min(1.0)).sqrt()
+        sigmas = square_root(spread / (lengths - 1).clamp_min(1.0))
 
         norms = scales[:: spec.scales_per_bucket(norm)]
         used = norms > 0

@@ -11,6 +11,7 @@ from scipy.linalg import hadamard
 
 from nuq.errors import NonFiniteError
 from nuq.kernels import bit_packing, operators, reference, spec
+from nuq.kernels.roots import square_root
 from nuq.kernels.spec import Key
 from nuq.levels import level_sets
 
@@ -270,3 +271,8 @@ def test_the_global_generator_is_untouched():
     before = torch.random.get_rng_state()
     encode(torch.ones(100), torch.tensor(LEVELS["ternary"]), 8, "l2", Key(1, 0, 0, "x"))
     assert torch.equal(before, torch.random.get_rng_state())
+
+
+def test_square_roots_are_rounded_correctly() -> None:
+    values = torch.rand(5000, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    assert square_root(values).tolist() == [math.sqrt(value) for value in values.tolist()]
