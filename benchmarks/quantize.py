@@ -223,11 +223,10 @@ def correlated_cost(size: int, repeats: int) -> dict[str, float]:
 def fractions(size: int, repeats: int, device: str) -> Iterator[dict[str, Any]]:
     """The fractions of the copy's bandwidth on one device, whose name is among them; what is known after each row."""
     on_gpu = device == "cuda"
-    bf16 = tuple(replace(row, name=f"{row.name}, bf16", dtype=torch.bfloat16) for row in ROWS[:2])
     gpu: dict[str, Any] = {"name": torch.cuda.get_device_name() if on_gpu else "CPU", "size": size}
     clocks = {"": None} | ({"kernel_": kernel_seconds} if on_gpu else {})
     print(f"\n{gpu['name']}")
-    for row in (*ROWS, *bf16):
+    for row in ROWS + MORE_ROWS:
         for kind, clock in clocks.items():
             found = measure((row,), size, repeats, device, clock=clock)[row.name]
             fraction, copy = found.fraction_of_peak(), 8e-9 * size / statistics.median(found.copies)

@@ -227,8 +227,9 @@ def sanitized(device: str, budget_s: float) -> dict[str, Any]:
     ended, lines = processes.heard(command, limit_s=budget_s, folder=folder, environment=environment)
     if ended.timed_out:
         return {"ran": False, "why": f"{budget_s:.0f} s were not enough"}
-    found = [line for line in lines if line.startswith("=========")]
-    return {"ran": True, "exit_code": ended.exit_code, "errors": ended.exit_code != 0, "said": found[-3:] or lines[-3:]}
+    its = [line for line in lines if line.startswith("=========")]
+    said = [*its[-3:], *[line[-500:] for line in lines if line not in its][-3:]]
+    return {"ran": True, "exit_code": ended.exit_code, "errors": ended.exit_code != 0, "said": said}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
