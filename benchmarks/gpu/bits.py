@@ -40,7 +40,8 @@ NUM_ON_CPU = 12  # cases whose reference is computed on the CPU as well: seconds
 # all widths, then counts that do not fill theirs
 LEVEL_COUNTS = (2, 3, 4, 8, 16, 32, 64, 128, 256, 512, 5, 17, 100, 255)
 SIZES = (64, 512, 1000, 8192, 16384, 1 << 17, 1 << 31)  # bucket sizes; the last is one bucket in all
-BLOCKS = (64, 1024, 1 << 15, 1 << 20)
+BLOCKS = (64, 1024, 4096, 1 << 15, 1 << 20)
+FEW = 10_007  # coordinates, few enough buckets that the statistics keep those of all kinds
 KEPT = 24  # vectors: drawing one takes longer than everything that is done with it
 TYPES = ("float32", "bfloat16", "float16")
 
@@ -107,13 +108,14 @@ def statistics_checks(size: int) -> dict[str, Check]:
     from nuq.kernels.statistics import Statistics
     from tests.nuq.kernels.test_cuda import Case
 
-    def added(norm: str, bucket_size: int, by: Any, device: str) -> Tensors:
+    def added(n: int, norm: str, bucket_size: int, by: Any, device: str) -> Tensors:
         del by  # chosen by the tensor's device
         statistics = Statistics.empty(10)
-        statistics.add([vector_of(Case(size + 7, bucket_size)).to(device)], bucket_size, norm)
+        statistics.add([vector_of(Case(n, bucket_size)).to(device)], bucket_size, norm)
         return {"statistics": torch.from_numpy(statistics.to_array())}
 
-    return {f"statistics {norm} {bucket}": partial(added, norm, bucket) for norm in NORMS for bucket in (512, 8192)}
+    cases = [(n, norm, bucket) for n in {size + 7, FEW} for norm in NORMS for bucket in (512, 8192)]
+    return {f"statistics {norm} {bucket} of {n}": partial(added, n, norm, bucket) for n, norm, bucket in cases}
 
 
 def smaq_cases(size: int) -> list[Any]:

@@ -74,8 +74,8 @@ def hadamard_kernel(
     TAIL: what follows the last whole block, in blocks of its binary digits.
 
     A tile is [NB, LANES, R, J]: J neighbours, and R of them a row of LANES * J coordinates apart, lie in one thread's
-    registers; LANES threads of a warp hold a row; so a warp holds a block of up to 1024, NB of which (or, of a larger
-    block, parts) a program takes.
+    registers; LANES threads of a warp hold a row; so a warp holds a block of up to 1024, NB of which a program takes.
+    A tail has R = 1 and is spread over warps.
     """
     SIZE: tl.constexpr = R * NB * LANES * J
     ROW: tl.constexpr = LANES * J

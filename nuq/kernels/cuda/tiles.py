@@ -74,5 +74,5 @@ def rotation_tile(block: int, size: int, *, tail: bool) -> dict[str, int]:
     together = min(size, 4)
     lanes = min(size // together, 32)
     row = together * lanes
-    parts = 1 if tail else max(min(block, BLOCK) // row, 1)
+    parts = 1 if tail else max(block // row, 1)
     return {"R": parts, "NB": size // (row * parts), "LANES": lanes, "J": together}
