@@ -15,16 +15,18 @@ from nuq.native import checksum
 
 
 def crc32(data: Tensor, start: int = 0) -> int:
-    """The checksum ``zlib.crc32(data, start)`` of uint8[bytes], contiguous."""
+    """The checksum ``zlib.crc32(data, start)`` of uint8[bytes]."""
     device = device_code() if data.is_cuda else None
-    if device is not None and data.numel() >= device.checksum.LEAST_BYTES:
-        return by_kernel(device.checksum, data, start, device.checksum.PROGRAMS)
+    if device is not None:
+        if data.numel() >= device.checksum.LEAST_BYTES:
+            return by_kernel(device.checksum, data.contiguous(), start, device.checksum.PROGRAMS)
+        data = data.cpu()
     array = np.ascontiguousarray(numpy_of(data, "checksum"))
     return checksum.crc32(array.ctypes.data, array.size, start)
 
 
 def by_kernel(code: Any, data: Tensor, start: int, programs: int) -> int:
-    """The same by the device code ``nuq.kernels.cuda.checksum``, for at least LEAST_BYTES bytes.
+    """The same by the device code ``nuq.kernels.cuda.checksum``, for at least LEAST_BYTES contiguous bytes.
 
     programs: a power of two; the value is the same.
     """

@@ -2,7 +2,7 @@
 
 The checksum is a polynomial over GF(2), 32 bits at a time: each of L lanes takes every L-th word, steps from one of
 its words to the next by a product with x^(32 L), that is four look-ups, and in the end multiplies by x^(32 (L - lane)),
-after which the lanes' numbers add up.
+after which the exclusive or of the lanes is the checksum.
 """
 
 # What Triton compiles is not Python to a type checker.
@@ -21,21 +21,21 @@ from torch import Tensor
 
 POLYNOMIAL = tl.constexpr(0xEDB88320)  # zlib's, the coefficient of x^0 in the highest bit
 SIZE, PROGRAMS = 256, 256  # lanes of a program, and programs
-LEAST_BYTES = 4  # that hold the value to go on from
+LEAST_BYTES = 4  # the first four take up the value to go on from
 
 
 @triton.jit(do_not_specialize=["num_bytes", "rounds", "start"])
 def crc_kernel(data, tables, powers, out, num_bytes, rounds, start, SIZE: tl.constexpr):
-    """The part of the checksum that this program's lanes have: uint32, as int32, of which the sum is the checksum.
+    """The part of the checksum that this program's lanes have: uint32, as int32, whose exclusive or is the checksum.
 
-    The words end with the bytes; zeros before the first of them change nothing.
+    The last word ends with the last byte; zeros before the first byte change nothing.
     """
     lane = tl.program_id(0) * SIZE + tl.arange(0, SIZE)
     lanes = tl.num_programs(0) * SIZE
     before = rounds.to(tl.int64) * lanes * 4 - num_bytes
     state = tl.zeros((SIZE,), tl.uint32)
     for number in range(rounds):
-        at = (number * lanes + lane).to(tl.int64) * 4 - before
+        at = (tl.cast(number, tl.int64) * lanes + lane) * 4 - before
         word = tl.zeros((SIZE,), tl.uint32)
         stepped = tl.zeros((SIZE,), tl.uint32)
         for byte in tl.static_range(4):
@@ -58,8 +58,8 @@ def crc_kernel(data, tables, powers, out, num_bytes, rounds, start, SIZE: tl.con
 
 
 def _times(a: Tensor, b: Tensor) -> Tensor:
-    """The products of polynomials modulo POLYNOMIAL: of int64 below 2^32, of shapes that fit."""
-    product = torch.zeros_like(a * b)
+    """The products of polynomials modulo POLYNOMIAL: of int64 below 2^32, of shapes that broadcast."""
+    product = torch.zeros(torch.broadcast_shapes(a.shape, b.shape), dtype=torch.int64)
     for bit in range(31, -1, -1):
         product ^= ((a >> bit) & 1) * b
         b = (b >> 1) ^ ((b & 1) * POLYNOMIAL.value)

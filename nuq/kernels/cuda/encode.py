@@ -260,8 +260,8 @@ def encode_kernel(
                 tl.store(first.to(tl.pointer_type(TYPE)) + group, words.to(TYPE))
             elif ALIGNED and BUCKET % 32 == 0 and K % 32 == 0:
                 # single bytes of 3 bits a code cost a kernel two thirds of its speed on an H100
-                fours_row, four = _offsets(32, ROWS, R, NB, K)
-                to = first.to(tl.pointer_type(tl.uint32)) + (fours_row * (BUCKET // 32) + four) * BITS
+                row_of_four, four = _offsets(32, ROWS, R, NB, K)
+                to = first.to(tl.pointer_type(tl.uint32)) + (row_of_four * (BUCKET // 32) + four) * BITS
                 for number in tl.static_range(BITS):
                     tl.store(to + number, word_of_four(words, number, BITS))
             else:

@@ -164,4 +164,4 @@ def word_of_four(words, number: tl.constexpr, BITS: tl.constexpr):
     left = fours << tl.minimum(tl.maximum(shift, 0), 31).to(words.dtype)
     right = fours >> tl.minimum(tl.maximum(-shift, 0), LONGEST).to(words.dtype)
     part = tl.where(shift >= 32, 0, tl.where(shift >= 0, left, right))
-    return tl.sum(part.to(tl.uint32), axis=3)  # of bits that no two have
+    return tl.sum(part.to(tl.uint32), axis=3)  # no two share a bit

@@ -36,6 +36,15 @@ def test_interpreter_equals_zlib() -> None:
     assert interpreted(__file__) == {}
 
 
+def test_constants_of_all_lanes() -> None:
+    """One lane's factor is the next one's times x^32; the tables step over all lanes."""
+    tables, powers = checksum.constants(torch.device("cpu"), checksum.PROGRAMS * checksum.SIZE)
+    powers, tables = powers.long() & 0xFFFFFFFF, tables.long() & 0xFFFFFFFF
+    assert zlib.crc32(bytes(4), 0xFFFFFFFF ^ (1 << 31)) ^ 0xFFFFFFFF == int(powers[-1])  # 1, stepped over four zeros
+    assert torch.equal(checksum._times(powers[1:], powers[-1:]), powers[:-1])
+    assert torch.equal(checksum._times(torch.arange(256) << 24, powers[:1]), tables[-256:])
+
+
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here: the kernel was interpreted, not run")
 def test_gpu_equals_zlib() -> None:
     assert differences("cuda", checksum.PROGRAMS) == {}
