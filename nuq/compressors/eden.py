@@ -164,8 +164,7 @@ class Layout:
     def read(cls, message: Message) -> Layout:
         """The layout that a message states; MessageError where its body cannot be of this method."""
         body = message.body
-        if message.tag != TAG or body.numel() < _HEAD.size:
-            raise MessageError(f"a message tagged {message.tag!r} with {body.numel()} bytes is not of EDEN ({TAG!r})")
+        message.check_tag(TAG, _HEAD.size, "of EDEN")
         log_size, bits, coder, rotations, k0, k1 = unpacked(_HEAD, body)
         if (
             not LEAST_ROTATED <= 1 << log_size <= 1 << 31

@@ -12,7 +12,6 @@ from nuq.compressors import floats
 from nuq.compressors.compressor import InPlace, Write
 from nuq.compressors.frame import Frame, Pieces, told
 from nuq.compressors.message import HEADER_BYTES, Message
-from nuq.errors import MessageError
 from nuq.kernels import selection
 from nuq.kernels.spec import Key
 
@@ -43,9 +42,7 @@ class FullPrecision(InPlace):
         frame.tag(pieces.numbers, TAG)
 
     def _opened(self, message: Message) -> Write:
-        if message.tag != TAG or message.body.numel() != 4 * message.num_coordinates:
-            told = f"a message tagged {message.tag!r} with {message.body.numel()} bytes"
-            raise MessageError(f"{told} is not {TAG!r} with 4 bytes a coordinate")
+        message.check_whole(TAG, 4 * message.num_coordinates, "4 bytes")
         return partial(floats.read_, message.body, torch.float32)
 
     def message_bytes(self, num_coordinates: int) -> int:

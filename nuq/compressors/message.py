@@ -122,6 +122,12 @@ class Message:
         if self.tag != tag or self.body.numel() < least_bytes:
             raise MessageError(f"a message tagged {self.tag!r} with {self.body.numel()} bytes is not {what} ({tag!r})")
 
+    def check_whole(self, tag: bytes, body_bytes: int, what: str) -> None:
+        """Check the family and the length of a message: MessageError ("is not ... with ...") for another of either."""
+        if self.tag != tag or self.body.numel() != body_bytes:
+            found = f"a message tagged {self.tag!r} with {self.body.numel()} bytes"
+            raise MessageError(f"{found} is not {tag!r} with {what} a coordinate")
+
     def check_fits(self, total: Tensor) -> None:
         """Check the claimed size: MessageError unless it is the number of coordinates of the total."""
         if self.num_coordinates != total.numel():

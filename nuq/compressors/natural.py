@@ -66,10 +66,7 @@ class NaturalCompression(InPlace):
 
     def _opened(self, message: Message) -> Write:
         body, n = message.body, message.num_coordinates
-        if message.tag != TAG or body.numel() != _HEAD_BYTES + n:
-            raise MessageError(
-                f"a message tagged {message.tag!r} with {body.numel()} bytes is not {TAG!r} with a byte a coordinate"
-            )
+        message.check_whole(TAG, _HEAD_BYTES + n, "a byte")
         least = int(body[0])
         if not 1 <= least <= _LARGEST_LEAST:
             raise MessageError(f"powers of two from exponent field {least} on: damaged")

@@ -33,7 +33,7 @@ from nuq.coding import base_delta
 from nuq.coding.base_delta import BLOCK
 from nuq.coding.base_delta_reference import BIAS
 from nuq.compressors.compressor import InPlace, Write, careful, write_constant
-from nuq.compressors.message import HEADER_BYTES, Message, Reader, flat
+from nuq.compressors.message import HEADER_BYTES, Message, Reader, flat, raw
 from nuq.errors import MessageError, NonFiniteError
 from nuq.kernels.spec import Key
 from nuq.settings import check
@@ -65,9 +65,7 @@ class NNWBDI(InPlace):
         if not math.isfinite(lowest) or not math.isfinite(highest):
             raise NonFiniteError("the tensor is not finite")
         constant = lowest == highest
-        head = torch.frombuffer(
-            bytearray(_HEAD.pack(self.bits, constant, lowest if constant else 0.0)), dtype=torch.uint8
-        ).to(x.device)
+        head = raw(_HEAD.pack(self.bits, constant, lowest if constant else 0.0)).to(x.device)
         key, among = key.together(self.correlated)
         words = key.words() if self.stochastic else None
         parts = () if constant else base_delta.encode(x, self.bits, words, among)

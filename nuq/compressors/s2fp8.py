@@ -87,10 +87,7 @@ class S2FP8(InPlace):
 
     def _opened(self, message: Message) -> Write:
         body, n = message.body, message.num_coordinates
-        if message.tag != TAG or body.numel() != _HEAD.size + n:
-            raise MessageError(
-                f"a message tagged {message.tag!r} with {body.numel()} bytes is not {TAG!r} with a byte a coordinate"
-            )
+        message.check_whole(TAG, _HEAD.size + n, "a byte")
         reach, largest = unpacked(_HEAD, body)
         if not _LEAST_REACH <= reach <= _MOST_REACH or not math.isfinite(largest):
             raise MessageError(f"reach {reach}, largest {largest}: damaged")

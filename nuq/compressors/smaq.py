@@ -40,7 +40,7 @@ import torch
 from torch import Tensor
 
 from nuq.compressors.compressor import InPlace, Write, write_constant
-from nuq.compressors.message import HEADER_BYTES, Message, from_bytes, unpacked
+from nuq.compressors.message import HEADER_BYTES, Message, from_bytes, raw, unpacked
 from nuq.errors import MessageError
 from nuq.kernels import smaq
 from nuq.kernels.spec import MAX_COORDINATES, Key
@@ -101,15 +101,12 @@ class SmaQ(InPlace):
             message = Message.room_for(TAG, n, _HEAD.size + counts.numel() + size, vector.device)
             message.body[_HEAD.size : _HEAD.size + counts.numel()] = counts
             write(message.body[_HEAD.size + counts.numel() :])
-        message.body[: _HEAD.size] = torch.frombuffer(bytearray(head), dtype=torch.uint8)
+        message.body[: _HEAD.size] = raw(head)
         return message
 
     def _opened(self, message: Message) -> Write:
         body, n = message.body, message.num_coordinates
-        if message.tag != TAG or body.numel() < _HEAD.size:
-            raise MessageError(
-                f"a message tagged {message.tag!r} with {body.numel()} bytes is not of SmaQ's codes ({TAG!r})"
-            )
+        message.check_tag(TAG, _HEAD.size, "of SmaQ's codes")
         flags, short, long, near, far, *numbers = unpacked(_HEAD, body)
         statistics, masked = smaq.TensorStatistics(*numbers), flags == _MASKED
         if flags > _MASKED or not 3 <= short <= long <= 8 or not 0 < near < far < math.inf:
