@@ -20,7 +20,6 @@ import struct
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -37,6 +36,19 @@ _FIXED = struct.Struct("<IHBBB3x")
 _WORDS = struct.Struct("<II")
 CONTEXT_BITS, _CONTEXTS_FROM = 3, 1 << 14  # fewer coordinates cannot make up for eight tables
 _UNIFORM, _TWO_SCALES, _DITHERED = 1, 2, 4
+
+
+def entropy_coded(codes: Tensor, num_symbols: int, coder: str, **contexts: Any) -> Tensor:
+    """Codes in raw form (``bit_packing.raw_packing``), entropy coded: uint8[bytes] on the CPU."""
+    symbols = numpy_of(codes, "codes").view(entropy.code_type(num_symbols))
+    return torch.from_numpy(entropy.encode(symbols, num_symbols, coder, threads=torch.get_num_threads(), **contexts))
+
+
+def entropy_decoded(data: Tensor, num_codes: int, num_symbols: int, coder: str, **contexts: Any) -> Tensor:
+    """The inverse of ``entropy_coded``: the bytes uint8 of the codes, on the device of the data."""
+    how = {"threads": torch.get_num_threads(), **contexts}
+    codes = entropy.decode(numpy_of(data, "codes"), num_codes, num_symbols, coder, **how)
+    return torch.from_numpy(codes.view("uint8")).to(data.device)
 
 
 @dataclass(frozen=True)
@@ -133,15 +145,11 @@ class Layout:
 
     def coded(self, codes: Tensor) -> Tensor:
         """Entropy coding of raw codes in this layout's ``packing``: uint8 bytes on the CPU."""
-        symbols = numpy_of(codes, "codes").view(np.uint8 if self.packing == 8 else np.uint16)
-        how = {"threads": torch.get_num_threads(), **self._contexts()}
-        return torch.from_numpy(entropy.encode(symbols, self.num_levels, self.coder, **how))
+        return entropy_coded(codes, self.num_levels, self.coder, **self._contexts())
 
     def codes(self, body: Tensor) -> Tensor:
         """The codes of a body in this layout's ``packing``: uint8 bytes."""
         data = body[self.codes_at :]
         if self.coder == "packed":
             return data
-        how = {"threads": torch.get_num_threads(), **self._contexts()}
-        codes = entropy.decode(numpy_of(data, "codes"), self.num_coordinates, self.num_levels, self.coder, **how)
-        return torch.from_numpy(codes.view("uint8")).to(body.device)
+        return entropy_decoded(data, self.num_coordinates, self.num_levels, self.coder, **self._contexts())

@@ -41,10 +41,10 @@ import torch
 from torch import Tensor
 
 from nuq.coding import entropy
+from nuq.compressors.body import entropy_coded, entropy_decoded
 from nuq.compressors.compressor import Compressor
 from nuq.compressors.message import HEADER_BYTES, Message, finite, flat, from_bytes, unpacked
 from nuq.errors import MessageError
-from nuq.kernels.host import numpy_of
 from nuq.kernels.selection import num_kept
 from nuq.kernels.sketches import cells, clusters
 from nuq.kernels.sketches.cells import Ints
@@ -93,7 +93,7 @@ class Casq(Compressor):
     def encode(self, tensor: Tensor, key: Key) -> Message:
         """Encode a gradient; NonFiniteError where it is not finite."""
         x, words = flat(tensor), key.words()
-        most, threads = cells.largest(x), torch.get_num_threads()
+        most = cells.largest(x)
         thresholds = self.thresholds(x, key)
         ids = cells.numbers(x, thresholds, 1)
         sizes = self._cells(ids)
@@ -105,8 +105,7 @@ class Casq(Compressor):
             power = cells.power(means)
             head, means = head + _SCALE.pack(power), (means / power).to(torch.float16)
         head += sizes[1:].astype("<u4").tobytes()
-        coded = entropy.encode(numpy_of(ids, "codes"), sizes.size, coder, threads=threads)
-        return Message.of(TAG, x.numel(), head, means, torch.from_numpy(coded))
+        return Message.of(TAG, x.numel(), head, means, entropy_coded(ids, sizes.size, coder))
 
     def _cells(self, ids: Tensor) -> Ints:
         """The number of cells of each cluster number: int64[2 K + 1], none for zeros."""
@@ -133,10 +132,9 @@ class Casq(Compressor):
         if flags & _HALF:
             means *= unpacked(_SCALE, body[_HEAD.size :])[0]
         means = finite(means, "mean")
-        coded, threads = numpy_of(body[codes_at:], "codes"), torch.get_num_threads()
         try:
-            ids = entropy.decode(coded, n, sizes.size, entropy.CODERS[coder], threads=threads)
-            return cells.spread(torch.from_numpy(ids).to(body.device), sizes, means, (words[0], words[1]))
+            ids = entropy_decoded(body[codes_at:], n, sizes.size, entropy.CODERS[coder])
+            return cells.spread(ids, sizes, means, (words[0], words[1]))
         except ValueError as error:
             raise MessageError(str(error)) from error
 

@@ -68,12 +68,11 @@ import torch
 from torch import Tensor
 
 from nuq.coding import entropy
-from nuq.compressors.body import CODINGS
+from nuq.compressors.body import CODINGS, entropy_coded, entropy_decoded
 from nuq.compressors.compressor import MOST, Compressor, largest
 from nuq.compressors.message import HEADER_BYTES, Message, finite, from_bytes, unpacked
 from nuq.errors import MessageError
 from nuq.kernels import bit_packing, operators, spec
-from nuq.kernels.host import numpy_of
 from nuq.kernels.spec import Key, Words
 from nuq.levels import lattice, lloyd_max
 from nuq.levels.level_sets import equally_spaced
@@ -154,11 +153,10 @@ class Layout:
             keys.append(spec.rotation_words(keys[-1]))
         return keys
 
-    def head(self) -> Tensor:
-        """The bytes before the scales, on the CPU."""
+    def head(self) -> bytes:
+        """The bytes before the scales."""
         coder = next(number for number, form in _CODERS.items() if form == (self.coder, self.uniform))
-        data = _HEAD.pack(self.bucket_size.bit_length() - 1, self.bits, coder, self.rotations, *self.words)
-        return torch.frombuffer(bytearray(data), dtype=torch.uint8)
+        return _HEAD.pack(self.bucket_size.bit_length() - 1, self.bits, coder, self.rotations, *self.words)
 
     @classmethod
     def read(cls, message: Message) -> Layout:
@@ -185,15 +183,7 @@ class Layout:
     def codes(self, body: Tensor) -> Tensor:
         """The codes of a body in this layout's ``packing``: uint8 bytes."""
         data = body[self.codes_at :]
-        if self.coder == "packed":
-            return data
-        try:
-            codes = entropy.decode(
-                numpy_of(data, "codes"), self.padded, self.num_levels, self.coder, threads=torch.get_num_threads()
-            )
-        except ValueError as error:
-            raise MessageError(str(error)) from error
-        return torch.from_numpy(codes.view("uint8")).to(body.device)
+        return data if self.coder == "packed" else entropy_decoded(data, self.padded, self.num_levels, self.coder)
 
 
 class Eden(Compressor):
@@ -242,15 +232,8 @@ class Eden(Compressor):
             if bool(chosen.any()):
                 _round_at_random(y[start : start + size * count].view(-1, size), chosen, layout, part, scale)
         if layout.coder != "packed":
-            symbols = numpy_of(codes, "codes").view(np.uint8 if layout.packing == 8 else np.uint16)
-            coded = entropy.encode(symbols, layout.num_levels, layout.coder, threads=torch.get_num_threads())
-            codes = torch.from_numpy(coded).to(y.device)
-        message = Message.room_for(TAG, vector.numel(), layout.codes_at + codes.numel(), y.device)
-        message.body[: _HEAD.size] = layout.head()
-        if scales:
-            message.body[_HEAD.size : layout.codes_at] = torch.cat(scales).view(torch.uint8)
-        message.body[layout.codes_at :] = codes
-        return message
+            codes = entropy_coded(codes, layout.num_levels, layout.coder).to(y.device)
+        return Message.of(TAG, vector.numel(), layout.head(), *scales, codes)
 
     def _decoded(self, message: Message) -> Tensor:
         layout, body = Layout.read(message), message.body
