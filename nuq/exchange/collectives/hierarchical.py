@@ -22,11 +22,7 @@ from nuq.exchange.payload import RemoteNonFinite
 from nuq.exchange.transport import Transport
 from nuq.kernels.spec import Key
 
-_KINDS: dict[str, type[Exception]] = {
-    "RankLost": RankLost,
-    "MessageError": MessageError,
-    "NonFiniteError": NonFiniteError,
-}
+_KINDS: dict[str, type[Exception]] = {kind.__name__: kind for kind in (RankLost, MessageError, NonFiniteError)}
 
 
 @dataclass
@@ -122,7 +118,7 @@ class Hierarchical(Collective):
                 failure = error
         with self.stats.time("local"):
             self._told(failure)
-            self._spread(total)
+            self.machines.told.broadcast(total, "local")
         out.copy_(total)
 
     def _told(self, failure: Exception | None) -> None:
@@ -137,12 +133,3 @@ class Hierarchical(Collective):
         if told:
             kind, _, text = told.partition(": ")
             raise _KINDS.get(kind, RuntimeError)(text)
-
-    def _spread(self, total: Tensor) -> None:
-        """Broadcast the first rank's numbers unchanged to all ranks of the machine."""
-        local = self.machines.told
-        data = total.view(torch.uint8)
-        if local.rank == 0:
-            local.swap(dict.fromkeys(range(1, local.world), data), {}, "local")
-        else:
-            data.copy_(local.swap({}, {0: data.numel()}, "local")[0])
