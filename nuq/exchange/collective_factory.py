@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import torch
 import torch.distributed as dist
@@ -80,9 +80,19 @@ def build(
     ValueError for a collective that these ranks, this backend or this method cannot do.
     """
     name, workers = exchange.collective, placement.num_workers
+
+    def of_messages(name: str) -> Collective:
+        if name == "gather":
+            return Gather(transport, placement, compressors.codec, stats)
+        return TwoStage(transport, placement, compressors.codec, compressors.mean_codec, stats)
+
     powers = {at: each for at, each in enumerate(compressors.every) if method(each.name).collective == "power"}
     if powers and name in ("auto", "gather", "two_stage"):
-        return "power", _power(compressors, powers, exchange, transport, placement, stats)
+        encoders, rest = {at: _power_encoder(each) for at, each in powers.items()}, None
+        if len(powers) < len(compressors.every):
+            rest = of_messages(fewest_bytes(compressors, transport, workers) if name == "auto" else name)
+        in_two_stages = workers > 2 if name == "auto" else name == "two_stage"
+        return "power", Power(transport, placement, encoders, in_two_stages, rest, stats)
     if name == "auto":
         per_machine = per_machine or ranks_per_machine()
         several = 1 < per_machine < transport.world and transport.world % per_machine == 0
@@ -95,7 +105,7 @@ def build(
             f"collective={name!r}: {compressors.name} sends one worker's gradient alone; legal here: auto, gather"
         )
     if name in ("gather", "two_stage"):
-        return name, _of_messages(name, compressors, transport, placement, stats)
+        return name, of_messages(name)
     if name == "server":
         wanted = exchange.num_aggregate or workers
         if wanted > workers:
@@ -122,36 +132,14 @@ def build(
     return name, Hierarchical(machines, transport, placement, between, stats)
 
 
-def _power(
-    compressors: CompressorMap,
-    powers: Mapping[int, MethodState],
-    exchange: Exchange,
-    transport: Transport,
-    placement: WorkerPlacement,
-    stats: ExchangeStats,
-) -> Power:
-    """The collective of PowerSGD, with the collective of the settings for the factors and for other methods' parts."""
-    if any(len(each.memories) > 1 for each in powers.values()):
+def _power_encoder(method_state: MethodState) -> Encoder:
+    """The method and its workers' memory as PowerSGD's collective takes them; ValueError for a memory of means."""
+    if len(method_state.memories) > 1:
         raise ValueError(
             "both=True: the means of powersgd's factors are exact, so that there is nothing to remember; legal here: "
             "False"
         )
-    encoders = {at: Encoder(each.compressor, next(iter(each.memories), None)) for at, each in powers.items()}
-    fewest = exchange.collective == "auto"
-    of_factors = exchange.collective if not fewest else "gather" if placement.num_workers <= 2 else "two_stage"
-    rest: Collective | None = None
-    if len(powers) < len(compressors.every):
-        of_rest = fewest_bytes(compressors, transport, placement.num_workers) if fewest else exchange.collective
-        rest = _of_messages(of_rest, compressors, transport, placement, stats)
-    return Power(transport, placement, encoders, of_factors == "two_stage", rest, stats)
-
-
-def _of_messages(
-    name: str, compressors: CompressorMap, transport: Transport, placement: WorkerPlacement, stats: ExchangeStats
-) -> Collective:
-    if name == "gather":
-        return Gather(transport, placement, compressors.codec, stats)
-    return TwoStage(transport, placement, compressors.codec, compressors.mean_codec, stats)
+    return Encoder(method_state.compressor, next(iter(method_state.memories), None))
 
 
 @dataclasses.dataclass
