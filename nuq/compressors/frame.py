@@ -95,19 +95,6 @@ class Pieces:
     shapes: tuple[tuple[int, ...] | None, ...]
     cut: tuple[bool, ...]
 
-    @classmethod
-    def of(
-        cls,
-        numbers: Sequence[int],
-        places: Sequence[tuple[int, int]],
-        names: Sequence[str],
-        shapes: Sequence[tuple[tuple[int, ...] | None, bool]],
-    ) -> Pieces:
-        """The pieces, from the start and size of each, and from its shape and whether it was cut."""
-        starts, sizes = np.ascontiguousarray(np.array(places, dtype=np.int64).reshape(-1, 2).T)
-        own, cut = tuple(shape for shape, _ in shapes), tuple(cut for _, cut in shapes)
-        return cls(np.array(numbers, dtype=np.int64), starts, sizes, tuple(names), own, cut)
-
     @cached_property
     def _checksums(self) -> dict[str, NDArray[np.uint64]]:
         return {}

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -20,6 +21,7 @@ from nuq.compressors.frame import Frame, PieceError, Pieces, Table, told
 from nuq.compressors.full_precision import FullPrecision
 from nuq.compressors.message import HEADER_BYTES, Message, from_bytes
 from nuq.errors import MessageError, NonFiniteError
+from nuq.exchange.finite import first_not_finite
 from nuq.exchange.flat_layout import FlatLayout, Segment
 from nuq.kernels.spec import Key
 
@@ -62,11 +64,8 @@ class PayloadCodec:
         return self._exact if segment.exact else self.compressors[segment.encoder]
 
     def _plan(self, layout: FlatLayout) -> _Plan:
-        if layout not in self._plans:
-            self._plans[layout] = self._planned(layout)
-        return self._plans[layout]
-
-    def _planned(self, layout: FlatLayout) -> _Plan:
+        if layout in self._plans:
+            return self._plans[layout]
         members: dict[Compressor, list[int]] = {}
         for number, segment in enumerate(layout.segments):
             members.setdefault(self._of(segment), []).append(number)
@@ -76,7 +75,8 @@ class PayloadCodec:
         if all(compressor.exact_bytes for compressor in members):
             sizes = [self._of(segment).message_bytes(segment.size) - HEADER_BYTES for segment in layout.segments]
             table = Table.of(counts, sizes)
-        return _Plan(groups, table, counts)
+        plan = self._plans[layout] = _Plan(groups, table, counts)
+        return plan
 
     def size(self, layout: FlatLayout) -> int | None:
         """The number of bytes of a payload; None where they depend on the values."""
@@ -105,7 +105,10 @@ class PayloadCodec:
         try:
             return self.encode(vector, layout, key)
         except PieceError as error:
-            return self.marker(key.worker, _first_not_finite(vector, layout, error.number), layout, vector.device)
+            # the first segment that is not finite, or the one that overflows in what is made of it
+            first = first_not_finite(vector[segment.place] for segment in layout.segments[: error.number])
+            number = error.number if first is None else first
+            return self.marker(key.worker, number, layout, vector.device)
 
     def encode_or_mark_each(
         self, vector: Tensor, layouts: Sequence[FlatLayout], key: Key, *, together: bool = False
@@ -151,17 +154,9 @@ class PayloadCodec:
 def _pieces(layout: FlatLayout, numbers: Sequence[int]) -> Pieces:
     """The pieces of some segments of a layout."""
     chosen = [layout.segments[number] for number in numbers]
-    names = [segment.key_name for segment in chosen]
-    shapes = [(segment.shape, segment.first >= 0) for segment in chosen]
-    return Pieces.of(numbers, [(segment.start, segment.size) for segment in chosen], names, shapes)
-
-
-def _first_not_finite(vector: Tensor, layout: FlatLayout, number: int) -> int:
-    """The first segment that is not finite, or ``number`` where one overflows in what is made of it."""
-    for at, segment in enumerate(layout.segments[:number]):
-        if not bool(torch.isfinite(vector[segment.place]).all()):
-            return at
-    return number
+    places = np.array([numbers, [own.start for own in chosen], [own.size for own in chosen]], dtype=np.int64)
+    names, shapes = tuple(own.key_name for own in chosen), tuple(own.shape for own in chosen)
+    return Pieces(*places, names=names, shapes=shapes, cut=tuple(own.first >= 0 for own in chosen))
 
 
 def _other_layout(found: Sequence[int], segments: Sequence[Segment]) -> str:
@@ -181,10 +176,10 @@ def check_mean(mean: Tensor, layout: FlatLayout, dtype: torch.dtype = torch.floa
     mean = mean.to(dtype)
     if math.isfinite(float(mean.sum(dtype=torch.float32))):  # a finite sum has finite terms: one pass
         return
-    for segment in layout.segments:
-        if not bool(torch.isfinite(mean[segment.place]).all()):
-            kind = str(dtype).removeprefix("torch.")
-            raise NonFiniteError(f"the mean gradient of {segment.name!r} is not finite or overflows {kind}")
+    number = first_not_finite(mean[segment.place] for segment in layout.segments)
+    if number is not None:
+        name, kind = layout.segments[number].name, str(dtype).removeprefix("torch.")
+        raise NonFiniteError(f"the mean gradient of {name!r} is not finite or overflows {kind}")
 
 
 @contextmanager
