@@ -56,8 +56,7 @@ class Objective:
 
     def value(self, edges: Array) -> Array:
         """The value of Psi: float64[...]."""
-        distribution = self.distribution.compiled()
-        psi = None if distribution is None else kernels.psi(distribution, edges, symmetric=self.symmetric)
+        psi = kernels.psi(self.distribution.compiled(), edges, symmetric=self.symmetric)
         return psi if psi is not None else self._value(edges, self.distribution.interval_moments(edges))
 
     def _value(self, edges: Array, moments: Array) -> Array:

@@ -95,7 +95,8 @@ def descend(objective: Objective, edges: Array) -> tuple[Array, Array]:
     sweep, and the Hessian's diagonal is raised for the next (Levenberg).  Ends where a step promises a relative change
     below 1e-13.
     """
-    solved = _in_cpp(objective, edges, projected=False)
+    compiled = objective.distribution.compiled()
+    solved = kernels.descend(compiled, edges, symmetric=objective.symmetric, projected=False)
     if solved is not None:
         return solved
     if edges.shape[1] == 2:  # one interval: nothing moves
@@ -124,13 +125,6 @@ def descend(objective: Objective, edges: Array) -> tuple[Array, Array]:
         if not open_.any():
             break
     return edges, at.value
-
-
-def _in_cpp(objective: Objective, edges: Array, *, projected: bool) -> tuple[Array, Array] | None:
-    distribution = objective.distribution.compiled()
-    if distribution is None:
-        return None
-    return kernels.descend(distribution, edges, symmetric=objective.symmetric, projected=projected)
 
 
 def _newton_step(at: Derivatives, damping: Array) -> Array:
@@ -165,7 +159,8 @@ def projected_descent(objective: Objective, edges: Array) -> tuple[Array, Array]
     tails take 1e5 rounds).  The rate is Barzilai and Borwein's, halved until Psi is no larger than the largest of
     the last ten (forcing it to fall every time makes this rate slow).
     """
-    solved = _in_cpp(objective, edges, projected=True)
+    compiled = objective.distribution.compiled()
+    solved = kernels.descend(compiled, edges, symmetric=objective.symmetric, projected=True)
     if solved is not None:
         return solved
     edges = occupied(objective.distribution, edges)
@@ -224,8 +219,8 @@ def multiplier(objective: Objective, bits: int) -> tuple[float, float]:
     among them is refined by Newton's method on dPsi/dp inside its bracket.  ``objective`` holds the distribution of
     |r|, so any mean is right (the paper's Eq. G.3 counts the positive half alone), and the interval around zero counts.
     """
-    lowest, distribution = lowest_multiplier(bits), objective.distribution.compiled()
-    solved = None if distribution is None else kernels.multiplier(distribution, bits, lowest)
+    lowest = lowest_multiplier(bits)
+    solved = kernels.multiplier(objective.distribution.compiled(), bits, lowest)
     if solved is not None:
         return solved
     starts = 1 / (1 + np.exp(-np.linspace(np.log(lowest / (1 - lowest)), 7.0, 64)))

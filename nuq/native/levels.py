@@ -1,8 +1,8 @@
 """The C++ side of the adaptive levels: tables of mixtures, solvers, the dynamic program.
 
 A distribution is described by its arrays (``of_bins``, ``of_normals``), which the description keeps alive.  Every
-function returns None where the library is missing; the NumPy code that callers then use is also what the tests hold
-these functions against.
+function returns None where the library is missing, or does not know the distribution (None); the NumPy code that
+callers then use is also what the tests hold these functions against.
 """
 
 from __future__ import annotations
@@ -116,10 +116,10 @@ def mixture_moments(distribution: CompiledDistribution, edges: Array) -> Array |
 
 
 def descend(
-    distribution: CompiledDistribution, edges: Array, *, symmetric: bool, projected: bool
+    distribution: CompiledDistribution | None, edges: Array, *, symmetric: bool, projected: bool
 ) -> tuple[Array, Array] | None:
     """The edges and Psi at the ends of ``solver_exact.descend`` or ``projected_descent``, from float64[S, n + 1]."""
-    if not _is_there():
+    if distribution is None or not _is_there():
         return None
     edges = np.array(edges, dtype=np.float64, order="C")
     psi = np.empty(len(edges))
@@ -127,9 +127,9 @@ def descend(
     return edges, psi
 
 
-def psi(distribution: CompiledDistribution, edges: Array, *, symmetric: bool) -> Array | None:
+def psi(distribution: CompiledDistribution | None, edges: Array, *, symmetric: bool) -> Array | None:
     """The value ``Objective.value`` of edges float64[..., n + 1]: float64[...]."""
-    if not _is_there():
+    if distribution is None or not _is_there():
         return None
     edges = np.ascontiguousarray(edges, dtype=np.float64)
     value = np.empty(edges.shape[:-1])
@@ -137,9 +137,9 @@ def psi(distribution: CompiledDistribution, edges: Array, *, symmetric: bool) ->
     return value
 
 
-def multiplier(distribution: CompiledDistribution, bits: int, lowest: float) -> tuple[float, float] | None:
+def multiplier(distribution: CompiledDistribution | None, bits: int, lowest: float) -> tuple[float, float] | None:
     """The multiplier of ``solver_exact.multiplier`` for 2 bits or more: p and the start it came from."""
-    if not _is_there():
+    if distribution is None or not _is_there():
         return None
     answer = np.empty(2)
     _call("nuq_multiplier", ctypes.byref(distribution.raw), bits, lowest, answer)
