@@ -86,19 +86,9 @@ class Quantizer(InPlace):
         self._format = self._format_of_pieces()
 
     def _layout(self, num_coordinates: int, words: spec.Words = (0, 0)) -> Layout:
-        two_scales = spec.scales_per_bucket(self.norm) == 2
-        num_levels = self.levels.num_levels
-        return Layout(
-            num_coordinates,
-            self.bucket_size,
-            num_levels,
-            self.uniform,
-            two_scales,
-            self.dither,
-            self.coder,
-            self.block,
-            words,
-        )
+        sizes = (num_coordinates, self.bucket_size, self.levels.num_levels)
+        switches = (self.uniform, spec.scales_per_bucket(self.norm) == 2, self.dither)
+        return Layout(*sizes, *switches, self.coder, self.block, words)
 
     def rotated(self, vector: Tensor, key: Key) -> Tensor:
         """The vector that is cut into buckets: the gradient or its rotation, clipped where the method clips."""
@@ -130,19 +120,14 @@ class Quantizer(InPlace):
         """Write everything before the codes into ``body``, and the codes into ``codes``."""
         body[: layout.levels_at] = layout.head()
         scales = body[layout.scales_at : layout.codes_at].view(torch.float32)
-        how: dict[str, Any] = {
-            "bucket_size": self.bucket_size,
-            "norm": self.norm,
-            "packing": layout.packing,
-            "key": key,
-            "among": among,
-        }
+        how: dict[str, Any] = {"bucket_size": self.bucket_size, "packing": layout.packing, "key": key, "among": among}
+        how |= {"norm": self.norm, "multiple": self.multiple}
         if self.uniform:
-            operators.encode_uniform_(vector, layout.num_levels, scales, codes, multiple=self.multiple, **how)
+            operators.encode_uniform_(vector, layout.num_levels, scales, codes, **how)
             return
         table = self._table.to(vector.device)
         body[layout.levels_at : layout.scales_at] = table.view(torch.uint8)
-        operators.encode_(vector, table, scales, codes, multiple=self.multiple, **how)
+        operators.encode_(vector, table, scales, codes, **how)
 
     def _opened(self, message: Message) -> Write:
         layout, body = Layout.read(message, TAG), message.body
@@ -364,24 +349,19 @@ def trn(settings: TRN) -> Quantizer:
     return Quantizer(level_sets.ternary(), settings, "linf", uniform=True, clip_sigma=settings.clip_sigma)
 
 
+def _descending(settings: Adaptive, rule: Callable[..., update_rules.Fitted]) -> AdaptiveQuantizer:
+    how: dict[str, Any] = {"symmetric": settings.symmetric, "solver": settings.solver}
+    return AdaptiveQuantizer(settings, lambda distribution, _: rule(distribution, settings.bits, **how))
+
+
 def alq(settings: Adaptive) -> AdaptiveQuantizer:
     """ALQ and ALQ-N: coordinate descent on the levels."""
-    return AdaptiveQuantizer(
-        settings,
-        lambda distribution, _: update_rules.alq(
-            distribution, settings.bits, symmetric=settings.symmetric, solver=settings.solver
-        ),
-    )
+    return _descending(settings, update_rules.alq)
 
 
 def alq_g(settings: Adaptive) -> AdaptiveQuantizer:
     """ALQ-G and ALQ-GN: projected gradient descent on the levels."""
-    return AdaptiveQuantizer(
-        settings,
-        lambda distribution, _: update_rules.alq_gradient(
-            distribution, settings.bits, symmetric=settings.symmetric, solver=settings.solver
-        ),
-    )
+    return _descending(settings, update_rules.alq_gradient)
 
 
 def optimal(settings: Optimal) -> AdaptiveQuantizer:
