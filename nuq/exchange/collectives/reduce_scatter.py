@@ -59,24 +59,25 @@ class SentShards:
         self.wanted = {
             rank: [(worker, owner) for worker in shares[rank] for owner in self.mine] for rank in self.others
         }
-        self.sizes = {rank: self._sizes(rank) for rank in self.others} if how.codec.fixed else self._told_sizes()
+        self.sizes = self._sizes()
         outgoing = {
             rank: joined([self.payloads[w, o] for w in self.mine for o in shares[rank]], how.transport.device)
             for rank in self.others
         }
         self.swap = how.transport.post(outgoing, {rank: sum(sizes) for rank, sizes in self.sizes.items()}, "messages")
 
-    def _sizes(self, rank: int) -> list[int]:
-        return [self.how.codec.size(self.shards[owner]) or 0 for _, owner in self.wanted[rank]]
-
-    def _told_sizes(self) -> dict[int, list[int]]:
+    def _sizes(self) -> dict[int, list[int]]:
+        """The bytes of the wanted shards, by rank: known beforehand, or told by the ranks."""
         how, count = self.how, len(self.shards)
+        if how.codec.fixed:
+            size_of = [how.codec.size(shard) or 0 for shard in self.shards]
+            return {rank: [size_of[owner] for _, owner in pairs] for rank, pairs in self.wanted.items()}
         lengths = [payload.numel() for payload in self.payloads.values()]  # by worker, then by owner
         told = how.transport.numbers(padded(lengths, how.placement.most * count), "control")
         first = {rank: how.placement.shares[rank].start for rank in self.others}
         return {
-            rank: [told[rank][(w - first[rank]) * count + owner] for w, owner in self.wanted[rank]]
-            for rank in self.others
+            rank: [told[rank][(w - first[rank]) * count + owner] for w, owner in pairs]
+            for rank, pairs in self.wanted.items()
         }
 
     def receive(self) -> None:
