@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
+from nuq.quantized_training.formats import is_large
 from nuq.quantized_training.model_hooks import Hook
 
 Through = Callable[[Tensor], Tensor]
@@ -40,17 +40,12 @@ class ActivationHooks:
     def __init__(
         self, model: nn.Module, gradient: Callable[[], Through] | None, output: Through | None, min_size: int
     ) -> None:
-        def is_large(value: Any) -> bool:
-            if not isinstance(value, Tensor) or not value.is_floating_point() or value.layout != torch.strided:
-                return False
-            return value.numel() >= min_size
-
         def walk(value: Any, training: bool) -> Any:
             if type(value) in (tuple, list):
                 return type(value)(walk(part, training) for part in value)
             if type(value) is dict:
                 return {name: walk(part, training) for name, part in value.items()}
-            if is_large(value):
+            if is_large(value, min_size):
                 if value.requires_grad:
                     if gradient is not None:
                         value.register_hook(gradient())

@@ -95,6 +95,13 @@ class Format:
         return packed.unpack(), packed.nbytes
 
 
+def is_large(value: Any, min_size: int) -> bool:
+    """Whether a value is a tensor to pack: of floating-point numbers, not sparse, of ``min_size`` or more."""
+    if not isinstance(value, Tensor) or not value.is_floating_point() or value.layout != torch.strided:
+        return False
+    return value.numel() >= min_size
+
+
 def _in_memory_order(tensor: Tensor) -> Tensor:
     """The numbers of a dense tensor as they lie in memory: a view [n]."""
     return tensor.as_strided((tensor.numel(),), (1,))

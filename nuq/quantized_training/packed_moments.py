@@ -27,7 +27,7 @@ import torch
 from torch import Tensor
 
 from nuq.kernels import bit_packing
-from nuq.quantized_training.formats import Packed
+from nuq.quantized_training.formats import Packed, is_large
 from nuq.settings.quantized_training import OWN_EXPONENTS
 
 UNITS = {"exp_avg_sq": Tensor.sqrt, "exp_inf": Tensor.clone}  # of exp_avg, from the state tensor that is kept beside it
@@ -136,7 +136,7 @@ class PackedMoments:
         """Pack the state that the step left, and let go of it."""
         for parameter, state in self._optimizer.state.items():
             name = self._names.get(parameter, "a parameter")
-            large = {key: value for key, value in state.items() if self._is_large(value, parameter)}
+            large = {k: v for k, v in state.items() if is_large(v, self._min_size) and v.shape == parameter.shape}
             moments = relative(large) if self._in_units else large
             self._packed[parameter] = {key: self._pack(value, f"{key}/{name}") for key, value in moments.items()}
         self.hide()
@@ -145,11 +145,6 @@ class PackedMoments:
         """Put the decoded tensors in the places of the packed ones."""
         self.show()
         self._packed.clear()
-
-    def _is_large(self, value: Any, parameter: Tensor) -> bool:
-        if not isinstance(value, Tensor) or not value.is_floating_point() or value.layout != torch.strided:
-            return False
-        return value.shape == parameter.shape and value.numel() >= self._min_size
 
     def _decoded(self, parameter: Tensor) -> dict[str, Tensor]:
         moments = {key: packed.unpack() for key, packed in self._packed.get(parameter, {}).items()}
