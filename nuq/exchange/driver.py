@@ -65,8 +65,7 @@ class Driver:
         self.hosted = self.placement.shares[transport.rank]
         self.stats = ExchangeStats()
         if memory is not None:
-            how = {"momentum": memory.momentum, "nesterov": memory.nesterov}
-            compressors.remember(memory.feedback, layout, self.num_workers, **how)
+            compressors.remember(memory.feedback, layout, self.num_workers, memory.momentum, memory.nesterov)
         self.levels = LevelUpdates(compressors, transport, self.placement, seed, self.stats)
         self.dense = Dense(transport, stats=self.stats)
         if exchange.collective == "dense":
