@@ -170,7 +170,7 @@ class Swap:
     def __init__(self, transport: Transport, received: dict[int, Tensor], operations: list[Any]) -> None:
         self.works: list[tuple[int, Any]] = []
         # the operations keep what is sent alive
-        self._transport, self._received, self._operations = (transport, received, operations)
+        self._transport, self._received, self._operations = transport, received, operations
 
     def wait(self) -> dict[int, Tensor]:
         """Wait for the exchange: what every rank sent, by rank."""
@@ -203,6 +203,7 @@ class Transport:
             raise ValueError(f"timeout_s={timeout_s}: must be a number of seconds above 0")
         self.group = group
         self.rank, self.world = (dist.get_rank(group), dist.get_world_size(group)) if group is not None else (0, 1)
+        self.others = [rank for rank in range(self.world) if rank != self.rank]
         self.timeout = timedelta(seconds=timeout_s)
         self.bytes_sent: Counter[str] = Counter()
         name = group.group_name if group is not None else ""
@@ -267,8 +268,7 @@ class Transport:
 
     def post_to_all(self, data: Tensor, sizes: list[int], purpose: str) -> Callable[[], list[Tensor]]:
         """Start a ``to_all``; what is returned waits for it."""
-        others = [rank for rank in range(self.world) if rank != self.rank]
-        swap = self.post(dict.fromkeys(others, data), {rank: sizes[rank] for rank in others}, purpose)
+        swap = self.post(dict.fromkeys(self.others, data), {rank: sizes[rank] for rank in self.others}, purpose)
 
         def arrived() -> list[Tensor]:
             received = swap.wait()
@@ -330,10 +330,9 @@ class Transport:
         """
         if self._nccl:  # after an error it cannot be used again
             return None
-        others = [rank for rank in range(self.world) if rank != self.rank]
         word, tag = torch.zeros(1, dtype=torch.uint8), (self._number << _TAG_BITS) | _ROLL_CALL_TAG
         for call in (dist.isend, dist.irecv):  # where the connection is closed, at once
-            for rank in others:
+            for rank in self.others:
                 direction = {"group_src": rank} if call is dist.irecv else {"group_dst": rank}
                 try:
                     work = call(word.clone(), group=self.group, tag=tag, **direction)
@@ -342,7 +341,7 @@ class Transport:
                         work.wait(_ROLL_CALL)
                 except RuntimeError:
                     return rank
-        return others[0]
+        return self.others[0]
 
     def _hang_up(self) -> None:
         """Close this rank's connections in the group, which the lost rank has broken.
@@ -351,14 +350,13 @@ class Transport:
 
         Without that, such a rank would notice first when this process ends, and the store may end with it.
         """
-        for rank in range(self.world):
-            if rank != self.rank and not self._nccl:
-                with suppress(RuntimeError):  # gloo closes them all where an operation times out
-                    word, tag = torch.zeros(1, dtype=torch.uint8), (self._number << _TAG_BITS) | _SILENT_TAG
-                    work = dist.irecv(word, group=self.group, tag=tag, group_src=rank)
-                    self._abandoned.append((work, word))
-                    assert work is not None
-                    work.wait(timedelta(milliseconds=1))
+        for rank in () if self._nccl else self.others:
+            with suppress(RuntimeError):  # gloo closes them all where an operation times out
+                word, tag = torch.zeros(1, dtype=torch.uint8), (self._number << _TAG_BITS) | _SILENT_TAG
+                work = dist.irecv(word, group=self.group, tag=tag, group_src=rank)
+                self._abandoned.append((work, word))
+                assert work is not None
+                work.wait(timedelta(milliseconds=1))
 
     def lost(self, rank: int | None, error: BaseException, *, grace_s: float = 0.0) -> RankLost:
         """The error that names the rank which was found missing first, by its number among all ranks.

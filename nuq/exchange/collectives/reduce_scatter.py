@@ -47,7 +47,7 @@ class SentShards:
     ) -> None:
         self.how, self.shards, self.payloads = how, shards, payloads  # by worker and owner
         self.mine = how.placement.shares[how.transport.rank]
-        self.others = [rank for rank in range(how.transport.world) if rank != how.transport.rank]
+        self.others = how.transport.others
         self.swap: Swap | None = None
         how.stats.count("messages", [payloads[self.mine[0], owner] for owner in range(len(shards))])
         if self.others:
