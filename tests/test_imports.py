@@ -38,7 +38,12 @@ DISPATCH = ("nuq.kernels.operators",)  # it imports the implementations of the o
 CODING = (*KERNELS, "nuq.coding")
 COMPRESSORS = (*CODING, "nuq.compressors")
 MODELS = (*COMPRESSORS, "nuq.parameters")
-UNDER_COLLECTIVES = ("nuq.exchange.flat_layout", "nuq.exchange.payload", "nuq.exchange.transport")
+UNDER_COLLECTIVES = (
+    "nuq.exchange.flat_layout",
+    "nuq.exchange.finite",
+    "nuq.exchange.payload",
+    "nuq.exchange.transport",
+)
 ARRAYS = ("numpy", "torch")
 HYDRA = ("hydra", "omegaconf")
 OURS = ("args", "settings", "files")

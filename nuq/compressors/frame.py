@@ -18,6 +18,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import torch
@@ -94,6 +95,12 @@ class Pieces:
     names: tuple[str, ...]
     shapes: tuple[tuple[int, ...] | None, ...]
     cut: tuple[bool, ...]
+
+    @classmethod
+    def of(cls, numbers: Any, starts: Any, sizes: Any, names: Any, shapes: Any, cut: Any) -> Pieces:
+        """The pieces, from sequences."""
+        numbers, starts, sizes = np.array([numbers, starts, sizes], dtype=np.int64)
+        return cls(numbers, starts, sizes, tuple(names), tuple(shapes), tuple(cut))
 
     @cached_property
     def _checksums(self) -> dict[str, NDArray[np.uint64]]:

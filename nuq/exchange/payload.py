@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -154,9 +153,9 @@ class PayloadCodec:
 def _pieces(layout: FlatLayout, numbers: Sequence[int]) -> Pieces:
     """The pieces of some segments of a layout."""
     chosen = [layout.segments[number] for number in numbers]
-    places = np.array([numbers, [own.start for own in chosen], [own.size for own in chosen]], dtype=np.int64)
-    names, shapes = tuple(own.key_name for own in chosen), tuple(own.shape for own in chosen)
-    return Pieces(*places, names=names, shapes=shapes, cut=tuple(own.first >= 0 for own in chosen))
+    starts, sizes = [own.start for own in chosen], [own.size for own in chosen]
+    names, shapes = [own.key_name for own in chosen], [own.shape for own in chosen]
+    return Pieces.of(numbers, starts, sizes, names, shapes, [own.first >= 0 for own in chosen])
 
 
 def _other_layout(found: Sequence[int], segments: Sequence[Segment]) -> str:
