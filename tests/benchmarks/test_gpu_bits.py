@@ -46,7 +46,7 @@ def test_checks_of_the_bits_reach_every_width_norm_type_and_odd_size() -> None:
             "rotation (1077, 1048576, True)",
         )
     )
-    assert len(bits.statistics_checks(1000)) == 8 and len(bits.smaq_checks(1000)) == 9
+    assert len(bits.statistics_checks(1000)) == 16 and len(bits.smaq_checks(1000)) == 9
 
 
 def test_a_case_that_fails_is_told_and_the_others_are_compared(
