@@ -70,9 +70,8 @@ STEPS = (
             # 862 kernels, about .8 s of a core each: 45 s on 16 cores, the list included
             _module(120, "gpu.compile_kernels", "--size 10000000 10000 --seconds {seconds}"),
             _module(110, "gpu.bits", "--device cuda --size 10000000 --seconds {seconds}"),  # 100 s of one core
-            _tests(
-                80, "cuda", "test_cuda test_cuda_smaq test_cuda_checksum test_cuda_checks", "not interpreter"
-            ),  # 40 s of one core
+            # 40 s of one core
+            _tests(80, "cuda", "test_cuda test_cuda_smaq test_cuda_checksum test_cuda_checks", "not interpreter"),
             _module(50, "gpu.bits", "--device cuda --sanitize --seconds {seconds}"),
         ),
         (

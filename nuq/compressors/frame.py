@@ -25,9 +25,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from nuq.compressors.checksum import crc32
 from nuq.compressors.message import Message, raw
 from nuq.errors import MessageError, NonFiniteError
-from nuq.kernels.checksum import crc32
 from nuq.kernels.spec import Key, words_of_names
 
 VERSION = 1

@@ -20,8 +20,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from nuq.compressors.checksum import crc32
 from nuq.errors import MessageError
-from nuq.kernels.checksum import crc32
 from nuq.kernels.host import numpy_of
 from nuq.kernels.spec import DTYPES, MAX_COORDINATES
 

@@ -10,7 +10,7 @@ from jaxtyping import Float, Float32, Float64, Int32, Integer, UInt8
 from torch import Tensor
 
 from nuq.kernels import bit_packing
-from nuq.kernels.roots import square_root
+from nuq.kernels.host import square_root
 from nuq.kernels.spec import (
     ALONE,
     MAX_COORDINATES,

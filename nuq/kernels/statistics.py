@@ -28,8 +28,7 @@ from torch import Tensor
 
 from nuq.kernels import operators, reference, spec
 from nuq.kernels.cpu import in_cpp
-from nuq.kernels.host import numpy_of
-from nuq.kernels.roots import square_root
+from nuq.kernels.host import numpy_of, square_root
 from nuq.kernels.spec import Words
 from nuq.levels.truncated_normals import CondTruncNorm, CondTruncNormHist, Distribution, Histogram, TruncNorm
 from nuq.native import statistics as cpu_statistics

@@ -20,8 +20,6 @@ import triton.language as tl
 from torch import Tensor
 
 POLYNOMIAL = tl.constexpr(0xEDB88320)  # zlib's, the coefficient of x^0 in the highest bit
-SIZE, PROGRAMS = 256, 256  # lanes of a program, and programs
-LEAST_BYTES = 4  # the first four take up the value to go on from
 
 
 @triton.jit(do_not_specialize=["num_bytes", "rounds", "start"])

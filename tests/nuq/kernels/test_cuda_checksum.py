@@ -8,8 +8,9 @@ import zlib
 import pytest
 import torch
 
-from nuq.kernels import checksum as dispatched
-from nuq.kernels.cuda import checksum
+from nuq.compressors.checksum import crc32
+from nuq.kernels.cuda import checksum, checksum_operators
+from nuq.kernels.cuda.launch import device_code
 from tests.nuq.without_gpu import interpreted
 
 STARTS = (0, 1, 0xFFFFFFFF, 0x89ABCDEF)
@@ -17,15 +18,16 @@ STARTS = (0, 1, 0xFFFFFFFF, 0x89ABCDEF)
 
 def differences(device: str, programs: int) -> dict[str, str]:
     """A table from every case that went wrong to the two values."""
-    a_round = 4 * programs * checksum.SIZE
+    a_round = 4 * programs * checksum_operators.SIZE
     lengths = [*range(4, 12), 1000, *(a_round + more for more in range(-1, 5)), 3 * a_round + 77]
     data = torch.randint(0, 256, (max(lengths) + 3,), dtype=torch.uint8, generator=torch.Generator().manual_seed(5))
-    found = {}
+    found, device_functions = {}, device_code()
+    assert device_functions is not None
     for number, length in enumerate(lengths):
         own, start = data[number % 4 :][:length], STARTS[number % len(STARTS)]  # bytes need not be aligned
         expected, value = (
             zlib.crc32(own.numpy().tobytes(), start),
-            dispatched.by_kernel(checksum, own.to(device), start, programs),
+            checksum_operators.crc32(device_functions, own.to(device), start, programs),
         )
         if value != expected:
             found[f"{length} bytes after {start}"] = f"{value} where zlib has {expected}"
@@ -38,7 +40,7 @@ def test_interpreter_equals_zlib() -> None:
 
 def test_constants_of_all_lanes() -> None:
     """One lane's factor is the next one's times x^32; the tables step over all lanes."""
-    tables, powers = checksum.constants(torch.device("cpu"), checksum.PROGRAMS * checksum.SIZE)
+    tables, powers = checksum.constants(torch.device("cpu"), checksum_operators.PROGRAMS * checksum_operators.SIZE)
     powers, tables = powers.long() & 0xFFFFFFFF, tables.long() & 0xFFFFFFFF
     assert zlib.crc32(bytes(4), 0xFFFFFFFF ^ (1 << 31)) ^ 0xFFFFFFFF == int(powers[-1])  # 1, stepped over four zeros
     assert torch.equal(checksum._times(powers[1:], powers[-1:]), powers[:-1])
@@ -47,10 +49,10 @@ def test_constants_of_all_lanes() -> None:
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here: the kernel was interpreted, not run")
 def test_gpu_equals_zlib() -> None:
-    assert differences("cuda", checksum.PROGRAMS) == {}
+    assert differences("cuda", checksum_operators.PROGRAMS) == {}
     for length in (0, 3, 5):
         data = torch.arange(length, dtype=torch.uint8)
-        assert dispatched.crc32(data.cuda(), 7) == zlib.crc32(data.numpy().tobytes(), 7)
+        assert crc32(data.cuda(), 7) == zlib.crc32(data.numpy().tobytes(), 7)
 
 
 if __name__ == "__main__":

@@ -127,7 +127,7 @@ UNTOLD = {
     "body": 1,
     "casq": 1,
     "cells": 1,
-    "checksum": 2,
+    "checksum": 1,
     "counts": 1,
     "frame": 2,
     "gathered_state": 2,

@@ -11,7 +11,7 @@ from scipy.linalg import hadamard
 
 from nuq.errors import NonFiniteError
 from nuq.kernels import bit_packing, operators, reference, spec
-from nuq.kernels.roots import square_root
+from nuq.kernels.host import square_root
 from nuq.kernels.spec import Key
 from nuq.levels import level_sets
 
