@@ -60,6 +60,7 @@ For n coordinates, a multiple of d, that makes ``28 + 12 + 4 n/d + n b / 8`` byt
 
 from __future__ import annotations
 
+import itertools
 import struct
 from dataclasses import dataclass
 
@@ -216,34 +217,27 @@ class Eden(Compressor):
         layout = self.layout(vector.numel(), key.words())
         y = torch.nn.functional.pad(vector.to(torch.float32), (0, layout.padded - vector.numel()))
         y = y.clone() if y.data_ptr() == vector.data_ptr() else y
-        dominated = (
-            []
-            if self.mse
-            else [_dominated(y[start : start + size * count], size) for start, size, count in layout.runs]
-        )
+        runs = [(y[start : start + size * count], size) for start, size, count in layout.runs]
+        dominated = [] if self.mse else [_dominated(run, size) for run, size in runs]
         for words in layout.rotation_keys():
             operators.hadamard_(y, layout.bucket_size, words)
         codes = torch.empty(bit_packing.packed_bytes(layout.padded, layout.packing), dtype=torch.uint8, device=y.device)
-        scales = [
-            _quantize(y[start : start + size * count], size, layout, part, self.mse)
-            for start, size, count, part in _parts(layout, codes)
-        ]
-        for (start, size, count, part), chosen, scale in zip(_parts(layout, codes), dominated, scales, strict=False):
+        parts = _parts(layout, codes)
+        scales = [_quantize(*run, layout, part, self.mse) for run, part in zip(runs, parts, strict=True)]
+        for (run, size), chosen, part, scale in zip(runs, dominated, parts, scales, strict=False):
             if bool(chosen.any()):
-                _round_at_random(y[start : start + size * count].view(-1, size), chosen, layout, part, scale)
+                _round_at_random(run.view(-1, size), chosen, layout, part, scale)
         if layout.coder != "packed":
             codes = entropy_coded(codes, layout.num_levels, layout.coder).to(y.device)
         return Message.of(TAG, vector.numel(), layout.head(), *scales, codes)
 
     def _decoded(self, message: Message) -> Tensor:
         layout, body = Layout.read(message), message.body
-        scales, codes = (
-            finite(from_bytes(body[_HEAD.size : layout.codes_at], torch.float32), "scale"),
-            layout.codes(body),
-        )
+        scales = finite(from_bytes(body[_HEAD.size : layout.codes_at], torch.float32), "scale")
+        parts = _parts(layout, layout.codes(body))
         y = torch.empty(layout.padded, dtype=torch.float32, device=body.device)
         done = 0
-        for start, size, count, part in _parts(layout, codes):
+        for (start, size, count), part in zip(layout.runs, parts, strict=True):
             _values(part, scales[done : done + count], size, layout, y[start : start + size * count])
             done += count
         for words in reversed(layout.rotation_keys()):
@@ -266,13 +260,10 @@ class Eden(Compressor):
         return HEADER_BYTES + (coded if self.uniform else layout.body_bytes())
 
 
-def _parts(layout: Layout, codes: Tensor) -> list[tuple[int, int, int, Tensor]]:
-    """The layout's runs with the bytes of their codes.
-
-    Every run is a multiple of 8 codes, so it ends with a byte.
-    """
+def _parts(layout: Layout, codes: Tensor) -> list[Tensor]:
+    """The bytes of the codes of every run, which is a multiple of 8 codes, so that it ends with a byte."""
     ends = [bit_packing.packed_bytes(start, layout.packing) for start, _, _ in layout.runs] + [codes.numel()]
-    return [(*run, codes[begin:end]) for run, begin, end in zip(layout.runs, ends[:-1], ends[1:], strict=True)]
+    return [codes[begin:end] for begin, end in itertools.pairwise(ends)]
 
 
 def _quantize(y: Tensor, size: int, layout: Layout, codes: Tensor, mse: bool) -> Tensor:
