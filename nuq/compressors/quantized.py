@@ -186,11 +186,9 @@ class Quantizer(InPlace):
 
     def usual_bytes(self, num_coordinates: int) -> int:
         """The length of a message of normal coordinates, where it is known, else ``message_bytes``."""
-        return (
-            self.message_bytes(num_coordinates)
-            if self.rate is None
-            else HEADER_BYTES + round(self.rate * num_coordinates / 8)
-        )
+        if self.rate is None:
+            return self.message_bytes(num_coordinates)
+        return HEADER_BYTES + round(self.rate * num_coordinates / 8)
 
     def state_dict(self) -> dict[str, Any]:
         return {"levels": torch.tensor(self.levels.values, dtype=torch.float64), "multiplier": self.multiplier}
