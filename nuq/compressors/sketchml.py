@@ -40,11 +40,11 @@ import torch
 from torch import Tensor
 
 from nuq.coding import entropy, index_coding
+from nuq.compressors.body import entropy_coded, entropy_decoded
 from nuq.compressors.compressor import Compressor
 from nuq.compressors.message import HEADER_BYTES, Message, Reader, flat, unpacked
 from nuq.errors import MessageError
 from nuq.kernels import selection
-from nuq.kernels.host import numpy_of
 from nuq.kernels.sketches import cells, clusters
 from nuq.kernels.sketches.cells import Ints
 from nuq.kernels.sketches.minmax import Sketches
@@ -86,16 +86,16 @@ class SketchML(Compressor):
         words = key.words() if self.settings.rows else (0, 0)
         tables, symbols, coded_cells = self._sketched(ids, counts, words)
         coder = self.settings.coding
-        sizes = (x.numel(), symbols.size, coded_cells.size)
+        sizes = (x.numel(), symbols.numel(), coded_cells.numel())
         head = _HEAD.pack(self.settings.rows, entropy.CODERS.index(coder), buckets, self.groups, *words, *sizes)
         head += np.packbits(used, bitorder="little").tobytes()
-        tables = tables.astype("<u4").view(np.uint8)
-        return Message.of(TAG, n, head, means, *map(torch.from_numpy, (tables, symbols, coded_cells)), indices)
+        tables = torch.from_numpy(tables.astype("<u4").view(np.uint8))
+        return Message.of(TAG, n, head, means, tables, symbols, coded_cells, indices)
 
-    def _sketched(self, ids: Tensor, counts: Ints, words: tuple[int, int]) -> tuple[Ints, np.ndarray, np.ndarray]:
+    def _sketched(self, ids: Tensor, counts: Ints, words: tuple[int, int]) -> tuple[Ints, Tensor, Tensor]:
         """The number of columns of the groups' sketches, the coded symbols and the coded cells."""
         if not self.settings.rows:
-            nothing = np.empty(0, dtype=np.uint8)
+            nothing = torch.empty(0, dtype=torch.uint8)
             return np.empty(0, dtype=np.int64), self._coded(ids, 2 * self.settings.buckets), nothing
         group_of, within, each = _groups(self.settings.buckets, self.groups)
         of_group = np.bincount(group_of[: counts.size], weights=counts, minlength=2 * self.groups)
@@ -104,9 +104,8 @@ class SketchML(Compressor):
         found, symbols = sketches.insert(ids, group_of, within, each - 1)
         return sketches.columns, self._coded(symbols, 2 * self.groups), self._coded(found, each)
 
-    def _coded(self, symbols: Tensor, num_symbols: int) -> np.ndarray:
-        codes, threads = numpy_of(symbols, "codes"), torch.get_num_threads()
-        return entropy.encode(codes, num_symbols, self.settings.coding, threads=threads) if codes.size else codes
+    def _coded(self, symbols: Tensor, num_symbols: int) -> Tensor:
+        return entropy_coded(symbols, num_symbols, self.settings.coding) if symbols.numel() else symbols
 
     def _decoded(self, message: Message) -> Tensor:
         body, n = message.body, message.num_coordinates
@@ -120,16 +119,15 @@ class SketchML(Compressor):
         used = np.unpackbits(reader.array(-(-2 * buckets // 8)), count=2 * buckets, bitorder="little").astype(np.int64)
         means = reader.floats(int(used.sum()))
         columns = reader.array(8 * groups).view("<u4").astype(np.int64) if rows else np.empty(0, dtype=np.int64)
-        symbols, coded_cells = reader.array(symbol_bytes), reader.array(cell_bytes)
+        symbols, coded_cells = reader.take(symbol_bytes), reader.take(cell_bytes)
         kept = index_coding.decode(reader.rest(), k, n)
         if not k:
             if symbol_bytes or cell_bytes or columns.any():
                 raise MessageError("symbols of no coordinates: damaged")
             return torch.zeros(n, dtype=torch.float32, device=body.device)
-        name, threads = entropy.CODERS[coder], torch.get_num_threads()
+        name = entropy.CODERS[coder]
         try:
-            ids = entropy.decode(symbols, k, 2 * groups if rows else 2 * buckets, name, threads=threads)
-            found = torch.from_numpy(ids).to(body.device)
+            found = entropy_decoded(symbols, k, 2 * groups if rows else 2 * buckets, name)
             if rows:
                 found = _unsketched(found, Sketches.of(columns, rows, (k0, k1)), coded_cells, name, buckets, groups)
             elif cell_bytes:
@@ -164,9 +162,7 @@ def _groups(buckets: int, groups: int) -> tuple[np.ndarray, np.ndarray, int]:
     return found[0], found[1], each
 
 
-def _unsketched(
-    symbols: Tensor, sketches: Sketches, coded: np.ndarray, coder: str, buckets: int, groups: int
-) -> Tensor:
+def _unsketched(symbols: Tensor, sketches: Sketches, coded: Tensor, coder: str, buckets: int, groups: int) -> Tensor:
     """The buckets that the sketches return: uint8[k]; ValueError for damage."""
     each, present = -(-buckets // groups), cells.counted(symbols, 2 * groups) > 0
     num_cells, most_cells = sketches.num_cells, min(16 * (4 * symbols.numel() + 2 * groups), (1 << 32) - 1)
@@ -174,8 +170,7 @@ def _unsketched(
         raise MessageError(
             f"sketches of {sketches.columns.tolist()} columns for {symbols.numel()} coordinates: damaged"
         )
-    threads = torch.get_num_threads()
-    table = torch.from_numpy(entropy.decode(coded, num_cells, each, coder, threads=threads)).to(symbols.device)
+    table = entropy_decoded(coded, num_cells, each, coder)
     number = np.arange(2 * groups)
     first = torch.from_numpy((number // groups * buckets + number % groups * each).astype(np.uint8)).to(symbols.device)
     return first[symbols.long()] + sketches.query(symbols, table)
