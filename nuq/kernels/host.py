@@ -1,7 +1,6 @@
-"""Copies of GPU tensors to the host, for work that the processor does, and square roots that PyTorch
-rounds wrongly there.
+"""What the processor does for tensors: copies of a GPU's to the host, and square roots that are rounded correctly.
 
-Each is told once, and listed in docs/wire.md.
+Each kind of copy is told once, and listed in docs/wire.md.
 
 Everything that grows with a vector passes through ``numpy_of``.  What does not, the heads of messages
 (``nuq.compressors.message.unpacked``), levels and single numbers, is read where it is needed: tens of bytes, and a wait
