@@ -18,7 +18,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import torch
@@ -97,9 +96,15 @@ class Pieces:
     cut: tuple[bool, ...]
 
     @classmethod
-    def of(cls, numbers: Any, starts: Any, sizes: Any, names: Any, shapes: Any, cut: Any) -> Pieces:
-        """The pieces, from sequences."""
-        numbers, starts, sizes = np.array([numbers, starts, sizes], dtype=np.int64)
+    def of(
+        cls,
+        places: Sequence[Sequence[int]],
+        names: Sequence[str],
+        shapes: Sequence[tuple[int, ...] | None],
+        cut: Sequence[bool],
+    ) -> Pieces:
+        """The pieces, from all their numbers, starts and sizes, and the rest of each."""
+        numbers, starts, sizes = np.array(places, dtype=np.int64)
         return cls(numbers, starts, sizes, tuple(names), tuple(shapes), tuple(cut))
 
     @cached_property

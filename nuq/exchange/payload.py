@@ -153,9 +153,9 @@ class PayloadCodec:
 def _pieces(layout: FlatLayout, numbers: Sequence[int]) -> Pieces:
     """The pieces of some segments of a layout."""
     chosen = [layout.segments[number] for number in numbers]
-    starts, sizes = [own.start for own in chosen], [own.size for own in chosen]
+    places = (numbers, [own.start for own in chosen], [own.size for own in chosen])
     names, shapes = [own.key_name for own in chosen], [own.shape for own in chosen]
-    return Pieces.of(numbers, starts, sizes, names, shapes, [own.first >= 0 for own in chosen])
+    return Pieces.of(places, names, shapes, [own.first >= 0 for own in chosen])
 
 
 def _other_layout(found: Sequence[int], segments: Sequence[Segment]) -> str:
