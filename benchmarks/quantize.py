@@ -123,12 +123,12 @@ def prepare(row: Row, size: int, device: str) -> Prepared:
     scales = torch.zeros(spec.num_buckets(size, bucket_size) * spec.scales_per_bucket(row.norm), device=device)
     packed = torch.zeros(bit_packing.packed_bytes(size, packing), dtype=torch.uint8, device=device)
     num_bytes = vector.numel() * vector.element_size() + packed.numel() + 4 * scales.numel()
-    rest = (scales, packed, bucket_size, row.norm, 0.0, packing, *WORDS, *row.among)
-    if row.kind == "uniform":
-        return Prepared(lambda by: by.encode_uniform_(vector, row.num_levels, *rest), num_bytes, size)
-    if row.kind == "encode":
-        return Prepared(lambda by: by.encode_(vector, levels, *rest, True), num_bytes, size)
-    torch.ops.nuq.encode_(vector, levels, *rest, True)
+    given = None if row.kind == "uniform" else levels
+    noise = (*WORDS, *row.among)
+    call = (vector, given, row.num_levels, scales, packed, bucket_size, row.norm, 0.0, packing, noise, True)
+    if row.kind in ("uniform", "encode"):
+        return Prepared(lambda by: by.encode_(*call), num_bytes, size)
+    torch.ops.nuq.encode_(*call)
     arguments = (bucket_size, packing, True, row.dither, *WORDS)
     return Prepared(lambda by: by.decode_(packed, scales, levels, vector, *arguments), num_bytes + 4 * size, size)
 

@@ -208,7 +208,7 @@ def _coded(vectors: Tensor, bits: int, words: Words) -> list[Tensor]:
     flat = torch.nn.functional.pad(vectors, (0, buckets * size - length)).reshape(-1)
     scales = torch.empty(count * buckets, dtype=torch.float32, device=flat.device)
     codes = torch.empty(bit_packing.packed_bytes(flat.numel(), bits), dtype=torch.uint8, device=flat.device)
-    operators.encode_uniform_(flat, 1 << bits, scales, codes, bucket_size=size, norm="linf", packing=bits, key=words)
+    operators.encode_(flat, 1 << bits, scales, codes, bucket_size=size, norm="linf", packing=bits, key=words)
     return [scales, codes]
 
 

@@ -72,10 +72,10 @@ class Blockwise(InPlace):
         how: dict[str, Any] = {"bucket_size": self.bucket_size, "norm": "linf", "packing": 8}
         how |= {"key": key, "among": among}
         if self.stochastic and self.table == "linear":
-            operators.encode_uniform_(vector, code_tables.values("linear").size, scales, body[codes_at:], **how)
+            levels = code_tables.values("linear").size
         else:
             levels = _on(vector.device, self.table, "values" if self.stochastic else "thresholds")
-            operators.encode_(vector, levels, scales, body[codes_at:], stochastic=self.stochastic, **how)
+        operators.encode_(vector, levels, scales, body[codes_at:], stochastic=self.stochastic, **how)
         return message
 
     def _opened(self, message: Message) -> Write:

@@ -302,7 +302,7 @@ def _round_at_random(rows: Tensor, chosen: Tensor, layout: Layout, codes: Tensor
     largest = torch.empty(int(chosen.sum()), dtype=torch.float32, device=y.device)
     key = spec.rotation_words((layout.words[1], layout.words[0]))  # of no rotation
     norm, multiple = ("rms", layout.reach) if layout.uniform else ("linf", 0.0)
-    operators.encode_uniform_(
+    operators.encode_(
         y,
         layout.num_levels,
         largest,

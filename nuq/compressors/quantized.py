@@ -122,12 +122,10 @@ class Quantizer(InPlace):
         scales = body[layout.scales_at : layout.codes_at].view(torch.float32)
         how: dict[str, Any] = {"bucket_size": self.bucket_size, "packing": layout.packing, "key": key, "among": among}
         how |= {"norm": self.norm, "multiple": self.multiple}
-        if self.uniform:
-            operators.encode_uniform_(vector, layout.num_levels, scales, codes, **how)
-            return
-        table = self._table.to(vector.device)
-        body[layout.levels_at : layout.scales_at] = table.view(torch.uint8)
-        operators.encode_(vector, table, scales, codes, **how)
+        levels = layout.num_levels if self.uniform else self._table.to(vector.device)
+        if isinstance(levels, Tensor):
+            body[layout.levels_at : layout.scales_at] = levels.view(torch.uint8)
+        operators.encode_(vector, levels, scales, codes, **how)
 
     def _opened(self, message: Message) -> Write:
         layout, body = Layout.read(message, TAG), message.body

@@ -21,6 +21,7 @@ from nuq.kernels.spec import (
     ALONE,
     DTYPES,
     NORMS,
+    Noise,
     check_among,
     check_block,
     check_decode,
@@ -81,24 +82,29 @@ def _in_place(tensor: Tensor) -> Tensor:
     return tensor if tensor.is_contiguous() else tensor.contiguous()
 
 
-def _encode(
-    vector: Tensor,
-    levels: Tensor | None,
+def encode_(
+    vector: Float[Tensor, " n"],
+    levels: Float32[Tensor, " L"] | None,
     num_levels: int,
-    scales: Tensor,
-    packed: Tensor | None,
+    scales: Float32[Tensor, " scales"],
+    packed: UInt8[Tensor, " bytes"] | None,
     bucket_size: int,
     norm: str,
     multiple: float,
     packing: int,
-    k0: int,
-    k1: int,
-    own: int,
-    workers: int,
+    noise: Noise,
     stochastic: bool,
 ) -> None:
+    """The operator ``ops.encode_``; without ``packed`` step 2 alone.
+
+    ValueError for a size, type or packing that does not fit, NonFiniteError for a scale that is not finite.
+    """
+    if levels is not None:
+        check_tensor(levels, "levels", _CPU, torch.float32, num_levels)
+        levels = levels.contiguous()
     check_tensor(vector, "a vector", _CPU, vector.dtype)
     check_encode(vector, num_levels, scales, packed, bucket_size, norm, packing, stochastic)
+    k0, k1, own, workers = noise
     check_among((own, workers))
     n = vector.numel()
     vector, scales_, packed_ = vector.contiguous(), _in_place(scales), None if packed is None else _in_place(packed)
@@ -130,57 +136,13 @@ def _encode(
         packed.copy_(packed_)
 
 
-def encode_(
-    vector: Float[Tensor, " n"],
-    levels: Float32[Tensor, " L"],
-    scales: Float32[Tensor, " scales"],
-    packed: UInt8[Tensor, " bytes"],
-    bucket_size: int,
-    norm: str,
-    multiple: float,
-    packing: int,
-    k0: int,
-    k1: int,
-    own: int,
-    workers: int,
-    stochastic: bool,
-) -> None:
-    """The operator ``ops.encode_``.
-
-    ValueError for a size, type or packing that does not fit, NonFiniteError for a scale that is not finite.
-    """
-    check_tensor(levels, "levels", _CPU, torch.float32)
-    levels = levels.contiguous()
-    noise = (k0, k1, own, workers)
-    _encode(vector, levels, levels.numel(), scales, packed, bucket_size, norm, multiple, packing, *noise, stochastic)
-
-
-def encode_uniform_(
-    vector: Float[Tensor, " n"],
-    num_levels: int,
-    scales: Float32[Tensor, " scales"],
-    packed: UInt8[Tensor, " bytes"],
-    bucket_size: int,
-    norm: str,
-    multiple: float,
-    packing: int,
-    k0: int,
-    k1: int,
-    own: int,
-    workers: int,
-) -> None:
-    """The operator ``ops.encode_uniform_``; errors as ``encode_``."""
-    noise = (k0, k1, own, workers)
-    _encode(vector, None, num_levels, scales, packed, bucket_size, norm, multiple, packing, *noise, True)
-
-
 def bucket_scales(
     vector: Float[Tensor, " n"], bucket_size: int, norm: str, multiple: float = 0.0
 ) -> Float32[Tensor, " scales"]:
     """The operator ``ops.bucket_scales``: step 2 alone; errors as ``encode_``."""
     check_input(vector, bucket_size, norm)
     scales = torch.empty(num_buckets(vector.numel(), bucket_size) * scales_per_bucket(norm))
-    _encode(vector, None, 2, scales, None, bucket_size, norm, multiple, 1, 0, 0, *ALONE, True)
+    encode_(vector, None, 2, scales, None, bucket_size, norm, multiple, 1, (0, 0, *ALONE), True)
     return scales
 
 

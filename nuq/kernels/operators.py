@@ -22,10 +22,8 @@ from nuq.kernels.spec import ALONE, Among, Key, Words, check_block, check_input,
 
 _LIBRARY = torch.library.Library("nuq", "DEF")
 SCHEMAS = {
-    "encode_": "(Tensor vector, Tensor levels, Tensor(a!) scales, Tensor(b!) packed, int bucket_size, str norm, float "
-    "multiple, int packing, int k0, int k1, int own, int workers, bool stochastic) -> ()",
-    "encode_uniform_": "(Tensor vector, int num_levels, Tensor(a!) scales, Tensor(b!) packed, int bucket_size, str "
-    "norm, float multiple, int packing, int k0, int k1, int own, int workers) -> ()",
+    "encode_": "(Tensor vector, Tensor? levels, int num_levels, Tensor(a!) scales, Tensor(b!) packed, int bucket_size, "
+    "str norm, float multiple, int packing, int[] noise, bool stochastic) -> ()",
     "decode_": "(Tensor packed, Tensor scales, Tensor levels, Tensor(a!) total, int bucket_size, int packing, bool "
     "accumulate, bool dither, int k0, int k1) -> ()",
     "hadamard_": "(Tensor(a!) vector, int block, int k0, int k1, bool inverse) -> ()",
@@ -72,7 +70,7 @@ for _name, _schema in SCHEMAS.items():
 
 def encode_(
     vector: Tensor,
-    levels: Tensor,
+    levels: Tensor | int,
     scales: Tensor,
     packed: Tensor,
     *,
@@ -84,43 +82,23 @@ def encode_(
     stochastic: bool = True,
     among: Among = ALONE,
 ) -> None:
-    """Encode by steps 1 to 4, 6 and 7 into ``scales`` and ``packed``.
+    """Encode by steps 1 to 7 into ``scales`` and ``packed``.
 
-    vector: float32, bfloat16 or float16 [n], contiguous.  levels: float32[L], rising from -1 to 1, 2 <= L <= 512.
-    scales: float32[ceil(n / bucket_size) * scales_per_bucket(norm)].  packed: uint8[coding.packed_bytes(n, packing)].
-    multiple: of rms.  among: the worker's place among those with this key, and their number (step 6).  NonFiniteError
-    for a scale that is not finite; ValueError for arguments outside the specification.
+    vector: float32, bfloat16 or float16 [n], contiguous.  levels: float32[L], rising from -1 to 1, 2 <= L <= 512, or L
+    alone: equally spaced, by step 5 (norm l2, linf or rms).  scales: float32[ceil(n / bucket_size) *
+    scales_per_bucket(norm)].  packed: uint8[coding.packed_bytes(n, packing)].  multiple: of rms.  stochastic: False for
+    given levels that are thresholds.  among: the worker's place among those with this key, and their number (step 6).
+    NonFiniteError for a scale that is not finite; ValueError for arguments outside the specification.
     """
     check_input(vector, bucket_size, norm)
-    noise = (*words_of(key), *among)
-    torch.ops.nuq.encode_(vector, levels, scales, packed, bucket_size, norm, multiple, packing, *noise, stochastic)
-
-
-def encode_uniform_(
-    vector: Tensor,
-    num_levels: int,
-    scales: Tensor,
-    packed: Tensor,
-    *,
-    bucket_size: int,
-    norm: str,
-    packing: int,
-    key: Key | Words,
-    multiple: float = 0.0,
-    among: Among = ALONE,
-) -> None:
-    """Encode by steps 1 to 3 and 5 to 7: as ``encode_`` for ``num_levels`` equally spaced levels.
-
-    norm: l2, linf or rms.
-    """
-    check_input(vector, bucket_size, norm)
-    if norm == "quantile":
+    given, count = (None, levels) if isinstance(levels, int) else (levels, levels.numel())
+    if given is None and norm == "quantile":
         raise ValueError(
             "norm='quantile': uniform levels take l2, linf or rms (under quantile the outer levels are not equally "
             "spaced)"
         )
-    noise = (*words_of(key), *among)
-    torch.ops.nuq.encode_uniform_(vector, num_levels, scales, packed, bucket_size, norm, multiple, packing, *noise)
+    noise = [*words_of(key), *among]
+    torch.ops.nuq.encode_(vector, given, count, scales, packed, bucket_size, norm, multiple, packing, noise, stochastic)
 
 
 def decode_(

@@ -6,7 +6,7 @@ They run on any device, without a compiler.
 from __future__ import annotations
 
 import torch
-from jaxtyping import Float, Float32, Float64, Int32, Integer, UInt8
+from jaxtyping import Float, Float32, Float64, Int32, UInt8
 from torch import Tensor
 
 from nuq.kernels import bit_packing
@@ -18,6 +18,7 @@ from nuq.kernels.spec import (
     SMALLEST_NORM,
     Among,
     Key,
+    Noise,
     Words,
     check_among,
     check_scales,
@@ -234,32 +235,9 @@ def quantize_uniform(
     return ((r * float(half)).to(torch.int32) + half + noise) >> bits
 
 
-def _store(codes: Integer[Tensor, " n"], packing: int, packed: UInt8[Tensor, " bytes"]) -> None:
-    packed.copy_(bit_packing.pack_codes(codes, packing))
-
-
 def encode_(
     vector: Tensor,
-    levels: Tensor,
-    scales: Tensor,
-    packed: Tensor,
-    bucket_size: int,
-    norm: str,
-    multiple: float,
-    packing: int,
-    k0: int,
-    k1: int,
-    own: int,
-    workers: int,
-    stochastic: bool,
-) -> None:
-    """The operator ``torch.ops.nuq.encode_``: see ``nuq.kernels.operators.encode_``."""
-    scales.copy_(bucket_scales(vector, bucket_size, norm, multiple))
-    _store(quantize(vector, levels, scales, bucket_size, (k0, k1), stochastic, (own, workers)), packing, packed)
-
-
-def encode_uniform_(
-    vector: Tensor,
+    levels: Tensor | None,
     num_levels: int,
     scales: Tensor,
     packed: Tensor,
@@ -267,14 +245,18 @@ def encode_uniform_(
     norm: str,
     multiple: float,
     packing: int,
-    k0: int,
-    k1: int,
-    own: int,
-    workers: int,
+    noise: Noise,
+    stochastic: bool,
 ) -> None:
-    """The operator ``torch.ops.nuq.encode_uniform_``: see ``nuq.kernels.operators.encode_uniform_``."""
+    """The operator ``torch.ops.nuq.encode_``: see ``nuq.kernels.operators.encode_``."""
     scales.copy_(bucket_scales(vector, bucket_size, norm, multiple))
-    _store(quantize_uniform(vector, num_levels, scales, bucket_size, (k0, k1), (own, workers)), packing, packed)
+    k0, k1, own, workers = noise
+    key, among = (k0, k1), (own, workers)
+    if levels is None:
+        codes = quantize_uniform(vector, num_levels, scales, bucket_size, key, among)
+    else:
+        codes = quantize(vector, levels, scales, bucket_size, key, stochastic, among)
+    packed.copy_(bit_packing.pack_codes(codes, packing))
 
 
 # --- decode --------------------------------------------------------------------------------------------------------

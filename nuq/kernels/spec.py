@@ -146,6 +146,7 @@ class Key:
 Words = tuple[int, int]
 Among = tuple[int, int]  # a place and the number of places: i and M of step 6
 ALONE: Among = (0, 1)
+Noise = Sequence[int]  # the words and the place of a call: k0, k1, i and M of step 6
 MOST_TOGETHER = 1 << 16
 LAST_FACTOR = 0x846CA68B
 

@@ -11,8 +11,6 @@ NonFiniteError; decoding does so where a code could be no level's.  After such a
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
@@ -22,6 +20,7 @@ from nuq.kernels.cuda.tiles import BLOCK, LARGEST, OPTIONS, Tile, power_of_two, 
 from nuq.kernels.spec import (
     QUANTILE_FACTOR,
     SMALLEST_NORM,
+    Noise,
     check_among,
     check_block,
     check_decode,
@@ -50,31 +49,7 @@ def _check_contiguous(**tensors: Tensor) -> None:
 
 def encode_(
     vector: Tensor,
-    levels: Tensor,
-    scales: Tensor,
-    packed: Tensor,
-    bucket_size: int,
-    norm: str,
-    multiple: float,
-    packing: int,
-    k0: int,
-    k1: int,
-    own: int,
-    workers: int,
-    stochastic: bool,
-) -> None:
-    """Steps 1 to 4, 6 and 7; see ``ops.encode_``."""
-    device, noise = device_code(), (k0, k1, own, workers)
-    if device is None:
-        reference.encode_(vector, levels, scales, packed, bucket_size, norm, multiple, packing, *noise, stochastic)
-        return
-    check_tensor(levels, "levels", vector.device, torch.float32)
-    kind = {"L": levels.numel(), "UNIFORM": False, "F": 1, "STOCHASTIC": stochastic}
-    _encode(device, vector, levels, scales, packed, bucket_size, norm, multiple, packing, noise, kind)
-
-
-def encode_uniform_(
-    vector: Tensor,
+    levels: Tensor | None,
     num_levels: int,
     scales: Tensor,
     packed: Tensor,
@@ -82,36 +57,23 @@ def encode_uniform_(
     norm: str,
     multiple: float,
     packing: int,
-    k0: int,
-    k1: int,
-    own: int,
-    workers: int,
+    noise: Noise,
+    stochastic: bool,
 ) -> None:
-    """Steps 1 to 3 and 5 to 7; see ``ops.encode_uniform_``."""
-    device, noise = device_code(), (k0, k1, own, workers)
+    """Steps 1 to 7; see ``ops.encode_``."""
+    device = device_code()
     if device is None:
-        reference.encode_uniform_(vector, num_levels, scales, packed, bucket_size, norm, multiple, packing, *noise)
+        reference.encode_(
+            vector, levels, num_levels, scales, packed, bucket_size, norm, multiple, packing, noise, stochastic
+        )
         return
-    kind = {"L": num_levels, "UNIFORM": True, "F": reference.fraction_bits(num_levels), "STOCHASTIC": True}
-    _encode(device, vector, scales, scales, packed, bucket_size, norm, multiple, packing, noise, kind)
-
-
-def _encode(
-    device: Modules,
-    vector: Tensor,
-    levels: Tensor,
-    scales: Tensor,
-    packed: Tensor,
-    bucket_size: int,
-    norm: str,
-    multiple: float,
-    packing: int,
-    noise: tuple[int, int, int, int],
-    kind: dict[str, Any],
-) -> None:
-    check_among(noise[2:])
-    check_encode(vector, kind["L"], scales, packed, bucket_size, norm, packing, kind["STOCHASTIC"])
-    _check_contiguous(vector=vector, levels=levels, scales=scales, packed=packed)
+    if levels is not None:
+        check_tensor(levels, "levels", vector.device, torch.float32, num_levels)
+    k0, k1, own, workers = noise
+    check_among((own, workers))
+    check_encode(vector, num_levels, scales, packed, bucket_size, norm, packing, stochastic)
+    table = scales if levels is None else levels  # which the kernel does not read without levels
+    _check_contiguous(vector=vector, levels=table, scales=scales, packed=packed)
     n = vector.numel()
     if not n:
         return
@@ -120,22 +82,25 @@ def _encode(
         if large:
             scales.copy_(_large_scales(device, vector, bucket_size, norm, multiple))
         tiles = tile(n, bucket_size, itemsize=vector.itemsize, whole=not large)
-        bits, out = _destination(packed, n, bucket_size, packing, kind["L"], tiles)
+        bits, out = _destination(packed, n, bucket_size, packing, num_levels, tiles)
         device.encode.encode_kernel[(tiles.programs,)](
             vector,
-            levels,
+            table,
             scales,
             out,
             n,
             multiple,
-            *map(signed, (*noise[:2], *last_product(noise[2:]))),
+            *map(signed, (k0, k1, *last_product((own, workers)))),
             BUCKET=_stride(n, bucket_size, tiles),
             NORM=norm,
             LANES=lanes(bucket_size, n) if norm == "quantile" else 1,
             BITS=bits,
             ALIGNED=out.data_ptr() % 4 == 0,
             GIVEN=large,
-            **kind,
+            L=num_levels,
+            UNIFORM=levels is None,
+            F=reference.fraction_bits(num_levels) if levels is None else 1,
+            STOCHASTIC=stochastic,
             **tiles.constants,
             num_warps=tiles.warps,
             **OPTIONS,

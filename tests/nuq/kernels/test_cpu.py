@@ -86,11 +86,9 @@ class Case:
         n = self.vector.numel()
         scales = torch.full((spec.num_buckets(n, self.bucket_size) * spec.scales_per_bucket(self.norm),), 7.0)
         packed = torch.full((bit_packing.packed_bytes(n, self.packing),), 99, dtype=torch.uint8)
-        rest = (scales, packed, self.bucket_size, self.norm, 2.5, self.packing, *KEY, *self.among)
-        if self.levels is None:
-            by.encode_uniform_(self.vector, self.num_levels, *rest)
-        else:
-            by.encode_(self.vector, self.levels, *rest, self.stochastic)
+        rest = (scales, packed, self.bucket_size, self.norm, 2.5, self.packing, (*KEY, *self.among))
+        stochastic = self.levels is None or self.stochastic
+        by.encode_(self.vector, self.levels, self.num_levels, *rest, stochastic)
         return scales, packed
 
     def decoded(self, by: Any, scales: Tensor, packed: Tensor, accumulate: bool, dither: bool) -> Tensor:
@@ -245,7 +243,7 @@ def test_strided_tensors() -> None:
     scales, packed = case.encoded(reference)
     assert all(map(same, case.encoded(kernels), (scales, packed)))
     wide = torch.zeros(20), torch.zeros(750, dtype=torch.uint8)
-    kernels.encode_uniform_(vector, 8, wide[0][::2], wide[1][::2], 100, "l2", 0.0, 3, *KEY, *spec.ALONE)
+    kernels.encode_(vector, None, 8, wide[0][::2], wide[1][::2], 100, "l2", 0.0, 3, (*KEY, *spec.ALONE), True)
     assert all(
         map(same, (wide[0][::2].clone(), wide[1][::2].clone()), Case(vector, 100, "l2", 8, 3).encoded(reference))
     )
@@ -263,16 +261,14 @@ def _wrong(change: Callable[[dict[str, Any]], None], name: str) -> None:
         "encode_": {
             "vector": torch.ones(100),
             "levels": levels_of(8),
+            "num_levels": 8,
             "scales": torch.ones(10),
             "packed": torch.zeros(38, dtype=torch.uint8),
             "bucket_size": 10,
             "norm": "l2",
             "multiple": 0.0,
             "packing": 3,
-            "k0": 1,
-            "k1": 2,
-            "own": 0,
-            "workers": 1,
+            "noise": (1, 2, 0, 1),
             "stochastic": True,
         },
         "decode_": {
@@ -303,15 +299,16 @@ def _wrong(change: Callable[[dict[str, Any]], None], name: str) -> None:
         ("encode_", "packed", torch.zeros(38, dtype=torch.int8)),
         ("encode_", "packing", 2),
         ("encode_", "packing", 17),
-        ("encode_", "levels", torch.ones(1)),
-        ("encode_", "levels", torch.ones(513)),
+        ("encode_", "levels", torch.ones(7)),
+        ("encode_", "num_levels", 1),
+        ("encode_", "num_levels", 513),
         ("encode_", "levels", levels_of(8).double()),
         ("encode_", "vector", torch.ones(10, 10)),
         ("encode_", "vector", torch.ones(100, dtype=torch.float64)),
         ("encode_", "bucket_size", 0),
         ("encode_", "norm", "l1"),
-        ("encode_", "own", 1),
-        ("encode_", "workers", 65537),
+        ("encode_", "noise", (1, 2, 1, 1)),
+        ("encode_", "noise", (1, 2, 0, 65537)),
         ("decode_", "packed", torch.zeros(39, dtype=torch.uint8)),
         ("decode_", "scales", torch.ones(11)),
         ("decode_", "scales", torch.ones(10, dtype=torch.float16)),
@@ -333,38 +330,24 @@ def test_rotation_refuses() -> None:
         kernels.hadamard_(torch.zeros(8, dtype=torch.float64), 4, 0, 0, False)
 
 
-@pytest.mark.parametrize("name", list(operators.SCHEMAS))
-def test_opcheck(name: str) -> None:
+X, PACKED = vector_of("normal", 1000, torch.float32), torch.zeros(375, dtype=torch.uint8)
+CALLS: dict[str, tuple[str, tuple[Any, ...]]] = {
+    "levels": ("encode_", (X, levels_of(8), 8, torch.zeros(10), PACKED, 100, "l2", 0.0, 3, [1, 2, 3, 4], True)),
+    "uniform": ("encode_", (X, None, 8, torch.zeros(10), PACKED, 100, "l2", 0.0, 3, [1, 2, 3, 4], True)),
+    "decode": ("decode_", (PACKED, torch.ones(10), levels_of(8), torch.zeros(1000), 100, 3, True, False, 1, 2)),
+    "rotation": ("hadamard_", (X.clone(), 64, 1, 2, False)),
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_opcheck(call: str) -> None:
     """Schema (what is said to be written is written, and nothing else), fake kernel and dispatch."""
-    packed = torch.zeros(375, dtype=torch.uint8)
-    arguments = {
-        "encode_": (
-            vector_of("normal", 1000, torch.float32),
-            levels_of(8),
-            torch.zeros(10),
-            packed,
-            100,
-            "l2",
-            0.0,
-            3,
-            *(1, 2, 3, 4),
-            True,
-        ),
-        "encode_uniform_": (
-            vector_of("normal", 1000, torch.float32),
-            8,
-            torch.zeros(10),
-            packed,
-            100,
-            "l2",
-            0.0,
-            3,
-            *(1, 2, 3, 4),
-        ),
-        "decode_": (packed, torch.ones(10), levels_of(8), torch.zeros(1000), 100, 3, True, False, 1, 2),
-        "hadamard_": (vector_of("normal", 1000, torch.float32), 64, 1, 2, False),
-    }
-    torch.library.opcheck(getattr(torch.ops.nuq, name).default, arguments[name])
+    name, arguments = CALLS[call]
+    torch.library.opcheck(getattr(torch.ops.nuq, name).default, arguments)
+
+
+def test_every_operator_is_checked() -> None:
+    assert {name for name, _ in CALLS.values()} == set(operators.SCHEMAS)
 
 
 def test_operators_reach_the_kernels(monkeypatch: pytest.MonkeyPatch) -> None:

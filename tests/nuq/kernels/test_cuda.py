@@ -144,11 +144,9 @@ def encoded(operators: Any, case: Case, device: str, x: Tensor | None = None) ->
     buckets = spec.num_buckets(case.n, case.bucket_size)
     scales = torch.full((buckets * spec.scales_per_bucket(case.norm),), 9.0, device=device)
     packed = torch.full((bit_packing.packed_bytes(case.n, packing),), 77, dtype=torch.uint8, device=device)
-    rest = (scales, packed, case.bucket_size, case.norm, MULTIPLE, packing, K0, K1, *case.among)
-    if case.uniform:
-        operators.encode_uniform_(x, case.num_levels, *rest)
-    else:
-        operators.encode_(x, levels_of(case).to(device), *rest, case.stochastic)
+    levels = None if case.uniform else levels_of(case).to(device)
+    rest = (scales, packed, case.bucket_size, case.norm, MULTIPLE, packing, (K0, K1, *case.among))
+    operators.encode_(x, levels, case.num_levels, *rest, case.uniform or case.stochastic)
     return scales, packed
 
 
@@ -206,7 +204,7 @@ def _not_finite(bad: float, norm: str, operators: Any, device: str) -> str:
     return _raises(
         errors.NonFiniteError,
         "bucket 1",
-        lambda: operators.encode_(x, levels, scales, packed, 16, norm, 1.0, 3, K0, K1, *spec.ALONE, True),
+        lambda: operators.encode_(x, levels, 8, scales, packed, 16, norm, 1.0, 3, (K0, K1, *spec.ALONE), True),
     )
 
 

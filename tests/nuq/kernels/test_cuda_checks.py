@@ -14,16 +14,14 @@ from nuq.kernels.cuda import operators
 ENCODE: dict[str, Any] = {
     "vector": torch.ones(100),
     "levels": torch.linspace(-1, 1, 8),
+    "num_levels": 8,
     "scales": torch.ones(4),
     "packed": torch.zeros(38, dtype=torch.uint8),
     "bucket_size": 32,
     "norm": "l2",
     "multiple": 0.0,
     "packing": 3,
-    "k0": 1,
-    "k1": 2,
-    "own": 0,
-    "workers": 1,
+    "noise": (1, 2, 0, 1),
     "stochastic": True,
 }
 DECODE: dict[str, Any] = {
@@ -38,9 +36,13 @@ DECODE: dict[str, Any] = {
     "k0": 1,
     "k1": 2,
 }
-UNIFORM = {
-    "num_levels" if name == "levels" else name: value for name, value in ENCODE.items() if name != "stochastic"
-} | {"num_levels": 8}
+UNIFORM = ENCODE | {"levels": None}
+
+
+def _levels(count: int) -> dict[str, Any]:
+    return {"levels": torch.linspace(-1, 1, count), "num_levels": count}
+
+
 BAD: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     *(
         ("encode_", ENCODE, change)
@@ -52,22 +54,20 @@ BAD: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
             {"packed": torch.zeros(37, dtype=torch.uint8)},
             {"packed": torch.zeros(38, dtype=torch.int8)},
             {"levels": torch.linspace(-1, 1, 8).half()},
-            {"levels": torch.ones(1)},
-            {"levels": torch.linspace(-1, 1, 9)},
-            {"levels": torch.linspace(-1, 1, 10), "stochastic": False},
-            {"levels": torch.linspace(-1, 1, 4), "packing": 0},
+            {"levels": torch.ones(7)},
+            _levels(1),
+            _levels(9),
+            {**_levels(10), "stochastic": False},
+            {**_levels(4), "packing": 0},
             {"packing": 17},
             {"packing": -1},
             {"bucket_size": 0},
-            {"own": 1},
+            {"noise": (1, 2, 1, 1)},
             {"vector": torch.ones(100).double()},
             {"vector": torch.ones(10, 10)},
         )
     ),
-    *(
-        ("encode_uniform_", UNIFORM, change)
-        for change in ({"num_levels": 9}, {"num_levels": 513}, {"scales": torch.ones(5)})
-    ),
+    *(("encode_", UNIFORM, change) for change in ({"num_levels": 9}, {"num_levels": 513}, {"scales": torch.ones(5)})),
     *(
         ("decode_", DECODE, change)
         for change in (
@@ -111,8 +111,8 @@ def test_what_does_not_fit_is_refused_as_on_the_cpu(
     ("operator", "arguments"),
     [
         ("encode_", ENCODE),
-        ("encode_", ENCODE | {"levels": torch.linspace(-1, 1, 9), "stochastic": False}),  # thresholds: 8 codes
-        ("encode_uniform_", UNIFORM),
+        ("encode_", ENCODE | _levels(9) | {"stochastic": False}),  # thresholds: 8 codes
+        ("encode_", UNIFORM),
         ("decode_", DECODE),
         ("decode_", DECODE | {"scales": torch.ones(8)}),
     ],

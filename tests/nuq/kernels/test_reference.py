@@ -100,10 +100,7 @@ def encode(x, levels, bucket_size, norm, key, *, uniform=False, multiple=0.0):
     scales = torch.empty(count * spec.scales_per_bucket(norm))
     packed = torch.empty(bit_packing.packed_bytes(x.numel(), packing), dtype=torch.uint8)
     how = {"bucket_size": bucket_size, "norm": norm, "packing": packing, "key": key, "multiple": multiple}
-    if uniform:
-        operators.encode_uniform_(x, len(levels), scales, packed, **how)
-    else:
-        operators.encode_(x, levels, scales, packed, **how)
+    operators.encode_(x, len(levels) if uniform else levels, scales, packed, **how)
     return bit_packing.unpack_codes(packed, x.numel(), len(levels), packing), scales
 
 
