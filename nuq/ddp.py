@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from torch._C._distributed_c10d import GradBucket
 
 from nuq.compressors.feedback import keep_fitting
+from nuq.compressors.quantized import Quantizer
 from nuq.exchange.compressor_map import by_encoder
 from nuq.exchange.hook import saved_state
 from nuq.exchange.hook.bucket_exchange import BucketExchange
@@ -151,7 +152,7 @@ class CompressionState:
     def levels(self) -> list[float]:
         """The method's levels in use, from -1 to 1; empty for methods without a level set."""
         compressor = self._attached.driver.compressors.compressor if self._attached else None
-        return levels.values.tolist() if (levels := getattr(compressor, "levels", None)) else []
+        return compressor.levels.values.tolist() if isinstance(compressor, Quantizer) else []
 
     @property
     def bytes_sent(self) -> int:

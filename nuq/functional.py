@@ -8,6 +8,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from nuq.compressors.message import in_a_row
 from nuq.exchange.agreement import check_settings
 from nuq.exchange.compressor_map import CompressorMap, sorted_settings
 from nuq.exchange.driver import Driver
@@ -58,7 +59,7 @@ def all_reduce(
     check_settings(transport, told)
     if tensor.layout is not torch.strided:
         raise ValueError(f"a tensor of {tensor.layout}: must be dense; hand over tensor.to_dense()")
-    flat = tensor.detach().reshape(-1).contiguous()
+    flat = in_a_row(tensor)
     shape = tuple(tensor.shape) if tensor.dim() > 1 else None  # what is flat here stands for matrices, not for a bias
     layout = FlatLayout((Segment("tensor", 0, flat.numel(), shape=shape),))
     key = Key(seed, step, transport.rank, piece_of=2 if shape is None else 0)

@@ -206,7 +206,8 @@ class Frame:
         if magic == b"NQ":
             raise MessageError("messages without a frame, as older versions sent them: use one version on all ranks")
         if magic != _MAGIC or zero:
-            raise MessageError(f"no frame: it starts with {magic!r} where {_MAGIC!r} and the version are expected")
+            begins = bytes(data[:4].cpu().numpy())
+            raise MessageError(f"no frame: it begins with {begins!r} where {_MAGIC!r}, the version and 0 are expected")
         if version != VERSION:
             raise MessageError(
                 f"a frame of version {version}: this library reads version {VERSION}; use one version on all ranks"

@@ -32,6 +32,11 @@ VERSION = 2
 UNASKED_COORDINATES, UNASKED_PER_BYTE = 1 << 24, 1 << 10  # what a message may claim where the caller names no limit
 
 
+def in_a_row(tensor: Tensor) -> Tensor:
+    """A tensor's numbers [n], one beside the other (a single one's stride may be anything to PyTorch)."""
+    return tensor.detach().reshape(-1).contiguous().as_strided((tensor.numel(),), (1,))
+
+
 def flat(tensor: Tensor) -> Tensor:
     """A tensor as float32[n], contiguous; ValueError for another type, or more coordinates than a message holds."""
     if tensor.dtype not in DTYPES:
@@ -40,7 +45,7 @@ def flat(tensor: Tensor) -> Tensor:
         raise ValueError(
             f"num_coordinates={tensor.numel()}: one message holds at most 2^31 coordinates; cut it into several"
         )
-    return tensor.detach().reshape(-1).contiguous().to(torch.float32)
+    return in_a_row(tensor).to(torch.float32)
 
 
 def as_bytes(*tensors: Tensor) -> Tensor:

@@ -8,16 +8,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from nuq.compressors import frame, message
 from nuq.exchange.collectives.collective import WorkerPlacement
 from nuq.exchange.transport import Transport
 from nuq.native.checksum import crc32
 
 
 def check_settings(transport: Transport, mine: dict[str, Any]) -> None:
-    """Check that all ranks have the same settings; ValueError, on all alike, with two ranks and the difference.
+    """Check that all ranks have the same versions and settings; ValueError, on all, with two ranks and the difference.
 
     A collective call: every rank makes it.
     """
+    mine = {"message version": message.VERSION, "frame version": frame.VERSION, "torch": torch.__version__, **mine}
     rows = [json.loads(text) for text in transport.texts(json.dumps(mine), "control")]
     for rank, row in enumerate(rows):
         for name in [*rows[0], *row]:

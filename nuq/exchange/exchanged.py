@@ -13,8 +13,8 @@ from nuq.errors import NonFiniteError
 class Exchanged:
     """The result of one exchange: the mean gradient as one flat float32 vector, and what the exchange took.
 
-    bytes_per_worker: of the messages, and of the means in a second encoding, that the first worker encoded, however
-    often they travelled: the same in every split.  means_bytes: the means' share of them.
+    bytes_per_worker: of the messages, and of the means in a second encoding, that the first worker hosted here encoded,
+    however often they travelled; on the first process the same in every split.  means_bytes: the means' share of them.
     """
 
     mean: Tensor

@@ -64,7 +64,7 @@ class FlatLayout:
         """The first coordinate; 0 where there is none."""
         return self.segments[0].start if self.segments else 0
 
-    @property
+    @cached_property
     def num_coordinates(self) -> int:
         return sum(segment.size for segment in self.segments)
 
@@ -116,16 +116,16 @@ def of_parameters(shapes: Mapping[str, Sequence[int]]) -> FlatLayout:
 
 
 def _cut(segments: Sequence[Segment], num_shards: int) -> list[list[Segment]]:
-    total = sum(segment.size for segment in segments)
+    total, begin = sum(segment.size for segment in segments), segments[0].start if segments else 0
     bounds = [min(-(-total * i // num_shards // _ALIGNMENT) * _ALIGNMENT, total) for i in range(num_shards)] + [total]
     shards: list[list[Segment]] = []
-    for low, high in itertools.pairwise(bounds):
+    for low, high in itertools.pairwise(begin + bound for bound in bounds):
         inside = []
         for segment in segments:
             start, end = max(segment.start, low), min(segment.start + segment.size, high)
             if start < end:
                 whole = end - start == segment.size
-                first = segment.first if whole else start - segment.start
+                first = segment.first if whole else max(segment.first, 0) + start - segment.start
                 inside.append(replace(segment, start=start, size=end - start, first=first))
         shards.append(inside)
     return shards

@@ -168,7 +168,7 @@ class LevelUpdates:
         rows = level_updater.rows(self.transport.device)
         mine = [rows[worker].view(torch.uint8) for worker in level_updater.workers]
         length = 8 * len(level_updater.empty().to_array())
-        sizes: list[int | None] = [length] * self.placement.num_workers
+        sizes = {rank: [length] * len(share) for rank, share in enumerate(self.placement.shares)}
         received = to_everyone(self.transport, self.placement, mine, sizes, "levels")()
         return [row.clone().view(torch.float64) for row in received]
 

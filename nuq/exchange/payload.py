@@ -25,6 +25,7 @@ from nuq.exchange.flat_layout import FlatLayout, Segment
 from nuq.kernels.spec import Key
 
 MARKER = b"!NAN"
+_MOST_PER_SEGMENT, _MOST_PER_COORDINATE = 1 << 16, 16  # bytes: above what any method takes, coder tables included
 
 
 def joined(pieces: Sequence[Tensor], device: torch.device) -> Tensor:
@@ -81,6 +82,16 @@ class PayloadCodec:
         """The number of bytes of a payload; None where they depend on the values."""
         table = self._plan(layout).table
         return None if table is None else table.num_bytes if layout.segments else 0
+
+    def checked(self, told_bytes: int, layout: FlatLayout, rank: int) -> int:
+        """The length of a payload that another rank told; MessageError where no payload of the layout is so long."""
+        most = _MOST_PER_SEGMENT * (1 + len(layout.segments)) + _MOST_PER_COORDINATE * layout.num_coordinates
+        if not 0 <= told_bytes <= most:
+            raise MessageError(
+                f"rank {rank} tells of a payload of {told_bytes} bytes: {layout.num_coordinates} coordinates take 0 to "
+                f"{most}"
+            )
+        return told_bytes
 
     def encode(self, vector: Tensor, layout: FlatLayout, key: Key) -> Tensor:
         """Encode a gradient: uint8[bytes].  NonFiniteError where it is not finite."""
@@ -140,7 +151,9 @@ class PayloadCodec:
             return
         frame, plan = Frame.read(payload.to(total.device)), self._plan(layout)
         if frame.num_messages and (first := frame.message(0)).tag == MARKER:
-            worker = int(from_bytes(first.body, torch.int32)) if first.body.numel() == 4 else 0
+            worker = int(from_bytes(first.body, torch.int32)) if first.body.numel() == 4 else -1
+            if worker < 0 or first.num_coordinates >= len(layout.segments):
+                raise MessageError(f"a marker of worker {worker} and segment {first.num_coordinates}: damaged")
             raise RemoteNonFinite(worker, first.num_coordinates, layout.segments)
         if frame.num_bytes != payload.numel():
             raise MessageError(f"{payload.numel()} bytes where a frame of {frame.num_bytes} is expected")
@@ -195,5 +208,5 @@ class RemoteNonFinite(NonFiniteError):
 
     def __init__(self, worker: int, number: int, segments: Sequence[Segment]) -> None:
         self.worker, self.number = worker, number
-        self.name = segments[number].name if number < len(segments) else "?"
+        self.name = segments[number].name
         super().__init__(f"the gradient of {self.name!r} on worker {worker} is not finite or overflows float32")

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from nuq.settings import setting
 
+SHARD = 1 << 19  # coordinates of a shard, at least, where a vector is long enough for several rounds of two stages
+
 
 @dataclass
 class Exchange:

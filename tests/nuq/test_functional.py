@@ -85,6 +85,10 @@ def shapes_and_types(group):
                 assert_same_bits(group, mean)
                 if collective == "gather":
                     torch.testing.assert_close(mean, torch.stack([row.float() for row in of_all(group, x)]).mean(dim=0))
+    one = torch.arange(2.0)[1::2]  # whose stride is 2
+    for name in METHODS:
+        given = {"bucket_size": 128} if "bucket_size" in METHODS[name].settings.__dataclass_fields__ else {}
+        assert nuq.all_reduce(one, name, group, step=0, **given).shape == (1,), name
     turned = torch.arange(12.0).view(3, 4).T + rank
     kept = turned.clone()
     assert torch.equal(nuq.all_reduce(turned, "supersgd", group, step=0), torch.arange(12.0).view(3, 4).T + 0.5)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from torch import Tensor
 
 from nuq.exchange.flat_layout import FlatLayout
-from nuq.exchange.payload import joined
+from nuq.exchange.payload import PayloadCodec, joined
 from nuq.exchange.transport import Transport
 from nuq.kernels.spec import Key
 
@@ -117,28 +117,38 @@ def padded(numbers: list[int], length: int) -> list[int]:
 
 
 def to_everyone(
-    transport: Transport, placement: WorkerPlacement, mine: Sequence[Tensor], sizes: Sequence[int | None], purpose: str
+    transport: Transport,
+    placement: WorkerPlacement,
+    mine: Sequence[Tensor],
+    sizes: Mapping[int, Sequence[int]],
+    purpose: str,
 ) -> Callable[[], list[Tensor]]:
     """Send the payloads of all workers to every rank; what is returned waits for them and gives them in worker order.
 
-    sizes: of every worker's; told first where one is not known (None).
+    sizes: the bytes of every worker's, by rank.
     """
     if transport.world == 1:
         return lambda: list(mine)
-    per_rank = sizes_by_rank(transport, placement, mine, sizes)
-    arrived = transport.post_to_all(joined(mine, transport.device), [sum(row) for row in per_rank.values()], purpose)
-    return lambda: [
-        payload for row, data in zip(per_rank.values(), arrived(), strict=True) for payload in data.split(row)
-    ]
+    arrived = transport.post_to_all(joined(mine, transport.device), [sum(row) for row in sizes.values()], purpose)
+    return lambda: [payload for row, data in zip(sizes.values(), arrived(), strict=True) for payload in data.split(row)]
 
 
 def sizes_by_rank(
-    transport: Transport, placement: WorkerPlacement, mine: Sequence[Tensor], sizes: Sequence[int | None]
+    transport: Transport,
+    placement: WorkerPlacement,
+    mine: Sequence[Tensor],
+    codec: PayloadCodec,
+    layouts: Sequence[FlatLayout],
 ) -> dict[int, list[int]]:
-    """The number of bytes of every worker's payload, by rank."""
-    if None in sizes:
-        told = transport.numbers(padded([payload.numel() for payload in mine], placement.most), "control")
-        return {rank: told[rank][: len(share)] for rank, share in enumerate(placement.shares)}
+    """The number of bytes of every worker's payload, by rank: known beforehand, or told by the ranks.
+
+    layouts: of the workers' payloads.
+    """
+    sizes, shares = [codec.size(layout) for layout in layouts], dict(enumerate(placement.shares))
+    if transport.world == 1 or None not in sizes:
+        return {rank: [size or 0 for size in sizes[share.start : share.stop]] for rank, share in shares.items()}
+    told = transport.numbers(padded([payload.numel() for payload in mine], placement.most), "control")
     return {
-        rank: [size or 0 for size in sizes[share.start : share.stop]] for rank, share in enumerate(placement.shares)
+        rank: [codec.checked(size, layouts[worker], rank) for worker, size in zip(share, told[rank], strict=False)]
+        for rank, share in shares.items()
     }

@@ -16,6 +16,7 @@ from nuq.exchange.collectives.collective import (
     WorkerPlacement,
     nothing_left,
     of_worker,
+    sizes_by_rank,
     to_everyone,
 )
 from nuq.exchange.collectives.means import scale
@@ -55,7 +56,8 @@ class Gather(Collective):
             ]
         self.stats.count("messages", payloads[:1])
         with self.stats.time("wire"):
-            sizes = [self.codec.size(layout)] * self.placement.num_workers
+            layouts = [layout] * self.placement.num_workers
+            sizes = sizes_by_rank(self.transport, self.placement, payloads, self.codec, layouts)
             arrived = to_everyone(self.transport, self.placement, payloads, sizes, "messages")
 
         def end() -> None:

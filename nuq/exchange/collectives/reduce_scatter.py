@@ -76,7 +76,10 @@ class SentShards:
         told = how.transport.numbers(padded(lengths, how.placement.most * count), "control")
         first = {rank: how.placement.shares[rank].start for rank in self.others}
         return {
-            rank: [told[rank][(w - first[rank]) * count + owner] for w, owner in pairs]
+            rank: [
+                how.codec.checked(told[rank][(w - first[rank]) * count + owner], self.shards[owner], rank)
+                for w, owner in pairs
+            ]
             for rank, pairs in self.wanted.items()
         }
 

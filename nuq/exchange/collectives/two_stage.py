@@ -21,8 +21,7 @@ from nuq.exchange.flat_layout import FlatLayout
 from nuq.exchange.payload import PayloadCodec, RemoteNonFinite, joined
 from nuq.exchange.transport import Swap, Transport
 from nuq.kernels.spec import Key
-
-SHARD = 1 << 19  # coordinates of a shard, at least, where a vector is long enough for several rounds of two stages
+from nuq.settings.exchange import SHARD
 
 
 @dataclass
@@ -82,9 +81,7 @@ class _Round:
         how.stats.count("means", self.means[:1])
         if sent.others:
             with how.stats.time("wire"):
-                self.sizes = sizes_by_rank(
-                    how.transport, how.placement, self.means, [how.mean_codec.size(shard) for shard in self.shards]
-                )
+                self.sizes = sizes_by_rank(how.transport, how.placement, self.means, how.mean_codec, self.shards)
                 data = joined(self.means, how.transport.device)
                 self.swap = how.transport.post(
                     dict.fromkeys(sent.others, data), {r: sum(self.sizes[r]) for r in sent.others}, "means"

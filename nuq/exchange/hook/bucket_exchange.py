@@ -16,7 +16,6 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from nuq.compressors import frame, message
 from nuq.errors import NonFiniteError
 from nuq.exchange import agreement
 from nuq.exchange.collectives.collective import nothing_left
@@ -54,10 +53,9 @@ class BucketExchange:
         assert isinstance(shared, dist.ProcessGroup)
         # a transport apart from the buckets' messages
         self._told = Transport(group or shared, timeout_s=self.hook.timeout_s, device=self.device)
-        versions = {"message version": message.VERSION, "frame version": frame.VERSION, "torch": torch.__version__}
         same = {"method": chosen.method, **chosen.plain, "layers": chosen.layers}
         same |= {f"parameter {name}": list(shape) for name, shape in self.shapes.items()}
-        agreement.check_settings(self._told, versions | same)
+        agreement.check_settings(self._told, same)
         self._compressors = chosen.compressors()
         self._compressors.assign(self.shapes)
         feedback = chosen.feedback

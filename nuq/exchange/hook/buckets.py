@@ -61,12 +61,10 @@ class Plan:
         """
         views = {}
         for bucket in buckets:
-            start = bucket.buffer.storage_offset()
-            for name in bucket.names:
-                p = self.parameters[name]
-                strides = p.stride() if dense(p) else torch.empty(p.shape, device="meta").stride()
-                views[name] = bucket.buffer.as_strided(p.shape, strides, start)
-                start += p.numel()
+            parameters = [self.parameters[name] for name in bucket.names]
+            pieces = bucket.buffer.split([p.numel() for p in parameters])
+            for name, p, piece in zip(bucket.names, parameters, pieces, strict=True):
+                views[name] = piece.as_strided(p.shape, p.stride()) if dense(p) else piece.view(p.shape)
         return views
 
 

@@ -170,6 +170,26 @@ def test_a_marker_is_as_long_as_the_shortest_payload(name, exact):
     assert (caught.value.worker, caught.value.number) == (1, 0)
 
 
+def test_a_marker_of_no_worker_or_segment_is_damaged():
+    for worker, number in ((-1, 0), (0, len(SEGMENTS))):
+        message = Message(b"!NAN", number, torch.tensor([worker], dtype=torch.int32).view(torch.uint8))
+        with pytest.raises(MessageError, match=rf"a marker of worker {worker} and segment {number}: damaged"):
+            decoded(codec("topk"), Frame.of([message], torch.device("cpu")).sealed())
+
+
+@pytest.mark.parametrize("name", CODECS)
+def test_a_length_is_believed_only_where_a_payload_can_have_it(name):
+    of, x = CODECS[name], vector()
+    for values in (x, x.sign(), torch.full((TOTAL,), 1e-30), torch.cat([torch.zeros(TOTAL - 1), torch.ones(1)])):
+        length = of.encode(values, LAYOUT, KEY).numel()
+        assert of.checked(length, LAYOUT, 1) == length
+    for told in (-5, 1 << 40):
+        with pytest.raises(
+            MessageError, match=rf"rank 1 tells of a payload of {told} bytes: 200 coordinates take 0 to"
+        ):
+            of.checked(told, LAYOUT, 1)
+
+
 # --- shards ---
 
 
@@ -189,6 +209,15 @@ def test_shards_tile_the_parts(sizes, num_shards):
         assert shard.packed.start == 0 and shard.packed.num_coordinates == shard.num_coordinates
     names = [own.key_name for own in pieces]
     assert len(set(names)) == len(names)  # random numbers of their own
+
+
+def test_shards_are_cut_again_where_they_lie():
+    whole = FlatLayout((Segment("w", 0, 1000), Segment("b", 1000, 200)))
+    pieces = [own for shard in whole.shards(2) for piece in shard.shards(3) for own in piece.segments]
+    assert [place for own in pieces for place in range(own.start, own.start + own.size)] == list(range(1200))
+    assert all(
+        own.first == (own.start if own.name == "w" else -1 if own.size == 200 else own.start - 1000) for own in pieces
+    )
 
 
 def test_pieces_and_wholes_have_other_random_numbers():

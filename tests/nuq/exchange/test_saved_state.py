@@ -15,6 +15,9 @@ import torch.distributed as dist
 from torch import nn
 
 import nuq
+from nuq.registry import METHODS
+from nuq.settings.feedback import Feedback
+from nuq.simulation import Memory, Workers
 from tests.nuq.ranks import second_group
 from tests.nuq.small_training import backward, descend, hooked, net, wrapped
 
@@ -159,6 +162,23 @@ def odd_entries(group) -> None:
             state.load_state_dict({name: part for name, part in state.state_dict().items() if name != key})
     for each in states.values():
         each.close()
+
+
+def test_a_simulations_state_stays_as_it_was_saved() -> None:
+    """The memories go on changing, and what was saved does not."""
+    memory = Memory(Feedback(kind="error"))
+    settings = METHODS["topk"].settings()
+    workers = Workers("topk", settings, 2, {"a": torch.Size([50])}, 1, torch.device("cpu"), memory=memory)
+    draws = torch.Generator().manual_seed(0)
+
+    def step(number: int) -> None:
+        workers.exchange({w: torch.randn(50, generator=draws) for w in range(2)}, {0: 0.0, 1: 0.0}, number)
+
+    step(0)
+    saved = workers.state_dict()
+    kept = copy.deepcopy(saved)
+    step(1)
+    assert repr(saved) == repr(kept) != repr(workers.state_dict())
 
 
 def test_odd_entries_are_refused_and_nothing_is_taken(ranks: Any) -> None:
