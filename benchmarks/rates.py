@@ -34,7 +34,7 @@ from torch.nn.parallel import DistributedDataParallel
 from analysis.prediction import profile as profiles
 from analysis.prediction.profile import Bucket, CodecRates, Model, Profile
 from benchmarks.timing import seconds
-from benchmarks.wire_rank import LOCAL_BUFFERS, MODELS
+from benchmarks.wire_rank import LOCAL_BUFFERS, MODELS, batch_of
 from nuq.compressors.quantized import AdaptiveQuantizer
 from nuq.exchange.flat_layout import FlatLayout, Segment
 from nuq.exchange.payload import PayloadCodec
@@ -170,14 +170,15 @@ def network_rates() -> tuple[dict[str, float], dict[str, float]]:
 # --- models -------------------------------------------------------------------------------------------------------
 
 
-def model_of(make: Callable[[], nn.Module], shape: tuple[int, ...], steps: int = 12) -> tuple[Model, float]:
+def model_of(make: Callable[[], nn.Module], batch: int, steps: int = 12) -> tuple[Model, float]:
     """The times at which a model's buckets become ready, and the seconds of its step.
 
     All is in one process without an exchange.
     """
     torch.manual_seed(0)
     options: dict[str, Any] = {LOCAL_BUFFERS: False}
-    ddp = DistributedDataParallel(make(), **options)
+    model = make()
+    ddp = DistributedDataParallel(model, **options)
     optimizer = torch.optim.SGD(ddp.parameters(), lr=1e-4)
     ready: list[tuple[int, int, float]] = []
 
@@ -190,11 +191,11 @@ def model_of(make: Callable[[], nn.Module], shape: tuple[int, ...], steps: int =
     # DDP compares objects, not their names
     note.__annotations__ = {"bucket": GradBucket, "return": torch.futures.Future[Tensor]}
     ddp.register_comm_hook(None, note)
-    x, y, rows = torch.randn(shape), torch.randint(10, (shape[0],)), []
+    (x, y), rows = batch_of(model, batch), []
     for _ in range(steps):
         ready.clear()
         begin = time.perf_counter()
-        loss = nn.functional.cross_entropy(ddp(x), y)
+        loss = nn.functional.cross_entropy(ddp(x).flatten(0, -2), y.flatten())
         backward = time.perf_counter()
         loss.backward()
         after = time.perf_counter()
@@ -219,8 +220,8 @@ def measure(about: str) -> Profile:
     with tempfile.TemporaryDirectory() as folder:
         dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=0, world_size=1)
         models, times = {}, {}
-        for name, batch in (("mlp", 32), ("resnet18", 8)):
-            models[name], times[name] = model_of(MODELS[name], (batch, 3, 32, 32))
+        for name, batch in (("mlp", 32), ("resnet18", 8), ("gpt", 4)):
+            models[name], times[name] = model_of(MODELS[name], batch)
         dist.destroy_process_group()
     cores = os.cpu_count() or 1
     return Profile(

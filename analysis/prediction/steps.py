@@ -2,7 +2,8 @@
 
 A step is a forward pass, a backward pass during which DDP's buckets become ready one after another, and a tail (the
 optimizer) after the last of them.  One lane handles the buckets in that order, each through the stages of its
-collective: encode, wire, decode-and-add.  The lane runs beside the computation; where both share a core
+collective: encode, wire, decode-and-add (the hook receives in a second lane, which the model leaves out, as it does the
+overlap of rounds of two stages).  The lane runs beside the computation; where both share a core
 (``Profile.shared_core``), a stage's processor time takes turns with the computation in equal parts, and only waiting
 for the wire is free.
 
@@ -13,6 +14,7 @@ per machine of L workers (flat: L = 1)::
     tree         dense, pipelined: 2 w n, in 2 ceil(log2 M) rounds: what large jobs use, since a ring's rounds add up
     gather       encode n; (M-1) m(n) sent, directly to every other; decode M n
     two_stage    encode n in M shards; (M-1) m(n/M); decode M (n/M), encode n/M anew; (M-1) m'(n/M); decode n
+                 (r rounds of this, with n/r coordinates each, where n is r times ``SHARD`` M or more)
     server       encode n; rank 0 receives (M-1) m(n), decodes M n, encodes n, sends (M-1) m'(n); decode n
     hierarchical float32 ring inside a machine; gather or two_stage among the machines' first ranks; float32 back again
 
@@ -29,6 +31,7 @@ from dataclasses import dataclass, replace
 
 from analysis.prediction.message_size import DENSE, Format
 from analysis.prediction.profile import Bucket, Model, Profile
+from nuq.settings.exchange import SHARD
 
 SPARSE_COLLECTIVES = ("gather", "two_stage", "server", "hierarchical")
 DENSE_COLLECTIVES = ("ring", "tree")
@@ -146,10 +149,11 @@ class _Costs:
         seconds = max(8 * out_bytes / self.network.bandwidth, 8 * local_bytes / self.network.local_bandwidth, cpu)
         return Stage(rounds * self.profile.latency_s + seconds, cpu)
 
-    def direct(self, size: float) -> Stage:
-        """The stage in which every rank sends a message of this many bytes to every other."""
+    def direct(self, size: float, frames: int = 1) -> Stage:
+        """The stage in which every rank sends frames of this many bytes each to every other, one behind the other."""
         workers, local = self.network.workers, self.network.local_workers
-        return self.wire(local * (workers - local) * size, (local - 1) * size, (workers - 1) * size, workers - 1, 1)
+        size, messages = frames * size, frames * (workers - 1)
+        return self.wire(local * (workers - local) * size, (local - 1) * size, (workers - 1) * size, messages, 1)
 
     def to_one(self, size: float) -> Stage:
         """The stage in which every rank sends to rank 0 (or, the other way, is sent).
@@ -180,16 +184,18 @@ def stages(
         return steps, round((workers - 1) * size)
     if collective == "two_stage":
         # share and pieces of one shard: a tensor is cut where a shard ends
-        share, pieces = (n / workers, (tensors + workers - 1) / workers)
+        rounds = max(n // (workers * SHARD), 1)
+        shards = rounds * workers
+        share, pieces = n / shards, (tensors + shards - 1) / shards
         sizes = first.frame_bytes(share, pieces), second.frame_bytes(share, pieces)
         return [
-            costs.encode(first, n, workers * pieces, workers),
-            costs.direct(sizes[0]),
-            costs.decode(first, n, workers * pieces, workers),
-            costs.encode(second, share, pieces),
-            costs.direct(sizes[1]),
-            costs.decode(second, n, workers * pieces, workers),
-        ], round((workers - 1) * sum(sizes))
+            costs.encode(first, n, shards * pieces, shards),
+            costs.direct(sizes[0], rounds),
+            costs.decode(first, n, shards * pieces, shards),
+            costs.encode(second, n / workers, rounds * pieces, rounds),
+            costs.direct(sizes[1], rounds),
+            costs.decode(second, n, shards * pieces, shards),
+        ], round((workers - 1) * rounds * sum(sizes))
     assert collective == "server", collective
     sizes = first.frame_bytes(n, tensors), second.frame_bytes(n, tensors)
     return [

@@ -26,7 +26,8 @@ _BF16 = Variant(Format("bf16", 16), Format("bf16", 16))
 class Checked:
     """The comparison of the cost model with measured rows.
 
-    errors: predicted / measured - 1 of every row that the model speaks of. left_out: variants that it does not know.
+    errors: predicted / measured - 1 of every row that the model speaks of.  left_out: variants that it does not know,
+    and models that the profile does not.
     """
 
     rows: tuple[Mapping[str, Any], ...]
@@ -53,12 +54,14 @@ class Checked:
 
 def model_of(name: str, profile: Profile) -> Model:
     """A model of the profile: ``mlp``, or ``resnet18`` for ``resnet18_b8`` too; ValueError with the legal names."""
-    if name in profile.models:
-        return profile.models[name]
-    known = [known for known in profile.models if name.lower().replace("-", "").startswith(known)]
-    if not known:
-        raise unknown("model of the profile", name, dict(profile.models))
-    return profile.models[max(known, key=len)]
+    if found := _known(name, profile):
+        return found
+    raise unknown("model of the profile", name, dict(profile.models))
+
+
+def _known(name: str, profile: Profile) -> Model | None:
+    begins = [known for known in profile.models if name.lower().replace("-", "").startswith(known)]
+    return profile.models.get(name) or (profile.models[max(begins, key=len)] if begins else None)
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
@@ -116,24 +119,23 @@ def validated(
     """
     kept, predictions, left_out = [], [], set()
     for row in rows:
-        variant = variant_of(row, bits, second_bits)
-        if variant is None:
-            left_out |= {str(row["variant"])} - {COMPUTATION_ONLY}
+        variant, model = variant_of(row, bits, second_bits), _known(str(row["model"]), profile)
+        if variant is None or model is None:
+            left_out |= {str(row["variant" if variant is None else "model"])} - {COMPUTATION_ONLY}
             continue
         kept.append(row)
         gated = [_BF16] if row["variant"].endswith(GATED) else []
         predictions.append(
-            min((_prediction(row, choice, profile) for choice in (variant, *gated)), key=lambda found: found.step_s)
+            min((_prediction(row, choice, model, profile) for choice in (variant, *gated)), key=lambda own: own.step_s)
         )
     if not kept:
-        raise ValueError(
-            f"no row is of a method that the model knows: {', '.join(sorted(left_out)) or COMPUTATION_ONLY}"
-        )
+        others = ", ".join(sorted(left_out)) or COMPUTATION_ONLY
+        raise ValueError(f"no row is of a method and a model that the profile knows: {others}")
     return Checked(tuple(kept), tuple(predictions), tuple(sorted(left_out)))
 
 
-def _prediction(row: Mapping[str, Any], variant: Variant, profile: Profile) -> Prediction:
-    network, model = Network(int(row["ranks"]), 1e6 * row["raw_mbit"]), model_of(str(row["model"]), profile)
+def _prediction(row: Mapping[str, Any], variant: Variant, model: Model, profile: Profile) -> Prediction:
+    network = Network(int(row["ranks"]), 1e6 * row["raw_mbit"])
     collective = row.get("collective") if row.get("collective") in variant.collectives else "auto"
     busy = max(1.0, row["ranks"] / profile.cores)
     return predict.predict(variant, model, row["compute_s"], network, profile, str(collective), busy)

@@ -292,11 +292,11 @@ def test_validation_starts_from_the_row(tmp_path: Path) -> None:
         ),
         (
             '[{"ranks": 2, "model": "vgg", "raw_mbit": 9, "variant": "alq", "step_s": 1, "compute_s": 1}]',
-            "unknown model of the profile",
+            "no row is of a method and a model that the profile knows: vgg",
         ),
         (
             '[{"ranks": 2, "model": "mlp", "raw_mbit": 9, "variant": "powersgd", "step_s": 1, "compute_s": 1}]',
-            "no row is of a method",
+            "no row is of a method and a model that the profile knows: powersgd",
         ),
     ],
 )
