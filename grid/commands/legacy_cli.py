@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import dataclasses
+import functools
 import re
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from grid.commands.options import GRID_HELP, add_sweep_options, aliases, count, experiments_of
+from grid.commands.options import (
+    GRID_HELP,
+    add_resources,
+    add_sweep_options,
+    aliases,
+    count,
+    experiments_of,
+    resources_of,
+)
 
 if TYPE_CHECKING:
+    from grid.engine.states.ledger import Chunk, Submission
     from grid.engine.states.runs import Run
     from grid.engine.sweep import Sweep
-    from grid.engine.sweeps.resources import Resources
 
 CLUSTERS = ("slurm", "local")
 
@@ -49,15 +61,7 @@ def write_parser(epilog: str = "") -> argparse.ArgumentParser:
     parser.add_argument("--run0_id", type=int, default=0, metavar="I", help="number of the first script (default: 0)")
     parser.add_argument("--max_running", type=int, metavar="N", help="at most N scripts at once (default: no cap)")
     parser.add_argument("--submit", action="store_true", help="hand the sbatch file to sbatch")
-    resources = parser.add_argument_group("resources of one script")
-    resources.add_argument("--gpus", type=int, metavar="N", help="GPUs (default: one per rank; 0: none)")
-    resources.add_argument("--cpus", type=int, default=3, metavar="N", help="cores per rank (default: 3)")
-    resources.add_argument("--mem", default="18GB", help="memory (default: 18GB)")
-    resources.add_argument("--time", help="time limit as SLURM takes it, such as 12:00:00 (default: the partition's)")
-    resources.add_argument("--account", help="SLURM account (default: your own)")
-    resources.add_argument("--qos", help="SLURM quality of service")
-    resources.add_argument("--constraint", help="node features")
-    resources.add_argument("--exclude", help="nodes to avoid")
+    add_resources(parser, "resources of one experiment", without=("nodes", "ranks", "partition"))
     add_sweep_options(parser)
     return parser
 
@@ -88,7 +92,7 @@ def _check_write(options: argparse.Namespace) -> None:
         raise ValueError(
             f"--prefix {options.prefix!r}: use letters, digits, '_', '-' and '.'; it becomes part of file names"
         )
-    for name, low in (("run0_id", 0), ("max_running", 1), ("gpus", 0), ("cpus", 1)):
+    for name, low in (("run0_id", 0), ("max_running", 1)):
         value = getattr(options, name)
         if value is not None and value < low:
             raise ValueError(f"--{name} {value}: must be at least {low}")
@@ -99,102 +103,86 @@ def _check_write(options: argparse.Namespace) -> None:
 
 
 def write(argv: Sequence[str], root: Path, epilog: str = "") -> int:
-    """Job scripts, run folders and the sbatch file of a sweep."""
+    """Write the job scripts, run folders and the sbatch file of a sweep; with --submit, hand it over as `submit` does.
+
+    A plan of one array, in which every experiment of the sweep is, whatever its state, and no site has a say.
+    """
     options = write_parser(epilog).parse_args(argv)
     _check_write(options)
     from grid.engine.slurm import sbatch_command, sbatch_script
-    from grid.engine.states.chunk_submission import only_one
-    from grid.engine.states.runs import runs_of
+    from grid.engine.states.chunk_submission import hand_over, only_one
+    from grid.engine.states.runs import prepare, runs_of, shared, sign
+    from grid.engine.submission import writing
 
     if options.submit:
         sbatch_command.check_sbatch()
     sweep, experiments = experiments_of(options)
-    scripts, ranks, partition = _cluster_args(options.cluster_args, len(experiments))
-    resources = _resources(options, ranks, partition)
-    if options.cluster == "slurm":
-        # whatever it refuses
-        sbatch_script.sbatch_text(options.prefix, root, options.run0_id, scripts, resources, options.max_running)
     runs = runs_of(experiments, root)
-    if not options.submit:
+    item = _submission(options, sweep, runs)
+    (chunk,) = item.chunks
+    if options.cluster == "slurm":
+        writing.sbatch_text(item, chunk, root, sbatch_script.NO_SITE)  # whatever it refuses
+    with only_one(root, item.folder) if options.submit else contextlib.nullcontext():
+        if options.submit:
+            _check_queue(runs, root)
         _check_prefix(options.prefix, root)
-        _write_scripts(options, root, sweep, runs, scripts, ranks)
-        if options.cluster == "slurm":
-            path = _write_sbatch(options, root, scripts, resources)
+        for line in shared(sweep, root):
+            print(line)
+        sign(sweep, root)
+        prepare(runs)
+        writing.write_scripts(item, chunk, root)
+        print(f"{sweep.title}: {count(len(runs), 'experiment')}{aliases(sweep, experiments)}")
+        print(f"wrote runs/{item.folder}/*/ (config.yaml, run.sh)")
+        _tell_scripts(chunk, len(runs), options.cluster_args)
+        if options.cluster == "local":
+            return 0
+        if options.submit:
+            item = writing.pinned(item, root)
+        path = writing.write_sbatch(item, chunk, root, sbatch_script.NO_SITE)
+        print(f"wrote {path.relative_to(root)} (array {sbatch_script.array_spec(chunk.indices, chunk.cap)})")
+        if chunk.indices[-1] > sbatch_script.LARGEST_INDEX:
+            print(
+                f"hint: many clusters refuse array indices above {sbatch_script.LARGEST_INDEX} (MaxArraySize); fewer "
+                f"scripts hold the same experiments"
+            )
+        if not options.submit:
             print(f"next: sbatch {path.relative_to(root)}")
-        return 0
-    with only_one(root, experiments[0].folder):
-        _check_queue(runs, root)
-        _check_prefix(options.prefix, root)
-        shares = _write_scripts(options, root, sweep, runs, scripts, ranks)
-        _submit(options, root, sweep, shares, resources)
+            return 0
+        item.save(root)
+        submit = functools.partial(sbatch_command.submit, job_name=item.job_name(chunk))
+        hand_over(item, chunk, root, lambda now, part: path, submit, lambda part: print(f"submitted job {part.job_id}"))
     return 0
 
 
-def _write_scripts(
-    options: argparse.Namespace, root: Path, sweep: Sweep, runs: Sequence[Run], scripts: int, ranks: int
-) -> list[list[str]]:
-    """The run folders and the job scripts; the runs of each script."""
-    from files.atomic import write_text
-    from grid.engine.scripts.script import from_script, job_script
-    from grid.engine.states.runs import prepare, shared, sign
+def _submission(options: argparse.Namespace, sweep: Sweep, runs: Sequence[Run]) -> Submission:
+    """The original line as the submission of one array."""
+    from grid.engine.states.ledger import Chunk, Submission, new_id
     from grid.engine.submission.plan import deal
-
-    for line in shared(sweep, root):
-        print(line)
-    sign(sweep, root)
-    prepare(runs)
-    (root / "jobs" / "logs").mkdir(parents=True, exist_ok=True)
-    first, last = options.run0_id, options.run0_id + scripts - 1
-    shares = [[run.run_dir for run in share] for share in deal(runs, scripts)]
-    for number, share in enumerate(shares, start=first):
-        text = job_script(sweep.title, share, from_script(1), ranks)
-        write_text(root / "jobs" / f"{options.prefix}_{number}.sh", text, executable=True)
-    experiments = [run.experiment for run in runs]
-    print(f"{sweep.title}: {count(len(runs), 'experiment')}{aliases(sweep, experiments)}")
-    print(f"wrote runs/{experiments[0].folder}/*/ (config.yaml, run.sh)")
-    print(f"wrote jobs/{options.prefix}_{first}.sh .. jobs/{options.prefix}_{last}.sh")
-    if scripts > len(runs):
-        enough = ",".join([str(len(runs)), *options.cluster_args.split(",")[1:]])
-        print(
-            f"hint: {scripts - len(runs)} scripts are empty, jobs/{options.prefix}_{first + len(runs)}.sh and on: the "
-            f"sweep has {count(len(runs), 'experiment')}, and the original too writes as many scripts as it is told; "
-            f"--cluster_args {enough} would do"
-        )
-    return shares
-
-
-def _resources(options: argparse.Namespace, ranks: int, partition: str | None) -> Resources:
     from grid.engine.sweeps.resources import Resources
 
-    names = ("gpus", "cpus", "mem", "time", "account", "qos", "constraint", "exclude")
-    return Resources(ranks=ranks, partition=partition, **{name: getattr(options, name) for name in names})
-
-
-def _write_sbatch(options: argparse.Namespace, root: Path, scripts: int, resources: Resources, code: str = "") -> Path:
-    from files.atomic import write_text
-    from grid.engine.slurm import sbatch_script
-
-    path = root / "jobs" / f"{options.prefix}_slurm.sbatch"
-    write_text(
-        path,
-        sbatch_script.sbatch_text(
-            options.prefix, root, options.run0_id, scripts, resources, options.max_running, code=code
-        ),
+    scripts, ranks, partition = _cluster_args(options.cluster_args, len(runs))
+    chunk = Chunk(
+        options.prefix,
+        dataclasses.asdict(Resources(ranks=ranks, partition=partition, **resources_of(options))),
+        deal([run.run_dir for run in runs], scripts),
+        options.max_running,
+        first=options.run0_id,
+        scripts=f"jobs/{options.prefix}",
     )
-    print(
-        f"wrote {path.relative_to(root)} (array "
-        f"{sbatch_script.array_spec(options.run0_id, scripts, options.max_running)})"
-    )
-    if options.run0_id + scripts - 1 > sbatch_script.LARGEST_INDEX:
+    folder = runs[0].experiment.folder
+    return Submission(folder, new_id(time.time()), sweep.title, {"digest": "", "path": ""}, 1, [chunk])
+
+
+def _tell_scripts(chunk: Chunk, num_runs: int, cluster_args: str) -> None:
+    names = [f"{chunk.scripts}_{index}.sh" for index in chunk.indices]
+    print(f"wrote {names[0]} .. {names[-1]}")
+    if len(names) > num_runs:
+        enough = ",".join([str(num_runs), *cluster_args.split(",")[1:]])
         print(
-            f"hint: many clusters refuse array indices above {sbatch_script.LARGEST_INDEX} (MaxArraySize); fewer "
-            f"scripts "
-            f"hold the same experiments"
+            f"hint: {len(names) - num_runs} scripts are empty, {names[num_runs]} and on: the sweep has "
+            f"{count(num_runs, 'experiment')}, and the original too writes as many scripts as it is told; "
+            f"--cluster_args {enough} would do"
         )
-    return path
-
-
-# --- submitting ---------------------------------------------------------------------------------------------------
 
 
 def _check_queue(runs: Sequence[Run], root: Path) -> None:
@@ -239,35 +227,3 @@ def _check_prefix(prefix: str, root: Path) -> None:
                 f"--prefix {prefix}: job {alive[0].element.partition('_')[0]} of {item.title} still runs "
                 f"jobs/{prefix}_*.sh ({alive[0].word}); choose another prefix, or wait for it"
             )
-
-
-def _submit(
-    options: argparse.Namespace, root: Path, sweep: Sweep, shares: Sequence[Sequence[str]], resources: Resources
-) -> None:
-    """Hand the sbatch file over, and write down which element runs what."""
-    import dataclasses
-    import time
-
-    from grid.engine.scripts import snapshot
-    from grid.engine.slurm import sbatch_command
-    from grid.engine.states import chunk_submission, ledger
-
-    code, pinned = snapshot.snapshot(root)
-    path = _write_sbatch(options, root, len(shares), resources, pinned)
-    chunk = ledger.Chunk(
-        options.prefix,
-        dataclasses.asdict(resources),
-        shares,
-        options.max_running,
-        first=options.run0_id,
-        scripts=f"jobs/{options.prefix}",
-    )
-    folder = sweep.folder or sweep.run_name
-    item = ledger.Submission(
-        folder, ledger.new_id(time.time()), sweep.title, {**dataclasses.asdict(code), "path": pinned}, 1, [chunk]
-    )
-    item.save(root)
-    item = chunk_submission.hand_over(
-        item, root, lambda now, part: path, lambda file: sbatch_command.submit(file, item.job_name(chunk))
-    )
-    print(f"submitted job {item.chunks[0].job_id}")

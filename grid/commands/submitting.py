@@ -9,7 +9,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from grid.commands.options import add_consent, again, as_planned, command_parser, consent, count, words_of
+from grid.commands.options import (
+    add_consent,
+    add_resources,
+    again,
+    as_planned,
+    command_parser,
+    consent,
+    count,
+    resources_of,
+    words_of,
+)
 from grid.commands.plan_shown import _show
 
 if TYPE_CHECKING:
@@ -17,19 +27,6 @@ if TYPE_CHECKING:
     from grid.engine.submission.planning import Made, Options, Reviewed
 
 WAITS = 75  # exit code: something waits for room, and the same command goes on with it
-RESOURCES = {
-    "nodes": (int, "nodes of one experiment (default: 1)"),
-    "ranks": (int, "torch.distributed processes of one experiment, over all nodes (default: 1)"),
-    "gpus": (float, "GPUs per node (default: one per rank; 0: none; 0.5: two runs of a script share one)"),
-    "cpus": (int, "cores per rank (default: 3)"),
-    "mem": (str, "memory per node (default: 18GB)"),
-    "time": (str, "time limit, such as 12:00:00 (default: the partition's)"),
-    "partition": (str, "partition (default: the site's, else the cluster's)"),
-    "account": (str, "account"),
-    "qos": (str, "quality of service"),
-    "constraint": (str, "node features"),
-    "exclude": (str, "nodes to avoid"),
-}
 
 
 def _add_queue_options(parser: argparse.ArgumentParser) -> None:
@@ -57,11 +54,7 @@ def _add_queue_options(parser: argparse.ArgumentParser) -> None:
         help="run one experiment of each resource shape first; the rest only if it succeeds",
     )
     _add_ignore(parser)
-    group = parser.add_argument_group(
-        "resources of one experiment (they come before those of the sweep and of the site)"
-    )
-    for name, (kind, text) in RESOURCES.items():
-        group.add_argument(f"--{name}", type=kind, metavar=name.upper(), help=text)
+    add_resources(parser, "resources of one experiment (they come before those of the sweep and of the site)")
 
 
 def _add_ignore(parser: argparse.ArgumentParser) -> None:
@@ -88,7 +81,6 @@ def _options(parsed: argparse.Namespace) -> Options:
             f"--parallel {parsed.parallel}: a script holds --per_script {parsed.per_script} experiments; it cannot "
             f"run more at a time"
         )
-    resources = {name: getattr(parsed, name) for name in RESOURCES if getattr(parsed, name) is not None}
     names = (
         "grid",
         "run_name",
@@ -101,7 +93,9 @@ def _options(parsed: argparse.Namespace) -> Options:
         "canary",
         "ignore",
     )
-    return Options(**{name: getattr(parsed, name) for name in names}, resources=resources, file=file_of(parsed.grid))
+    return Options(
+        **{name: getattr(parsed, name) for name in names}, resources=resources_of(parsed), file=file_of(parsed.grid)
+    )
 
 
 # --- plan ---------------------------------------------------------------------------------------------------------
@@ -159,16 +153,13 @@ def _checked(made: Made, root: Path) -> list[str]:
 
 
 def _write_scripts(made: Made, root: Path) -> None:
-    from grid.engine.scripts import snapshot
-    from grid.engine.submission import planning
+    from grid.engine.submission import planning, writing
 
-    item = planning.submission_of(made, f"{snapshot.FOLDER}/{made.plan.code['digest'][: snapshot.DIGITS]}")
+    item = planning.submission_of(made)
     for chunk in item.chunks:
-        path = planning.write_chunk(item, chunk, root, made.site)
-        print(
-            f"wrote {path.relative_to(root)} and {count(len(chunk.elements), 'script')} {item.script(chunk, 0)} .. "
-            f"beside it"
-        )
+        path = writing.write_chunk(item, chunk, root, made.site)
+        first = item.script(root, chunk, chunk.first).name
+        print(f"wrote {path.relative_to(root)} and {count(len(chunk.elements), 'script')} {first} .. beside it")
 
 
 # --- submit -------------------------------------------------------------------------------------------------------

@@ -94,33 +94,18 @@ def _job_left(path: Path) -> str:
 
 def hand_over(
     submission: Submission,
-    root: Path,
-    write: Callable[[Submission, Chunk], Path],
-    submit: Callable[[Path], str],
-    note: Callable[[Chunk], None] = lambda chunk: None,
-) -> Submission:
-    """Submit every chunk that is not yet submitted, in order.
-
-    ``write`` makes a chunk's sbatch file when its turn has come.
-
-    Every step is on disk before the next: whatever interrupts this, the same call goes on where it was.  What
-    ``submit`` raises ends it: ValueError (SLURM refused), ``Unreachable`` or anything else, after which the chunk stays
-    ``asked``.
-    """
-    for chunk in submission.left:
-        submission = hand_over_one(submission, chunk, root, write, submit, note)
-    return submission
-
-
-def hand_over_one(
-    submission: Submission,
     chunk: Chunk,
     root: Path,
     write: Callable[[Submission, Chunk], Path],
     submit: Callable[[Path], str],
     note: Callable[[Chunk], None],
 ) -> Submission:
-    """Submit one chunk of a submission (see ``hand_over``)."""
+    """Submit one chunk of a submission, whose sbatch file ``write`` makes.
+
+    Every step is on disk before the next: whatever interrupts this, the same call goes on where it was, after
+    ``settle``.  What ``submit`` raises ends it: ValueError (SLURM refused), ``Unreachable`` or anything else, after
+    which the chunk stays ``asked``.
+    """
     assert chunk.state != ASKED, "settle first"
     path = write(submission, chunk)
     chunk = dataclasses.replace(chunk, state=ASKED, at=time.time(), cluster=scheduler.cluster_name(), error="")

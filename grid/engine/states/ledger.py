@@ -57,9 +57,13 @@ class Chunk:
         ""  # element i runs <scripts>_<i>.sh, as seen from the checkout; empty: <name>_<i>.sh beside the record
     )
 
+    @property
+    def indices(self) -> range:
+        return range(self.first, self.first + len(self.elements))
+
     def indexed(self) -> Iterator[tuple[int, Sequence[str]]]:
         """The array index and the runs of every element."""
-        return enumerate(self.elements, start=self.first)
+        return zip(self.indices, self.elements, strict=True)
 
     @property
     def is_settled(self) -> bool:
@@ -88,15 +92,17 @@ class Submission:
         """The name by which SLURM knows the array: no other job has it."""
         return f"{self.folder}-{self.id}-{chunk.name}"
 
-    def script(self, chunk: Chunk, index: int) -> str:
-        return f"{chunk.name}_{index}.sh"
-
     def base(self, root: Path, chunk: Chunk) -> Path:
         """The beginning of the names of the elements' scripts and ledgers."""
         return root / chunk.scripts if chunk.scripts else self.place(root) / chunk.name
 
+    def script(self, root: Path, chunk: Chunk, index: int) -> Path:
+        base = self.base(root, chunk)
+        return base.with_name(f"{base.name}_{index}.sh")
+
     def sbatch(self, root: Path, chunk: Chunk) -> Path:
-        return self.place(root) / f"{chunk.name}.sbatch"
+        base = self.base(root, chunk)
+        return base.with_name(f"{base.name}{'_slurm' if chunk.scripts else ''}.sbatch")
 
     def with_chunk(self, chunk: Chunk) -> Submission:
         """The submission with this chunk in the place of the one of its name."""
@@ -256,8 +262,9 @@ def marks(submissions: Sequence[Submission]) -> dict[str, set[str]]:
     for item in submissions:
         for chunk in item.chunks:
             if chunk.is_settled:
-                file = f"{Path(chunk.scripts).name}_slurm.sbatch" if chunk.scripts else f"{item.id}/{chunk.name}.sbatch"
-                found.setdefault(chunk.job_id, set()).update((item.job_name(chunk), file))
+                file = item.sbatch(Path(), chunk)
+                end = file.name if chunk.scripts else f"{item.id}/{file.name}"
+                found.setdefault(chunk.job_id, set()).update((item.job_name(chunk), end))
     return found
 
 

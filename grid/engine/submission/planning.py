@@ -15,8 +15,7 @@ from typing import Any
 from files import plain
 from files.atomic import write_text
 from grid.engine.scripts import snapshot
-from grid.engine.scripts.script import from_script, job_script
-from grid.engine.slurm import sbatch_command, sbatch_script, scheduler
+from grid.engine.slurm import sbatch_command, scheduler
 from grid.engine.slurm.site import Site
 from grid.engine.slurm.site_yaml import load_site
 from grid.engine.states import evidence, ledger, records
@@ -24,7 +23,7 @@ from grid.engine.states.evidence import View
 from grid.engine.states.ledger import Chunk, Submission
 from grid.engine.states.run_files import State
 from grid.engine.states.runs import Run, named, others, prepare, runs_of, sign
-from grid.engine.submission import waves
+from grid.engine.submission import waves, writing
 from grid.engine.submission.plan import FRESH, Cancelled, Plan, Planned, arrays, differences, digest
 from grid.engine.submission.preflight import Finding, findings, known, rehearsed
 from grid.engine.sweeps.experiments import Experiment, Sweep
@@ -260,58 +259,14 @@ def _essence(values: Mapping[str, Any]) -> Mapping[str, Any]:
     }
 
 
-# --- scripts ------------------------------------------------------------------------------------------------------
-
-
-def submission_of(made: Made, snapshot_path: str) -> Submission:
-    """The record of the submission that the plan describes; nothing of it is submitted yet."""
-    plan = made.plan
-    code = {**plan.code, "path": snapshot_path}
-    return Submission(plan.folder, plan.id, plan.title, code, made.options.parallel, plan.chunks, made.options.is_part)
-
-
-def sbatch_text(item: Submission, chunk: Chunk, root: Path, site: Site) -> str:
-    """The sbatch file of a chunk with its present dependencies; those that are not submitted yet are named instead."""
-    ids = [(how, item.chunk(name).job_id or f"<{name}>") for how, name in chunk.after]
-    return sbatch_script.chunk_text(
-        item.job_name(chunk),
-        root,
-        item.place(root).relative_to(root),
-        chunk.name,
-        len(chunk.elements),
-        Resources(**chunk.resources),
-        site,
-        parallel=item.parallel,
-        cap=chunk.cap,
-        code=item.code["path"],
-        dependency=",".join(f"{how}:{job}" for how, job in ids) or None,
-    )
-
-
-def element_scripts(item: Submission, chunk: Chunk) -> list[tuple[str, str]]:
-    """The file name and the text of the job script of each element."""
-    levels = 4  # jobs/sweeps/<folder>/<id>
-    resources = Resources(**chunk.resources)
-    return [
-        (
-            item.script(chunk, index),
-            job_script(item.title, list(runs), from_script(levels), resources, parallel=item.parallel),
-        )
-        for index, runs in enumerate(chunk.elements)
-    ]
-
-
-def write_chunk(item: Submission, chunk: Chunk, root: Path, site: Site) -> Path:
-    """Write an array's job scripts and its sbatch file; returns the path of the sbatch file."""
-    place = item.place(root)
-    (place / "logs").mkdir(parents=True, exist_ok=True)
-    for name, text in element_scripts(item, chunk):
-        write_text(place / name, text, executable=True)
-    write_text(item.sbatch(root, chunk), sbatch_text(item, chunk, root, site))
-    return item.sbatch(root, chunk)
-
-
 # --- submitting ---------------------------------------------------------------------------------------------------
+
+
+def submission_of(made: Made) -> Submission:
+    """The record of the submission that the plan describes; nothing of it is submitted, nor its snapshot made yet."""
+    plan = made.plan
+    code = {**plan.code, "path": f"{snapshot.FOLDER}/{plan.code['digest'][: snapshot.DIGITS]}"}
+    return Submission(plan.folder, plan.id, plan.title, code, made.options.parallel, plan.chunks, made.options.is_part)
 
 
 def check(made: Made, root: Path) -> list[Finding]:
@@ -323,12 +278,12 @@ def check(made: Made, root: Path) -> list[Finding]:
     found = [] if "build" in made.options.ignore else rehearsed(plan, made.runs, made.view.states, root, made.site)
     if not plan.submit:
         return found
-    item = submission_of(made, f"{snapshot.FOLDER}/{made.plan.code['digest'][: snapshot.DIGITS]}")
+    item = submission_of(made)
     # SLURM's opinion is asked of one element: how many there may be is the matter of ``waves``
     bare = {
         chunk.name: dataclasses.replace(chunk, after=(), elements=chunk.elements[:1], cap=None) for chunk in plan.chunks
     }
-    text = lambda name: sbatch_text(item, bare[name], root, made.site)  # noqa: E731
+    text = lambda name: writing.sbatch_text(item, bare[name], root, made.site)  # noqa: E731
     asked = sbatch_command.test_only if slurm_is_here() else None
     return found + findings(plan, made.runs, root, made.site, asked, text, made.options.ignore)
 
@@ -340,8 +295,7 @@ def apply(made: Made, root: Path, note: Callable[[Chunk], None]) -> tuple[Submis
 
     Returns the submission, and why something of it has to wait for the next call (``go_on``); empty where nothing has.
     """
-    _, path = snapshot.snapshot(root)
-    item = submission_of(made, path)
+    item = writing.pinned(submission_of(made), root)
     wanted = {planned.run_dir for planned in made.plan.submit}
     sign(made.sweep, root)
     prepare(run for run in made.runs if run.run_dir in wanted)
@@ -351,7 +305,7 @@ def apply(made: Made, root: Path, note: Callable[[Chunk], None]) -> tuple[Submis
 
 def go_on(item: Submission, site: Site, root: Path, note: Callable[[Chunk], None]) -> tuple[Submission, str]:
     """Submit the remaining part of a submission, as ``apply`` does."""
-    return waves.hand_over(item, site, root, lambda now, chunk: write_chunk(now, chunk, root, site), note)
+    return waves.hand_over(item, site, root, lambda now, chunk: writing.write_chunk(now, chunk, root, site), note)
 
 
 def not_startable(item: Submission, view: View) -> list[str]:

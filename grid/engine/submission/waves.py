@@ -105,7 +105,7 @@ def hand_over(
             item.save(root)
             chunk = item.left[0]
         try:
-            item = chunk_submission.hand_over_one(item, chunk, root, write, sbatch_command.submit, note)
+            item = chunk_submission.hand_over(item, chunk, root, write, sbatch_command.submit, note)
         except sbatch_command.TooLarge:
             # the cluster's own word, whatever the profile says
             largest = limits(Site(), root, max_age_s=0).max_array_size - 1

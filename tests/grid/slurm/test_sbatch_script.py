@@ -12,12 +12,21 @@ from typing import Any
 
 import pytest
 
+import grid_run
 from grid.engine.scripts.script import from_script, job_script
-from grid.engine.slurm.sbatch_script import array_spec, chunk_text, sbatch_text
+from grid.engine.slurm.sbatch_script import array_spec, sbatch_text
 from grid.engine.slurm.site import Mail, Site
 from grid.engine.states.runs import Run
 from grid.engine.sweeps.resources import Resources
 from tests.grid import fake, record
+
+
+def _original(
+    prefix: str, root: Path, first: int, count: int, resources: Resources, max_running: int | None = None
+) -> str:
+    """The file of the original command."""
+    base, indices = Path("jobs", prefix), range(first, first + count)
+    return sbatch_text(prefix, root, base, indices, resources, cap=max_running, is_original=True)
 
 
 def _normalised(root: Path, text: str) -> str:
@@ -25,9 +34,7 @@ def _normalised(root: Path, text: str) -> str:
 
 
 def test_text_is_that_on_record(tmp_path: Path) -> None:
-    record.check(
-        "slurm.sbatch", _normalised(tmp_path, sbatch_text("exp", tmp_path, 0, 38, Resources(partition="p100")))
-    )
+    record.check("slurm.sbatch", _normalised(tmp_path, _original("exp", tmp_path, 0, 38, Resources(partition="p100"))))
     every = Resources(
         ranks=2,
         gpus=4,
@@ -39,7 +46,7 @@ def test_text_is_that_on_record(tmp_path: Path) -> None:
         constraint="v100|a100",
         exclude="bad[1-2]",
     )
-    record.check("slurm_every_option.sbatch", _normalised(tmp_path, sbatch_text("e.2", tmp_path, 5, 3, every, 2)))
+    record.check("slurm_every_option.sbatch", _normalised(tmp_path, _original("e.2", tmp_path, 5, 3, every, 2)))
 
 
 SITE = Site(
@@ -53,7 +60,8 @@ SITE = Site(
 
 
 def _chunk(root: Path, resources: Resources = Resources(), site: Site = Site(), **more: Any) -> str:  # noqa: B008
-    return chunk_text("t-1-c0", root, Path("jobs/t"), "c0", 3, resources, site, **{"code": "jobs/code/abc", **more})
+    more = {"code": "jobs/code/abc", **more}
+    return sbatch_text("t-1-c0", root, Path("jobs/t/c0"), range(3), resources, site, **more)
 
 
 def test_texts_of_chunks_are_those_on_record(tmp_path: Path) -> None:
@@ -109,7 +117,7 @@ def test_chunks_below_awkward_roots() -> None:
 
 
 def test_defaults_of_a_script() -> None:
-    text = sbatch_text("exp", Path("/r"), 0, 38, Resources(partition="p100")).splitlines()
+    text = _original("exp", Path("/r"), 0, 38, Resources(partition="p100")).splitlines()
     for line in ("array=0-37", "partition=p100", "ntasks=1", "gpus-per-node=1", "cpus-per-task=3", "mem=18GB",
                  "nodes=1", "requeue", "open-mode=append", "signal=B:USR2@120", "output=/r/jobs/logs/exp_%A_%a.log",
                  "job-name=exp"):  # fmt: skip
@@ -123,25 +131,42 @@ def test_defaults_of_a_script() -> None:
 
 
 def test_gpus_follow_the_ranks_and_can_be_none() -> None:
-    assert "--gpus-per-node=3" in sbatch_text("e", Path("/r"), 0, 1, Resources(ranks=3))
-    assert "gpus" not in sbatch_text("e", Path("/r"), 0, 1, Resources(gpus=0))
+    assert "--gpus-per-node=3" in _original("e", Path("/r"), 0, 1, Resources(ranks=3))
+    assert "gpus" not in _original("e", Path("/r"), 0, 1, Resources(gpus=0))
 
 
 def test_array_spec() -> None:
-    assert array_spec(0, 38, None) == "0-37"
-    assert array_spec(7, 1, 4) == "7-7%4"
+    assert array_spec(range(38), None) == "0-37"
+    assert array_spec(range(7, 8), 4) == "7-7%4"
 
 
 def test_awkward_roots() -> None:
-    text = sbatch_text("e", Path("/a b/100%"), 0, 1, Resources())
+    text = _original("e", Path("/a b/100%"), 0, 1, Resources())
     assert "#SBATCH --output='/a b/100%%/jobs/logs/e_%A_%a.log'" in text
     assert "cd '/a b/100%' || exit 2" in text
 
 
 def test_another_submitit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.metadata, "version", lambda name: "1.6.0")
-    with pytest.raises(RuntimeError, match=r"submitit 1\.6\.0 .* >=1\.5,<1\.6"):
-        sbatch_text("e", Path("/r"), 0, 1, Resources())
+    with pytest.raises(ValueError, match=r"submitit 1\.6\.0 .* >=1\.5,<1\.6"):
+        _original("e", Path("/r"), 0, 1, Resources())
+
+
+@pytest.mark.parametrize("change", ["moved", "other parameters"])
+def test_a_submitit_that_has_moved_its_function_is_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], change: str
+) -> None:
+    monkeypatch.setattr(importlib.metadata, "version", lambda name: "1.5.99")
+    if change == "moved":
+        monkeypatch.delattr("submitit.slurm.slurm._make_sbatch_string")
+    else:
+        monkeypatch.setattr("submitit.slurm.slurm._make_sbatch_string", lambda command, folder: "")
+    assert grid_run.main(["--grid", "nuq", "--run_name", "mnist"], tmp_path) == 2
+    assert capsys.readouterr().err == (
+        "grid_run.py: submitit 1.5.99 is installed, but sbatch files are written with a private function of submitit "
+        ">=1.5,<1.6, and this one may have changed it: pip install submitit==1.5.4\n"
+    )
+    assert not list(tmp_path.iterdir()), "nothing is written"
 
 
 def _batch(root: Path, restarts: int | None, state: str = "RUNNING") -> tuple[subprocess.Popen[str], Path]:
@@ -156,7 +181,7 @@ def _batch(root: Path, restarts: int | None, state: str = "RUNNING") -> tuple[su
     (binaries / "scontrol").write_text(f'#!/bin/sh\n{show}\necho "$@" >>"{asked}"\n')
     (binaries / "scontrol").chmod(0o755)
     script = root / "batch.sh"
-    script.write_text(sbatch_text("x", root, 0, 1, Resources()))
+    script.write_text(_original("x", root, 0, 1, Resources()))
     more = {"SLURM_ARRAY_JOB_ID": "40", "SLURM_ARRAY_TASK_ID": "0", "SLURM_JOB_ID": "40"}
     more |= {} if restarts is None else {"SLURM_RESTART_COUNT": str(restarts)}
     environment = fake.environment(PATH=f"{binaries}:{os.environ['PATH']}", **more)

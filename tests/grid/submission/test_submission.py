@@ -100,6 +100,19 @@ def saving() -> Iterator[Callable[[Submission, Path], None]]:
     Submission.save = real  # type: ignore[method-assign]
 
 
+def hand_over(
+    now: Submission,
+    root: Path,
+    write: Callable[[Submission, Chunk], Path],
+    submit: Callable[[Path], str],
+    note: Callable[[Chunk], None] = lambda chunk: None,
+) -> Submission:
+    """Submit every chunk that is not yet submitted, in order."""
+    for chunk in now.left:
+        now = chunk_submission.hand_over(now, chunk, root, write, submit, note)
+    return now
+
+
 def finish(queue: Queue, root: Path, tries: int) -> tuple[Submission, int]:
     """``submit`` again and again until all is handed over; how often it took."""
     for number in range(1, tries + 1):
@@ -108,7 +121,7 @@ def finish(queue: Queue, root: Path, tries: int) -> tuple[Submission, int]:
             now = chunk_submission.settle(known[0], root, queue.find) if known else item()
             if not known:
                 now.save(root)
-            now = chunk_submission.hand_over(now, root, queue.write, queue.submit)
+            now = hand_over(now, root, queue.write, queue.submit)
         except (Killed, ValueError, ConnectionError):
             continue
         return now, number
@@ -172,7 +185,7 @@ def test_what_the_record_says_after_a_fault(tmp_path: Path, event: str, state: s
         return queue.submit(path)
 
     with pytest.raises(error):
-        chunk_submission.hand_over(item(), tmp_path, queue.write, submit, taken.append)
+        hand_over(item(), tmp_path, queue.write, submit, taken.append)
     assert [chunk.name for chunk in taken] == ["s0c0"]
     (kept,) = ledger.read_all(tmp_path, "x")
     assert [chunk.state for chunk in kept.chunks] == [SUBMITTED, state, WRITTEN]
