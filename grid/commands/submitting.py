@@ -69,18 +69,7 @@ def _add_ignore(parser: argparse.ArgumentParser) -> None:
 
 def _options(parsed: argparse.Namespace) -> Options:
     from grid.engine.submission.planning import Options, file_of
-    from grid.engine.submission.preflight import known
 
-    known(parsed.ignore)
-    for name in ("per_script", "parallel", "max_running"):
-        value = getattr(parsed, name)
-        if value is not None and value < 1:
-            raise ValueError(f"--{name} {value}: must be at least 1")
-    if parsed.parallel > parsed.per_script:
-        raise ValueError(
-            f"--parallel {parsed.parallel}: a script holds --per_script {parsed.per_script} experiments; it cannot "
-            f"run more at a time"
-        )
     names = (
         "grid",
         "run_name",
@@ -179,7 +168,7 @@ def submit(argv: Sequence[str], root: Path) -> int:
     from grid.engine.slurm import sbatch_command
     from grid.engine.states import chunk_submission, evidence, ledger
     from grid.engine.states.runs import named
-    from grid.engine.submission import planning, preflight
+    from grid.engine.submission import planning
 
     sbatch_command.check_sbatch()
     _, experiments = named(parsed.grid, parsed.run_name)
@@ -194,7 +183,7 @@ def submit(argv: Sequence[str], root: Path) -> int:
         known = evidence.settle(ledger.read_all(root, folder), root)
         if begun := [item for item in known if item.id == before.id]:
             return _go_on(begun[0], before.options, root)
-        options = dataclasses.replace(before.options, ignore=[*before.options.ignore, *preflight.known(parsed.ignore)])
+        options = dataclasses.replace(before.options, ignore=[*before.options.ignore, *parsed.ignore])
         made = planning.make(options, root, max_age_s=0)
         if found := planning.moved(before, made):
             look = again("plan", parsed.grid, parsed.run_name)

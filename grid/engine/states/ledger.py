@@ -18,18 +18,19 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from files import plain
 from files.atomic import write_text
 from grid.engine.slurm.scheduler_cache import array_id
 from grid.engine.states import records
+from grid.engine.states.records import Asked, Index, JobsPath, Moment, Name, Positive, RunPath, must
 from grid.engine.states.run_files import Claim, read_ledger
 
 RECORD = "submission.json"
 CANCELLED = "cancelled"
 CLOCKS_S = 60.0  # by which those of two login nodes may differ; no cluster gives an id again as soon
-# it cannot have taken it
+# what sbatch says where it cannot have handed over anything
 NEVER_REACHED = re.compile("unable to contact|connection refused|connect failure|temporarily un", re.IGNORECASE)
 _MOMENT = re.compile(r"[0-9]{1,12}\.[0-9]{3}")
 STATES = WRITTEN, ASKED, SUBMITTED, REFUSED = ("written", "asked", "submitted", "refused")
@@ -40,22 +41,20 @@ CONDITIONS = ("afterok", "afterany")
 class Chunk:
     """One array job: element i runs the runs of ``elements[i]``."""
 
-    name: str
-    resources: Mapping[str, Any]  # one experiment's, as ``Resources`` takes them
-    elements: Sequence[Sequence[str]]  # run folders, as seen from the checkout
-    cap: int | None = None  # at most this many elements run at once
-    after: Sequence[
-        tuple[str, str]
-    ] = ()  # (afterok: it has to succeed | afterany: it has to end, name of another chunk)
-    state: str = WRITTEN
-    job_id: str = ""
-    at: float = 0.0  # when it was handed over
+    name: Name
+    resources: Asked  # one experiment's, as ``Resources`` takes them
+    elements: Sequence[Sequence[RunPath]]  # run folders, as seen from the checkout
+    cap: Positive | None = None  # at most this many elements run at once
+    # (afterok: it has to succeed | afterany: it has to end, name of another chunk)
+    after: Sequence[tuple[Annotated[str, must("afterok or afterany", CONDITIONS.__contains__)], str]] = ()
+    state: Annotated[str, must(f"one of {', '.join(STATES)}", STATES.__contains__)] = WRITTEN
+    job_id: Annotated[str, must("the number of a job", re.compile("[0-9]{0,18}").fullmatch)] = ""
+    at: Moment = 0.0  # when it was handed over
     cluster: str = ""  # the cluster to which it was handed over
     error: str = ""
-    first: int = 0  # index of the first element
-    scripts: str = (
-        ""  # element i runs <scripts>_<i>.sh, as seen from the checkout; empty: <name>_<i>.sh beside the record
-    )
+    first: Index = 0  # index of the first element
+    # element i runs <scripts>_<i>.sh, as seen from the checkout; empty: <name>_<i>.sh beside the record
+    scripts: JobsPath = ""
 
     @property
     def indices(self) -> range:
@@ -70,20 +69,24 @@ class Chunk:
         return self.state == SUBMITTED
 
 
+def _check_code(name: str, value: Mapping[str, Any]) -> None:
+    records.checked(str, value.get("digest"), f"{name}.digest")
+    records.checked(JobsPath, value.get("path", ""), f"{name}.path")
+
+
 @dataclass(frozen=True)
 class Submission:
     """All that one ``submit`` or ``retry`` hands over."""
 
-    folder: str  # the folder of the runs, below runs/
-    id: str
+    folder: Name  # the folder of the runs, below runs/
+    id: Name
     title: str
     # digest, commit, dirty, and path (the snapshot that the jobs run; empty: the checkout itself)
-    code: Mapping[str, Any]
-    parallel: int
+    code: Annotated[Mapping[str, Any], _check_code]
+    parallel: Positive
     chunks: Sequence[Chunk]
-    is_part: bool = (
-        False  # of a sweep with other seeds or settings than its own: the whole sweep says nothing of its runs
-    )
+    # of a sweep with other seeds or settings than its own: the whole sweep says nothing of its runs
+    is_part: bool = False
 
     def place(self, root: Path) -> Path:
         return folder_of(root, self.folder) / self.id
@@ -166,63 +169,18 @@ def folder_of(root: Path, folder: str) -> Path:
 def read(path: Path) -> Submission:
     """The record in a file; ValueError where it is damaged."""
     try:
-        return _submission(json.loads(plain.read_bytes(path, None)))
+        item = records.made(Submission, json.loads(plain.read_bytes(path, None)))
+        names = {chunk.name for chunk in item.chunks}
+        if len(names) < len(item.chunks) or any(name not in names for chunk in item.chunks for _, name in chunk.after):
+            raise ValueError("chunks: two of one name, or one that waits for none of them")
+        if not all(chunk.job_id for chunk in item.chunks if chunk.is_settled):
+            raise ValueError("chunks: one is submitted and has no job")
+        return item
     except (ValueError, RecursionError) as error:
         raise ValueError(
             f"{path} is damaged ({type(error).__name__}: {error}); it says which runs are in the queue: put it back, "
             "or move it away if none of them is"
         ) from error
-
-
-def _submission(values: Any) -> Submission:
-    """The submission with these values; ValueError where one of them is none that we write."""
-    values = records.table({"record": values}, "record")
-    records.only(values, ["version", *(part.name for part in dataclasses.fields(Submission))])
-    code = records.table(values, "code")
-    if records.text(code, "path"):
-        records.path("path", code["path"], "jobs")
-    if not isinstance(values.get("chunks"), list):
-        raise ValueError("chunks: there is no list of them")
-    made = Submission(
-        records.text(values, "folder", records.NAME),
-        records.text(values, "id", records.NAME),
-        records.text(values, "title"),
-        {**code, "digest": records.text(code, "digest")},
-        records.whole(values, "parallel", 1),
-        [_chunk(chunk) for chunk in values["chunks"]],
-        records.flag(values, "is_part"),
-    )
-    names = {chunk.name for chunk in made.chunks}
-    if len(names) < len(made.chunks) or any(name not in names for chunk in made.chunks for _, name in chunk.after):
-        raise ValueError("chunks: two of one name, or one that waits for none of them")
-    return made
-
-
-def _chunk(values: Any) -> Chunk:
-    values = records.table({"chunk": values}, "chunk")
-    records.only(values, [part.name for part in dataclasses.fields(Chunk)])
-    elements, after = values.get("elements"), values.get("after", [])
-    if not isinstance(elements, list) or not all(isinstance(runs, list) for runs in elements):
-        raise ValueError("elements: they must be lists of run folders")
-    if not isinstance(after, list) or not all(
-        isinstance(pair, list) and len(pair) == 2 and pair[0] in CONDITIONS for pair in after
-    ):
-        raise ValueError(f"after={str(after)[:60]!r} must be pairs of {' or '.join(CONDITIONS)} and a name")
-    state = records.text(values, "state", re.compile("|".join(STATES)), WRITTEN)
-    return Chunk(
-        records.text(values, "name", records.NAME),
-        records.resources(values, "resources"),
-        [[records.path("elements", run, "runs") for run in runs] for runs in elements],
-        cap=None if values.get("cap") is None else records.whole(values, "cap", 1),
-        after=[(how, records.text({"after": name}, "after")) for how, name in after],
-        state=state,
-        job_id=records.text(values, "job_id", re.compile("[0-9]{1,18}" if state == SUBMITTED else "[0-9]{0,18}"), ""),
-        at=records.moment(values, "at"),
-        cluster=records.text(values, "cluster", default=""),
-        error=records.text(values, "error", default=""),
-        first=records.whole(values, "first", 0, 0),
-        scripts=records.path("scripts", values["scripts"], "jobs") if values.get("scripts") else "",
-    )
 
 
 def read_all(root: Path, folder: str) -> list[Submission]:
@@ -311,6 +269,3 @@ def is_cancelled(noted: Mapping[str, float], element: str, claim: Claim | None) 
     """Whether a run's element was cancelled from here, and not an earlier one whose id the cluster has given again."""
     since = claim.submitted_at if claim is not None and claim.element == element else 0.0
     return since <= noted.get(element, -math.inf) + CLOCKS_S
-
-
-# --- handing over -------------------------------------------------------------------------------------------------

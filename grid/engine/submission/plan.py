@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 
 from grid.engine.scripts import snapshot
 from grid.engine.states.ledger import Chunk
+from grid.engine.states.records import Asked, RunPath
 from grid.engine.states.run_files import State
 from grid.engine.states.runs import Run
 from grid.engine.sweeps.experiments import Settings
@@ -49,6 +50,17 @@ class Cancelled:
 
 
 @dataclass(frozen=True)
+class Essence:
+    """The essence of a plan: it has to be the same when the plan is applied."""
+
+    runs: Mapping[RunPath, Asked]
+    cancel: Sequence[str]  # run folders
+    code: str  # digest
+    site: str  # digest
+    files: Mapping[str, str] = dataclasses.field(default_factory=dict)  # older code kept none
+
+
+@dataclass(frozen=True)
 class Plan:
     """The actions of one submission; ``options`` are those of the command line that made it."""
 
@@ -64,14 +76,15 @@ class Plan:
     files: Mapping[str, str] = dataclasses.field(default_factory=dict)  # the files of the code, with their marks
 
     def essence(self) -> dict[str, Any]:
-        """The essence of the plan as plain values: it has to be the same when the plan is applied."""
-        return {
-            "runs": {item.run_dir: item.resources for item in self.submit},
-            "cancel": sorted(item.run_dir for item in self.cancel),
-            "code": self.code.get("digest", ""),
-            "site": self.site,
-            "files": dict(self.files),
-        }
+        """The essence of the plan as plain values."""
+        made = Essence(
+            {item.run_dir: item.resources for item in self.submit},
+            sorted(item.run_dir for item in self.cancel),
+            self.code.get("digest", ""),
+            self.site,
+            dict(self.files),
+        )
+        return dict(vars(made))
 
 
 def differences(reviewed: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Annotated, Any
 
 from files import plain
 from files.atomic import write_text
@@ -24,7 +24,7 @@ from grid.engine.states.ledger import Chunk, Submission
 from grid.engine.states.run_files import State
 from grid.engine.states.runs import Run, named, others, prepare, runs_of, sign
 from grid.engine.submission import waves, writing
-from grid.engine.submission.plan import FRESH, Cancelled, Plan, Planned, arrays, differences, digest
+from grid.engine.submission.plan import FRESH, Cancelled, Essence, Plan, Planned, arrays, differences, digest
 from grid.engine.submission.preflight import Finding, findings, known, rehearsed
 from grid.engine.sweeps.experiments import Experiment, Sweep
 from grid.engine.sweeps.resources import Resources
@@ -50,10 +50,21 @@ class Options:
     max_running: int | None = None
     canary: bool = False
     ignore: Sequence[str] = ()  # names of preflight.CHECKS
-    resources: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    retry: Mapping[str, Mapping[str, Any]] | None = (
-        None  # run folder -> changed resources: only these, and also those that failed
-    )
+    resources: records.Asked = dataclasses.field(default_factory=dict)
+    # run folder -> changed resources: only these, and also those that failed; no plan of them is kept for review
+    retry: Annotated[Mapping[str, Mapping[str, Any]] | None, records.must("null", lambda value: value is None)] = None
+
+    def __post_init__(self) -> None:
+        known(self.ignore)
+        for name in ("per_script", "parallel", "max_running"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"--{name} {value}: must be at least 1")
+        if self.parallel > self.per_script:
+            raise ValueError(
+                f"--parallel {self.parallel}: a script holds --per_script {self.per_script} experiments; it cannot run "
+                f"more at a time"
+            )
 
     @property
     def is_part(self) -> bool:
@@ -190,13 +201,17 @@ def keep(made: Made, root: Path) -> Path:
     return path
 
 
+def _check_essence(name: str, value: object) -> None:
+    records.made(Essence, value)
+
+
 @dataclass(frozen=True)
 class Reviewed:
     """The reviewed plan that ``keep`` wrote."""
 
-    id: str
+    id: records.Name
     options: Options
-    essence: Mapping[str, Any]
+    essence: Annotated[Mapping[str, Any], _check_essence]
 
     def is_of(self, family: str, run_name: str) -> bool:
         """Whether this is the plan of the sweep, however the path of its file is written."""
@@ -213,50 +228,11 @@ def reviewed(root: Path, folder: str) -> Reviewed | None:
     """The plan that was last kept for this folder of runs; None where there is none."""
     path = ledger.folder_of(root, folder) / PLAN
     try:
-        values = records.table({"plan": json.loads(plain.read_bytes(path, None))}, "plan")
-        return Reviewed(
-            records.text(values, "id", records.NAME), _options(records.table(values, "options")), _essence(values)
-        )
+        return records.made(Reviewed, json.loads(plain.read_bytes(path, None)))
     except FileNotFoundError:
         return None
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is damaged ({type(error).__name__}: {error}): make the plan again") from error
-
-
-def _options(values: Mapping[str, Any]) -> Options:
-    """The options of a plan, read from its file; ValueError where they are none that we write."""
-    records.only(values, [part.name for part in dataclasses.fields(Options)])
-    per_script, parallel = records.whole(values, "per_script", 1, 1), records.whole(values, "parallel", 1, 1)
-    if parallel > per_script:
-        raise ValueError(f"parallel={parallel} must be at most per_script={per_script}")
-    if values.get("retry") is not None:
-        raise ValueError("retry: only a plan of new runs is reviewed")
-    return Options(
-        records.text(values, "grid"),
-        records.text(values, "run_name"),
-        records.text(values, "file", default=""),
-        seeds=None if values.get("seeds") is None else records.text(values, "seeds"),
-        overrides=records.texts(values, "overrides"),
-        site=None if values.get("site") is None else records.text(values, "site"),
-        per_script=per_script,
-        parallel=parallel,
-        max_running=None if values.get("max_running") is None else records.whole(values, "max_running", 1),
-        canary=records.flag(values, "canary"),
-        ignore=known(records.texts(values, "ignore")),
-        resources=records.resources(values, "resources"),
-    )
-
-
-def _essence(values: Mapping[str, Any]) -> Mapping[str, Any]:
-    essence = records.table(values, "essence")
-    runs, files = records.table(essence, "runs"), records.table(essence, "files") if "files" in essence else {}
-    return {
-        "runs": {records.path("runs", run, "runs"): records.resources(runs, run) for run in runs},
-        "cancel": records.texts(essence, "cancel"),
-        "code": records.text(essence, "code"),
-        "site": records.text(essence, "site"),
-        "files": {name: records.text(files, name) for name in files},
-    }
 
 
 # --- submitting ---------------------------------------------------------------------------------------------------
