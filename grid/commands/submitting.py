@@ -25,6 +25,7 @@ from grid.commands.plan_shown import _show
 if TYPE_CHECKING:
     from grid.engine.states.ledger import Chunk, Submission
     from grid.engine.submission.planning import Made, Options, Reviewed
+    from grid.engine.submission.preflight import Finding
 
 WAITS = 75  # exit code: something waits for room, and the same command goes on with it
 
@@ -106,8 +107,9 @@ def plan(argv: Sequence[str], root: Path) -> int:
 
     made = planning.make(_options(parsed), root, max_age_s=0)
     _show(made, root)
-    found = _checked(made, root)
-    for text in found:
+    found = planning.check(made, root)
+    problems = _told(found)
+    for text in problems:
         print(f"problem: {text}")
     if made.plan.submit and planning.slurm_is_here():
         wanted = waves.scripts(made.plan.chunks)
@@ -118,8 +120,8 @@ def plan(argv: Sequence[str], root: Path) -> int:
             )
     if parsed.scripts and made.plan.submit:
         _write_scripts(made, root)
-    planning.keep(made, root)
-    if found:
+    planning.keep(made, found, root)
+    if problems:
         return 1
     if made.plan.submit or made.plan.cancel:
         if planning.slurm_is_here():
@@ -130,11 +132,8 @@ def plan(argv: Sequence[str], root: Path) -> int:
     return 0
 
 
-def _checked(made: Made, root: Path) -> list[str]:
+def _told(found: Sequence[Finding]) -> list[str]:
     """The reasons that forbid submitting the plan; the other results of the checks are printed."""
-    from grid.engine.submission import planning
-
-    found = planning.check(made, root)
     for item in found:
         if not item.forbids:
             print(f"note: {item.text}")
@@ -195,7 +194,7 @@ def submit(argv: Sequence[str], root: Path) -> int:
         if not made.plan.submit and not made.plan.cancel:
             print("; ".join(["nothing to submit", *doubts(made.view)]))
             return 0
-        if found := _checked(made, root):
+        if found := _told(planning.check(made, root, is_built=before.is_built)):
             raise ValueError("nothing was submitted: " + "; ".join(found))
         if made.plan.cancel and not _cancel_unwanted(made, parsed.yes, root):
             print("nothing was cancelled and nothing submitted")
@@ -338,7 +337,7 @@ def retry(argv: Sequence[str], root: Path) -> int:
             if not made.plan.submit:
                 print("nothing to retry: they came to life meanwhile")
                 return 0
-            if found := _checked(made, root):
+            if found := _told(planning.check(made, root)):
                 raise ValueError("nothing was submitted: " + "; ".join(found))
             return _report(*planning.apply(made, root, _note), made.options)
     from grid.commands.here import check

@@ -1,93 +1,90 @@
 """Checks of our own files when they are read again: they lie where anybody may edit them.
 
-Each function gives the value back, or raises ValueError with its name, what it is and what it must be.
+A file holds the values of a dataclass.  Each has to be of its field's type, and to keep the rules beside it:
+``Annotated[int, must("at least 1", ...)]``.
 """
 
 from __future__ import annotations
 
-import math
+import dataclasses
 import re
-from collections.abc import Collection, Mapping
+import types
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import PurePosixPath
-from typing import Any
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from grid.engine.sweeps.resources import Resources
 
-NAME = re.compile(r"\w[\w.-]*")  # a name of a submission, array or folder: a part of file names
+T = TypeVar("T")
 
 
-def text(
-    values: Mapping[str, Any], name: str, pattern: re.Pattern[str] | None = None, default: str | None = None
-) -> str:
-    """The value as a text, which matches the pattern as a whole where there is one."""
-    value = values.get(name, default)
-    if not isinstance(value, str) or (pattern is not None and not pattern.fullmatch(value)):
-        raise _wrong(name, value, f"text like {pattern.pattern}" if pattern else "text")
-    return value
+def must(words: str, holds: Callable[[Any], object]) -> Callable[[str, Any], None]:
+    """The rule for which ``holds`` is true, in words."""
+
+    def rule(name: str, value: Any) -> None:
+        if not holds(value):
+            raise ValueError(f"{name}={str(value)[:60]!r} must be {words}")
+
+    return rule
 
 
-def whole(values: Mapping[str, Any], name: str, low: int, default: int | None = None) -> int:
-    """The value as a whole number of at least ``low``."""
-    value = values.get(name, default)
-    if isinstance(value, bool) or not isinstance(value, int) or value < low:
-        raise _wrong(name, value, f"a whole number of at least {low}")
-    return value
+def _is_below(folder: str, path: str) -> bool:
+    parts = PurePosixPath(path).parts
+    return len(parts) > 1 and parts[0] == folder and ".." not in parts and "\0" not in path
 
 
-def flag(values: Mapping[str, Any], name: str, default: bool = False) -> bool:
-    """The value as true or false."""
-    value = values.get(name, default)
-    if not isinstance(value, bool):
-        raise _wrong(name, value, "true or false")
-    return value
+# a name of a submission, array or folder: a part of file names
+Name = Annotated[str, must("letters, digits, '_', '-' and '.'", re.compile(r"\w[\w.-]*").fullmatch)]
+Positive = Annotated[int, must("at least 1", lambda value: value >= 1)]
+Index = Annotated[int, must("at least 0", lambda value: value >= 0)]
+Moment = Annotated[float, must("seconds since 1970", lambda value: 0 <= value < 1e12)]
+RunPath = Annotated[str, must("a path below runs/", lambda value: _is_below("runs", value))]
+JobsPath = Annotated[str, must("a path below jobs/, or empty", lambda value: not value or _is_below("jobs", value))]
+Asked = Annotated[
+    Mapping[str, Any], lambda name, value: Resources().merged(value)
+]  # an experiment's resources, or some
 
 
-def moment(values: Mapping[str, Any], name: str) -> float:
-    """The value as a time in seconds since 1970."""
-    value = values.get(name, 0.0)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
-        raise _wrong(name, value, "seconds since 1970")
-    return float(value)
+def made(kind: type[T], given: object) -> T:
+    """The dataclass ``kind`` with the given values; ValueError where one is missing, unknown, or breaks a rule.
 
-
-def texts(values: Mapping[str, Any], name: str) -> list[str]:
-    """The value as a list of texts."""
-    value = values.get(name, [])
-    if not isinstance(value, list) or not all(isinstance(part, str) for part in value):
-        raise _wrong(name, value, "a list of texts")
-    return value
-
-
-def table(values: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """The value as a mapping of names to values."""
-    value = values.get(name)
-    if not isinstance(value, dict):
-        raise _wrong(name, value, "a table of names and values")
-    return value
-
-
-def resources(values: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """The value as the resources of one experiment, or some of them."""
-    value = table(values, name)
-    Resources().merged(value)
-    return value
-
-
-def path(name: str, value: object, below: str) -> str:
-    """The value as a path below a folder of the checkout, relative to that folder."""
-    if isinstance(value, str) and "\0" not in value:
-        parts = PurePosixPath(value).parts
-        if len(parts) > 1 and parts[0] == below and ".." not in parts:
-            return value
-    raise _wrong(name, value, f"a path below {below}/")
-
-
-def only(values: Mapping[str, Any], names: Collection[str]) -> None:
-    """Raise ValueError where there are other values than these."""
+    ``version``, by which later code may know a file of today, counts as none.
+    """
+    values = {name: value for name, value in checked(dict, given, kind.__name__).items() if name != "version"}
+    fields = {item.name: item for item in dataclasses.fields(kind)}  # type: ignore[arg-type]
     for name in values:
-        if name not in names:
-            raise ValueError(f"{name}: there is no such value (there are {', '.join(names)})")
+        if name not in fields:
+            raise ValueError(f"{name}: there is no such value (there are {', '.join(fields)})")
+    for name, item in fields.items():
+        if name not in values and item.default is item.default_factory is dataclasses.MISSING:
+            raise ValueError(f"{name}: there is no such value, and there must be")
+    hints = get_type_hints(kind, include_extras=True)
+    return kind(**{name: checked(hints[name], value, name) for name, value in values.items()})
 
 
-def _wrong(name: str, value: object, rule: str) -> ValueError:
-    return ValueError(f"{name}={str(value)[:60]!r} must be {rule}")
+def checked(kind: Any, value: Any, name: str) -> Any:
+    """The value as ``kind``, a type or an annotation; ValueError with its name where it is none."""
+    origin, parts = get_origin(kind), get_args(kind)
+    if origin is Annotated:
+        value = checked(parts[0], value, name)
+        for rule in parts[1:]:
+            rule(name, value)
+        return value
+    if origin in (types.UnionType, Union):  # of something and None
+        return None if value is None else checked(parts[0], value, name)
+    if origin is Sequence:
+        return [checked(parts[0], item, name) for item in checked(list, value, name)]
+    if origin is tuple:
+        must(f"{len(parts)} values", lambda items: len(items) == len(parts))(name, checked(list, value, name))
+        return tuple(checked(part, item, name) for part, item in zip(parts, value, strict=True))
+    if origin is Mapping:
+        items = checked(dict, value, name).items()
+        return {checked(parts[0], key, name): checked(parts[1], item, f"{name}.{key}") for key, item in items}
+    if kind is Any:
+        return value
+    if dataclasses.is_dataclass(kind):
+        return made(kind, value)  # type: ignore[arg-type]
+    if kind is float and type(value) is int:
+        return value
+    must(f"of type {kind.__name__}", lambda value: type(value) is kind)(name, value)
+    return value

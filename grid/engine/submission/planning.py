@@ -187,8 +187,8 @@ def with_id(made: Made, plan_id: str) -> Made:
 # --- keeping plans ------------------------------------------------------------------------------------------------
 
 
-def keep(made: Made, root: Path) -> Path:
-    """Write the plan to disk as the reviewed one."""
+def keep(made: Made, found: Sequence[Finding], root: Path) -> Path:
+    """Write the plan to disk as the reviewed one; ``found`` is what ``check`` said of it."""
     path = ledger.folder_of(root, made.plan.folder) / PLAN
     path.parent.mkdir(parents=True, exist_ok=True)
     values = {
@@ -196,6 +196,7 @@ def keep(made: Made, root: Path) -> Path:
         "id": made.plan.id,
         "options": dataclasses.asdict(made.options),
         "essence": made.plan.essence(),
+        "is_built": "build" not in [*made.options.ignore, *(item.check for item in found)],
     }
     write_text(path, json.dumps(values))
     return path
@@ -212,6 +213,7 @@ class Reviewed:
     id: records.Name
     options: Options
     essence: Annotated[Mapping[str, Any], _check_essence]
+    is_built: bool = False  # all of it was built, and nothing was to be said of that
 
     def is_of(self, family: str, run_name: str) -> bool:
         """Whether this is the plan of the sweep, however the path of its file is written."""
@@ -245,13 +247,15 @@ def submission_of(made: Made) -> Submission:
     return Submission(plan.folder, plan.id, plan.title, code, made.options.parallel, plan.chunks, made.options.is_part)
 
 
-def check(made: Made, root: Path) -> list[Finding]:
+def check(made: Made, root: Path, *, is_built: bool = False) -> list[Finding]:
     """The findings on what would make the plan's runs fail, and on all else that is to be said of it.
 
-    Where the plan submits nothing, they are on the data of earlier runs.
+    Where the plan submits nothing, or what it submits is built already, they are on the data of earlier runs.
     """
     plan = made.plan
-    found = [] if "build" in made.options.ignore else rehearsed(plan, made.runs, made.view.states, root, made.site)
+    submit = () if is_built else {item.run_dir for item in plan.submit}
+    start = [run for run in made.runs if run.run_dir in submit]
+    found = [] if "build" in made.options.ignore else rehearsed(start, made.runs, made.view.states, root, made.site)
     if not plan.submit:
         return found
     item = submission_of(made)

@@ -53,13 +53,11 @@ def known(names: Sequence[str]) -> Sequence[str]:
     return names
 
 
-def rehearsed(plan: Plan, runs: Sequence[Run], states: Mapping[str, State], root: Path, site: Site) -> list[Finding]:
-    """The findings of the check ``build``.
-
-    It builds the plan's runs once, and looks at the data of all earlier ones.
-    """
-    wanted = {item.run_dir for item in plan.submit}
-    found = rehearse([run for run in runs if run.run_dir in wanted], runs, states, root, site)
+def rehearsed(
+    start: Sequence[Run], runs: Sequence[Run], states: Mapping[str, State], root: Path, site: Site
+) -> list[Finding]:
+    """The findings of the check ``build`` (see ``rehearse``)."""
+    found = rehearse(start, runs, states, root, site)
     return [
         *(Finding("build", text) for text in found.problems),
         *(Finding("build", text, forbids=False) for text in found.notes),

@@ -63,6 +63,20 @@ def test_runs_that_would_end_before_their_first_step_are_refused(here: Bench) ->
     assert len(asked(here)["build"]) == 1, "seeds are no combination"
 
 
+def test_what_the_plan_has_built_is_not_built_again(here: Bench) -> None:
+    answer(here, [""])
+    here.good("plan")
+    (here.root / "figures" / "asked.json").unlink()
+    here.good("submit")
+    assert not (here.root / "figures" / "asked.json").exists()
+    here.wait()
+    here.sweep((4,))
+    answer(here, [None])
+    assert "were not built beforehand" in here.good("plan")
+    answer(here, ["too late"])
+    here.refused("submit", "too late")  # the plan could not build it
+
+
 def test_what_could_not_be_built_is_no_reason_against_it(here: Bench) -> None:
     (here.root / rehearsal.MODULE).write_text("raise SystemExit('no torch here')")
     assert "note: nothing was built beforehand, nor were the data looked at: no torch here" in here.good("plan")
