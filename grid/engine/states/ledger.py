@@ -22,9 +22,9 @@ from typing import Annotated, Any
 
 from files import plain
 from files.atomic import write_text
+from files.records import checked, made, must
 from grid.engine.slurm.scheduler_cache import array_id
-from grid.engine.states import records
-from grid.engine.states.records import Asked, Index, JobsPath, Moment, Name, Positive, RunPath, must
+from grid.engine.states.records import Asked, Index, JobsPath, Moment, Name, Positive, RunPath
 from grid.engine.states.run_files import Claim, read_ledger
 
 RECORD = "submission.json"
@@ -70,8 +70,8 @@ class Chunk:
 
 
 def _check_code(name: str, value: Mapping[str, Any]) -> None:
-    records.checked(str, value.get("digest"), f"{name}.digest")
-    records.checked(JobsPath, value.get("path", ""), f"{name}.path")
+    checked(str, value.get("digest"), f"{name}.digest")
+    checked(JobsPath, value.get("path", ""), f"{name}.path")
 
 
 @dataclass(frozen=True)
@@ -169,7 +169,7 @@ def folder_of(root: Path, folder: str) -> Path:
 def read(path: Path) -> Submission:
     """The record in a file; ValueError where it is damaged."""
     try:
-        item = records.made(Submission, json.loads(plain.read_bytes(path, None)))
+        item = made(Submission, json.loads(plain.read_bytes(path, None)), ignored=["version"])
         names = {chunk.name for chunk in item.chunks}
         if len(names) < len(item.chunks) or any(name not in names for chunk in item.chunks for _, name in chunk.after):
             raise ValueError("chunks: two of one name, or one that waits for none of them")

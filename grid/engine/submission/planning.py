@@ -12,15 +12,16 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any
 
-from files import plain
+from files import plain, records
 from files.atomic import write_text
 from grid.engine.scripts import snapshot
 from grid.engine.slurm import sbatch_command, scheduler
 from grid.engine.slurm.site import Site
 from grid.engine.slurm.site_yaml import load_site
-from grid.engine.states import evidence, ledger, records
+from grid.engine.states import evidence, ledger
 from grid.engine.states.evidence import View
 from grid.engine.states.ledger import Chunk, Submission
+from grid.engine.states.records import Asked, Name
 from grid.engine.states.run_files import State
 from grid.engine.states.runs import Run, named, others, prepare, runs_of, sign
 from grid.engine.submission import waves, writing
@@ -50,7 +51,7 @@ class Options:
     max_running: int | None = None
     canary: bool = False
     ignore: Sequence[str] = ()  # names of preflight.CHECKS
-    resources: records.Asked = dataclasses.field(default_factory=dict)
+    resources: Asked = dataclasses.field(default_factory=dict)
     # run folder -> changed resources: only these, and also those that failed; no plan of them is kept for review
     retry: Annotated[Mapping[str, Mapping[str, Any]] | None, records.must("null", lambda value: value is None)] = None
 
@@ -210,7 +211,7 @@ def _check_essence(name: str, value: object) -> None:
 class Reviewed:
     """The reviewed plan that ``keep`` wrote."""
 
-    id: records.Name
+    id: Name
     options: Options
     essence: Annotated[Mapping[str, Any], _check_essence]
     is_built: bool = False  # all of it was built, and nothing was to be said of that
@@ -230,7 +231,7 @@ def reviewed(root: Path, folder: str) -> Reviewed | None:
     """The plan that was last kept for this folder of runs; None where there is none."""
     path = ledger.folder_of(root, folder) / PLAN
     try:
-        return records.made(Reviewed, json.loads(plain.read_bytes(path, None)))
+        return records.made(Reviewed, json.loads(plain.read_bytes(path, None)), ignored=["version"])
     except FileNotFoundError:
         return None
     except (ValueError, RecursionError) as error:
