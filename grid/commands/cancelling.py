@@ -33,12 +33,7 @@ def cancel(argv: Sequence[str], root: Path) -> int:
         known = {**view.states, **view.others}
         title = f"{Path(parsed.grid).stem if parsed.grid.endswith('.py') else parsed.grid}.{parsed.run_name}"
         foreign = {
-            run
-            for item in view.submissions
-            if item.title != title
-            for chunk in item.chunks
-            for runs in chunk.elements
-            for run in runs
+            run for item in view.submissions if item.title != title for chunk in item.chunks for run in chunk.runs
         }
         # the whole sweep is also what was submitted of it with other seeds or settings, and nothing of another sweep
         own = {run: state for run, state in known.items() if run not in foreign} if whole else view.states

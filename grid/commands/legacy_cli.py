@@ -212,7 +212,7 @@ def _check_prefix(prefix: str, root: Path) -> None:
     for path in sorted((root / "jobs" / "sweeps").glob(f"*/*/{ledger.RECORD}")):
         item = ledger.read(path)
         chunks = [chunk for chunk in item.chunks if chunk.scripts == f"jobs/{prefix}" and chunk.is_settled]
-        runs = [run for chunk in chunks for element in chunk.elements for run in element]
+        runs = [run for chunk in chunks for run in chunk.runs]
         if not runs:
             continue
         view = evidence.look(runs, [item.folder], root)

@@ -109,13 +109,7 @@ def eta_s(states: Sequence[State]) -> float | None:
 def _shapes(runs: Sequence[Run], view: View) -> _Part:
     """One line per resource shape: how many runs are done, running and waiting, and how long the shape will take."""
     found: dict[str, tuple[Mapping[str, Any], list[State]]] = {}
-    submitted = {
-        run: chunk.resources
-        for item in view.submissions
-        for chunk in item.chunks
-        for element in chunk.elements
-        for run in element
-    }
+    submitted = {run: chunk.resources for item in view.submissions for chunk in item.chunks for run in chunk.runs}
     for run in runs:
         asked = submitted.get(run.run_dir, run.experiment.resources)
         found.setdefault(repr(asked), (asked, []))[1].append(view.states[run.run_dir])

@@ -69,12 +69,11 @@ def _row(made: Made, chunk: Chunk) -> tuple[str, ...]:
         for name in ("partition", "account", "qos", "constraint", "exclude")
         if (value := getattr(asked, name))
     ]
-    runs = sum(map(len, chunk.elements))
     after = ", ".join(name for _, name in chunk.after)
     return (
         chunk.name,
         str(len(chunk.elements)),
-        str(runs),
+        str(len(chunk.runs)),
         str(chunk.cap or ""),
         after,
         ", ".join(word for word in words if word),

@@ -239,8 +239,7 @@ def _go_on(item: Submission, options: Options, root: Path) -> int:
         print(f"submitted already, as {jobs}; to see what is new: {again('plan', options.grid, options.run_name)}")
         return 0
     left = item.left
-    runs = [run for chunk in left for element in chunk.elements for run in element]
-    view = evidence.look(runs, [item.folder], root, max_age_s=0)
+    view = evidence.look([run for chunk in left for run in chunk.runs], [item.folder], root, max_age_s=0)
     if alive := planning.not_startable(item, view):
         some = ", ".join(Path(run).name for run in alive[:3])
         raise ValueError(
@@ -253,8 +252,7 @@ def _go_on(item: Submission, options: Options, root: Path) -> int:
 
 def _note(chunk: Chunk) -> None:
     print(
-        f"submitted job {chunk.job_id}: {count(len(chunk.elements), 'script')}, "
-        f"{count(sum(map(len, chunk.elements)), 'run')}",
+        f"submitted job {chunk.job_id}: {count(len(chunk.elements), 'script')}, {count(len(chunk.runs), 'run')}",
         flush=True,
     )
 

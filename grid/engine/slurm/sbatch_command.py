@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import re
@@ -11,6 +12,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from grid.engine.slurm.commands import _call
 from grid.engine.slurm.scheduler_cache import Full, Unreachable
 from grid.engine.sweeps.resources import Resources, megabytes, seconds, time_text
 
@@ -54,15 +56,7 @@ def too_long(partition: str | None, time_s: int) -> str:
 
     sbatch takes such a job, and it waits for ever (EnforcePartLimits=NO, SLURM's default).
     """
-    try:
-        done = subprocess.run(
-            ["scontrol", "show", "partition", "-o"], capture_output=True, text=True, check=False, timeout=ANSWER_S
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    lines = [
-        [word.partition("=") for word in line.split()] for line in done.stdout.splitlines() if done.returncode == 0
-    ]
+    lines = [[word.partition("=") for word in line.split()] for line in _told("scontrol", "show", "partition", "-o")]
     known = [{name: value for name, _, value in line} for line in lines]
     limits = {
         values["PartitionName"]: _limit_s(values.get("MaxTime", "")) for values in known if "PartitionName" in values
@@ -91,18 +85,8 @@ def nodes_off(asked: Resources, parallel: int) -> str:
     ``sbatch --test-only`` knows only nodes on which jobs may start now.
     """
     words = ["-p", asked.partition] if asked.partition else []
-    try:
-        done = subprocess.run(
-            ["sinfo", "-h", "-N", *words, "-o", "%P|%N|%T|%c|%m|%G"],
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=ANSWER_S,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
     able: dict[str, str] = {}
-    for line in done.stdout.splitlines():
+    for line in _told("sinfo", "-h", "-N", *words, "-o", "%P|%N|%T|%c|%m|%G"):
         partition, name, state, cpus, mem, gres = [*line.split("|", 5), *[""] * 6][:6]
         gpus = sum(int(count) for count in re.findall(r"gpu:(?:[^,:()]+:)?(\d+)", gres))
         if not asked.partition and not partition.endswith("*"):
@@ -118,6 +102,13 @@ def nodes_off(asked: Resources, parallel: int) -> str:
         return ""
     some = ", ".join(f"{name} is {state.rstrip('*')}" for name, state in list(off.items())[:3])
     return f"{some}{f' and {len(off) - 3} more nodes are off' if len(off) > 3 else ''}"
+
+
+def _told(*command: str) -> list[str]:
+    """The lines that a command of SLURM's prints; none where it does not answer."""
+    with contextlib.suppress(Unreachable):
+        return _call(command).splitlines()
+    return []
 
 
 def _limit_s(text: str) -> float:

@@ -65,6 +65,10 @@ class Chunk:
         return zip(self.indices, self.elements, strict=True)
 
     @property
+    def runs(self) -> list[str]:
+        return [run for runs in self.elements for run in runs]
+
+    @property
     def is_settled(self) -> bool:
         return self.state == SUBMITTED
 

@@ -9,8 +9,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from files import plain, records
 from files.atomic import write_text
@@ -22,7 +21,6 @@ from grid.engine.states import evidence, ledger
 from grid.engine.states.evidence import View
 from grid.engine.states.ledger import Chunk, Submission
 from grid.engine.states.records import Asked, Name
-from grid.engine.states.run_files import State
 from grid.engine.states.runs import Run, named, others, prepare, runs_of, sign
 from grid.engine.submission import waves, writing
 from grid.engine.submission.plan import FRESH, Cancelled, Essence, Plan, Planned, arrays, differences, digest
@@ -86,6 +84,13 @@ class Made:
     site: Site
 
 
+class _Shape(NamedTuple):
+    """Resources that many runs ask for, and the same as plain values, stored once for all of them."""
+
+    resources: Resources
+    values: Mapping[str, Any]
+
+
 def make(options: Options, root: Path, *, max_age_s: float = scheduler.MAX_AGE_S) -> Made:
     """The plan for a sweep as things stand. ValueError where a run asks for what its partition cannot give."""
     sweep, experiments = named(options.file or options.grid, options.run_name, options.seeds, options.overrides)
@@ -94,8 +99,9 @@ def make(options: Options, root: Path, *, max_age_s: float = scheduler.MAX_AGE_S
     folder = experiments[0].folder
     view = evidence.look([run.run_dir for run in runs], [folder], root, max_age_s=max_age_s)
     wanted = {run.run_dir for run in runs}
-    shapes = _Shapes(options, site)
-    asked = {run.run_dir: shapes.of(run.experiment).resources for run in runs}
+    shape = _shapes(options, site)
+    asked = {run.run_dir: shape(run.experiment, {}).resources for run in runs}
+    checked: set[Resources] = set()
     submit = []
     for run in runs:
         state = view.states[run.run_dir]
@@ -104,9 +110,11 @@ def make(options: Options, root: Path, *, max_age_s: float = scheduler.MAX_AGE_S
         else:
             chosen, changes = run.run_dir in options.retry and state.may_start, options.retry.get(run.run_dir, {})
         if chosen:
-            submit.append(
-                Planned(run.run_dir, run.experiment.label, state.word, shapes.checked(run.experiment, changes))
-            )
+            resources, values = shape(run.experiment, changes)
+            if resources not in checked:
+                site.check(resources, options.parallel)
+                checked.add(resources)
+            submit.append(Planned(run.run_dir, run.experiment.label, state.word, values))
     # a part of the sweep says nothing of the others, and a title does not tell the files of two sweeps apart
     is_whole = options.retry is None and not options.is_part and not others(sweep, root)
     cancel = _unwanted(view, wanted, sweep.title) if is_whole else []
@@ -123,40 +131,22 @@ def make(options: Options, root: Path, *, max_age_s: float = scheduler.MAX_AGE_S
     return Made(dataclasses.replace(plan, id=ledger.new_id(time.time())), options, sweep, runs, view, asked, site)
 
 
-@dataclass
-class _Shape:
-    """Resources that many runs ask for, stored once for all of them."""
-
-    resources: Resources
-    values: Mapping[str, Any]
-    is_checked: bool = False
-
-
-class _Shapes:
-    """The resources that experiments ask for.
+def _shapes(options: Options, site: Site) -> Callable[[Experiment, Mapping[str, Any]], _Shape]:
+    """What experiments ask for, with changes to it: made once for all that ask for the same.
 
     The command line's word comes first, then their own and their sweep's, then the site's, then the built-in.
     """
+    known: dict[str, _Shape] = {}
 
-    def __init__(self, options: Options, site: Site) -> None:
-        self._options, self._site = options, site
-        self._known: dict[str, _Shape] = {}
-
-    def of(self, experiment: Experiment, changes: Mapping[str, Any] = MappingProxyType({})) -> _Shape:
+    def shape(experiment: Experiment, changes: Mapping[str, Any]) -> _Shape:
         key = repr((experiment.resources, changes))
-        if key not in self._known:
-            own = {**experiment.resources, **self._options.resources}
-            made = Resources().merged(self._site.resources(own.get("partition"))).merged(own).merged(changes)
-            self._known[key] = _Shape(made, dataclasses.asdict(made))
-        return self._known[key]
+        if key not in known:
+            own = {**experiment.resources, **options.resources}
+            made = Resources().merged(site.resources(own.get("partition"))).merged(own).merged(changes)
+            known[key] = _Shape(made, dataclasses.asdict(made))
+        return known[key]
 
-    def checked(self, experiment: Experiment, changes: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The resources as plain values; ValueError where the site cannot give them."""
-        shape = self.of(experiment, changes)
-        if not shape.is_checked:
-            self._site.check(shape.resources, self._options.parallel)
-            shape.is_checked = True
-        return shape.values
+    return shape
 
 
 def _unwanted(view: View, wanted: set[str], title: str) -> list[Cancelled]:
@@ -165,7 +155,7 @@ def _unwanted(view: View, wanted: set[str], title: str) -> list[Cancelled]:
     The sweep never had those of other seeds or settings, or of another sweep.
     """
     foreign = [item for item in view.submissions if item.is_part or item.title != title]
-    parts = {run for item in foreign for chunk in item.chunks for runs in chunk.elements for run in runs}
+    parts = {run for item in foreign for chunk in item.chunks for run in chunk.runs}
     shared = {claim.element for run, claim in view.claims.items() if run in wanted}
     gone = [
         run
@@ -291,8 +281,8 @@ def go_on(item: Submission, site: Site, root: Path, note: Callable[[Chunk], None
 
 def not_startable(item: Submission, view: View) -> list[str]:
     """Runs of the chunks still to be handed over that must not be, because they may be alive or are done."""
-    states: Mapping[str, State] = view.states
-    return [run for run in _runs(item.left) if run not in states or not states[run].may_start]
+    states = view.states
+    return [run for chunk in item.left for run in chunk.runs if run not in states or not states[run].may_start]
 
 
 def released(item: Submission, view: View) -> Submission:
@@ -305,11 +295,8 @@ def released(item: Submission, view: View) -> Submission:
     states = {**view.others, **view.states}
     for chunk in item.left:
         for how, name in chunk.after:
-            words = (
-                {states[run].word for run in _runs([item.chunk(name)]) if run in states}
-                if item.chunk(name).is_settled
-                else set()
-            )
+            first = item.chunk(name)
+            words = {states[run].word for run in first.runs if run in states} if first.is_settled else set()
             if how != "afterok" or not words or words & {"pending", "running"}:
                 continue
             if words != {"done"}:
@@ -321,10 +308,6 @@ def released(item: Submission, view: View) -> Submission:
                 dataclasses.replace(chunk, after=[pair for pair in chunk.after if pair != (how, name)])
             )
     return item
-
-
-def _runs(chunks: Sequence[Chunk]) -> list[str]:
-    return [run for chunk in chunks for runs in chunk.elements for run in runs]
 
 
 def moved(before: Reviewed, made: Made) -> list[str]:

@@ -137,7 +137,7 @@ def asked(made: Made, run: str) -> Resources:
     """The resources that the run was last submitted with, else those that it would be submitted with."""
     for item in reversed(made.view.submissions):
         for chunk in item.chunks:
-            if chunk.is_settled and any(run in runs for runs in chunk.elements):
+            if chunk.is_settled and run in chunk.runs:
                 return Resources(**chunk.resources)
     return made.resources[run]
 
