@@ -18,7 +18,9 @@ from analysis.logs.load import Logs
 from analysis.results import of_runs
 from analysis.seed_groups import shown
 from grid.engine.states import triage
-from grid.engine.states.run_files import Record, RunFolder, State, judge
+from grid.engine.states.judge import Record, judge
+from grid.engine.states.run_files import RunFolder
+from grid.engine.states.state import State
 
 _ENDED_BADLY = ("failed", "diverged", "lost", "cancelled", "preempted")
 _NO_SETTINGS = ("run_dir", "data_dir")  # they say where things are, not how a run was set

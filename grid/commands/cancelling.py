@@ -26,7 +26,7 @@ def cancel(argv: Sequence[str], root: Path) -> int:
     folder = runs[0].experiment.folder
     with chunk_submission.only_one(root, folder):
         evidence.settle(ledger.read_all(root, folder), root)
-        view = evidence.look([run.run_dir for run in runs], [folder], root, max_age_s=0)
+        view = evidence.of(runs, root, max_age_s=0)
         words = ("pending",) if parsed.pending else ("pending", "running")
         if view.answer is not None and not view.answer.reachable:
             raise ValueError(f"nothing was cancelled, for what is queued is not known: {view.answer.error}")
@@ -48,6 +48,6 @@ def cancel(argv: Sequence[str], root: Path) -> int:
             scheduler.cancel(sorted(elements))
             ledger.note_cancelled(root, folder, sorted(elements), time.time())
             # `status` shows no look of before
-            evidence.look([run.run_dir for run in runs], [folder], root, max_age_s=0)
+            evidence.of(runs, root, max_age_s=0)
             print(f"cancelled {count(len(elements), 'script')}")
     return 0

@@ -76,7 +76,7 @@ def in_the_queue(runs: Sequence[Run], root: Path) -> dict[str, str]:
 
     if not ledger.folder_of(root, runs[0].experiment.folder).is_dir():
         return {}
-    view = evidence.look([run.run_dir for run in runs], [runs[0].experiment.folder], root, max_age_s=0)
+    view = evidence.of(runs, root, max_age_s=0)
     return {
         run: f"{state.word}: {state.reason or f'job {state.element}'}"
         for run, state in view.states.items()

@@ -191,7 +191,7 @@ def _check_queue(runs: Sequence[Run], root: Path) -> None:
 
     folder = runs[0].experiment.folder
     evidence.settle(ledger.read_all(root, folder), root)
-    view = evidence.look([run.run_dir for run in runs], [folder], root, max_age_s=0)
+    view = evidence.of(runs, root, max_age_s=0)
     taken = [state for state in view.states.values() if state.word != "done" and not state.may_start]
     if taken:
         jobs = (

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from files.aligned import aligned
 
 if TYPE_CHECKING:
+    from grid.engine.states.evidence import View
     from grid.engine.states.runs import Run
     from grid.engine.submission.planning import Options
     from grid.engine.sweep import Experiment, Sweep
@@ -139,6 +140,15 @@ def runs_named(options: argparse.Namespace, root: Path) -> list[Run]:
     _, experiments = experiments_of(options)
     name = getattr(options, "name", None)
     return runs_of(experiments if name is None else find(experiments, name), root)
+
+
+def looked_at(options: argparse.Namespace, root: Path) -> tuple[list[Run], View]:
+    """The runs that the command line names (see ``as_planned``), and what is known of them."""
+    from grid.engine.states import evidence
+
+    as_planned(options, root)
+    runs = runs_named(options, root)
+    return runs, evidence.of(runs, root)
 
 
 def add_consent(parser: argparse.ArgumentParser) -> None:

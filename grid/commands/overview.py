@@ -18,8 +18,8 @@ from grid.commands.report import counted, duration
 
 if TYPE_CHECKING:
     from grid.engine.states.evidence import View
-    from grid.engine.states.run_files import State
     from grid.engine.states.runs import Run
+    from grid.engine.states.state import State
 
 WAITING = ("pending", "new", "preempted", "lost")
 # the resources that name a shape, where shapes differ in them

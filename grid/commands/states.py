@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from files.escaped import plain
-from grid.commands.options import again, as_planned, clipped, command_parser, count, runs_named, table
+from grid.commands.options import again, as_planned, clipped, command_parser, count, looked_at, runs_named, table
 
 if TYPE_CHECKING:
     from grid.engine.states.evidence import View
@@ -42,10 +42,9 @@ def status(argv: Sequence[str], root: Path) -> int:
 
     as_planned(parsed, root)
     runs = runs_named(parsed, root)
-    folder = runs[0].experiment.folder
     max_age_s = 0.0 if parsed.now else scheduler.MAX_AGE_S
     while True:
-        view = evidence.look([run.run_dir for run in runs], [folder], root, max_age_s=max_age_s)
+        view = evidence.of(runs, root, max_age_s=max_age_s)
         max_age_s = scheduler.MAX_AGE_S
         size = shutil.get_terminal_size((80, 24))
         one_screen = parsed.watch and not parsed.all and len(runs) > size.lines // 2
@@ -243,18 +242,25 @@ def logs(argv: Sequence[str], root: Path) -> int:
 
     if parsed.lines < 1:
         raise ValueError(f"--lines {parsed.lines}: must be at least 1")
-    from grid.engine.states import evidence
+    from grid.engine.states import evidence, ledger
+    from grid.engine.states.job_logs import log_of
 
     as_planned(parsed, root)
     runs = [run for run in runs_named(parsed, root) if run.folder.path.is_dir()]
     if not runs:
         raise ValueError(f"no run of {parsed.grid} {parsed.run_name} has begun")
     if len(runs) > 1:
-        view = evidence.look([run.run_dir for run in runs], [runs[0].experiment.folder], root)
+        view = evidence.of(runs, root)
         runs.sort(key=lambda run: (view.states[run.run_dir].word not in ("failed", "diverged"), -_last_word(run)))
     run = runs[0]
     said_nothing = not run.folder.log.exists() or run.folder.log.stat().st_size == 0
-    path = _job_log(run, root) if parsed.job or (said_nothing and _was_submitted(run, root)) else run.folder.log
+    job_log = (
+        log_of(ledger.read_all(root, run.experiment.folder), run.run_dir, root) if parsed.job or said_nothing else None
+    )
+    if parsed.job and job_log is None:
+        raise ValueError(f"{run.run_dir} was not submitted to SLURM: its own log is {run.folder.log}")
+    # where the run wrote nothing, its job may have
+    path = job_log if job_log is not None and (parsed.job or job_log.exists()) else run.folder.log
     print(f"# {run.experiment.label}, seed {run.experiment.seed}: {path}", flush=True)
     for line in tail(path, parsed.lines * LINE_BYTES).splitlines()[-parsed.lines :]:
         print(line)
@@ -266,23 +272,6 @@ def logs(argv: Sequence[str], root: Path) -> int:
 def _last_word(run: Run) -> float:
     """The time at which the run's log was last written to."""
     return run.folder.log.stat().st_mtime if run.folder.log.exists() else 0.0
-
-
-def _was_submitted(run: Run, root: Path) -> bool:
-    """Whether a job was submitted to run it: where the run wrote nothing, its job may have."""
-    from grid.engine.states import job_logs, ledger
-
-    found = job_logs.log_of(ledger.read_all(root, run.experiment.folder), run.run_dir, root)
-    return found is not None and found.exists()
-
-
-def _job_log(run: Run, root: Path) -> Path:
-    from grid.engine.states import job_logs, ledger
-
-    found = job_logs.log_of(ledger.read_all(root, run.experiment.folder), run.run_dir, root)
-    if found is None:
-        raise ValueError(f"{run.run_dir} was not submitted to SLURM: its own log is {run.folder.log}")
-    return found
 
 
 def _follow(path: Path) -> None:
@@ -304,14 +293,11 @@ def failures(argv: Sequence[str], root: Path) -> int:
     parser = command_parser("failures", "Failed runs grouped by what went wrong, with an example each.")
     parsed = parser.parse_args(argv)
     from grid.commands.report import doubts
-    from grid.engine.states import evidence
     from grid.engine.states.triage import groups
     from grid.engine.submission.planning import slurm_is_here
     from grid.engine.submission.retry import failures_of
 
-    as_planned(parsed, root)
-    runs = runs_named(parsed, root)
-    view = evidence.look([run.run_dir for run in runs], [runs[0].experiment.folder], root)
+    runs, view = looked_at(parsed, root)
     found = failures_of(runs, view, root)
     for line in doubts(view):
         print(line)
@@ -338,12 +324,9 @@ def collect(argv: Sequence[str], root: Path) -> int:
     import io
 
     from files.atomic import write_text
-    from grid.engine.states import evidence
     from grid.engine.states.collecting import rows_of
 
-    as_planned(parsed, root)
-    runs = runs_named(parsed, root)
-    view = evidence.look([run.run_dir for run in runs], [runs[0].experiment.folder], root)
+    runs, view = looked_at(parsed, root)
     rows = rows_of(runs, view)
     text = io.StringIO()
     writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")

@@ -11,7 +11,8 @@ from random import Random
 from typing import Any
 
 from grid.engine.slurm.scheduler_cache import FAILURES, Answer, Job
-from grid.engine.states.run_files import Claim, Damaged, Record
+from grid.engine.states.judge import Record
+from grid.engine.states.state import Claim, Damaged
 
 T0 = 1_000_000.0
 SKEW_S = LAG_S = 60.0

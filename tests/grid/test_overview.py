@@ -13,8 +13,8 @@ import grid_run
 from grid.commands.options import table
 from grid.commands.report import counted
 from grid.engine.states.evidence import View
-from grid.engine.states.run_files import State
 from grid.engine.states.runs import Run, runs_of
+from grid.engine.states.state import State
 from grid.engine.sweep import load
 
 FAMILY = """

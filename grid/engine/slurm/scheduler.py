@@ -19,23 +19,8 @@ from pathlib import Path
 
 from grid.engine.slurm import scheduler_cache
 from grid.engine.slurm.commands import _call, _day, _parts, _rows, _time, _whole
-from grid.engine.slurm.elements import compact, expand
+from grid.engine.slurm.elements import expand
 from grid.engine.slurm.scheduler_cache import ENDS, WAITING, Answer, Facts, Job, Unreachable, array_id
-
-__all__ = [
-    "Answer",
-    "Facts",
-    "Job",
-    "Unreachable",
-    "array_id",
-    "ask",
-    "cancel",
-    "compact",
-    "expand",
-    "facts",
-    "find",
-    "history",
-]
 
 MAX_AGE_S = 40.0  # a look younger than this serves the next command too
 MAX_WAIT_S = 300.0  # the longest pause after failures in a row; it begins with MAX_AGE_S and doubles

@@ -14,8 +14,12 @@ from typing import Any
 from grid.engine.slurm import scheduler
 from grid.engine.slurm.scheduler_cache import Answer, Job, array_id
 from grid.engine.states import chunk_submission, job_logs, ledger
+from grid.engine.states.judge import Record, judge
 from grid.engine.states.ledger import Submission
-from grid.engine.states.run_files import Claim, Record, RunFolder, State, ids_to_ask, judge, own_element
+from grid.engine.states.record_values import own_element
+from grid.engine.states.run_files import RunFolder, ids_to_ask
+from grid.engine.states.runs import Run
+from grid.engine.states.state import Claim, State
 
 CACHE = Path("jobs") / "scheduler.json"
 EXPLAINED = {"done", "failed", "diverged"}  # the run's own word explains these states
@@ -32,6 +36,11 @@ class View:
     submissions: Sequence[Submission] = ()
     # states of runs that were submitted in these folders and not asked for
     others: Mapping[str, State] = field(default_factory=dict)
+
+
+def of(runs: Sequence[Run], root: Path, *, max_age_s: float = scheduler.MAX_AGE_S) -> View:
+    """What is known of these runs of one folder, of which there is at least one (see ``look``)."""
+    return look([run.run_dir for run in runs], [runs[0].experiment.folder], root, max_age_s=max_age_s)
 
 
 def look(

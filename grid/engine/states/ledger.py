@@ -25,7 +25,8 @@ from files.atomic import write_text
 from files.records import checked, made, must
 from grid.engine.slurm.scheduler_cache import array_id
 from grid.engine.states.records import Asked, Index, JobsPath, Moment, Name, Positive, RunPath
-from grid.engine.states.run_files import Claim, read_ledger
+from grid.engine.states.run_files import read_ledger
+from grid.engine.states.state import Claim
 
 RECORD = "submission.json"
 CANCELLED = "cancelled"

@@ -14,23 +14,7 @@ from files.plain import Unreadable, opened, read_json
 from grid.engine.slurm.scheduler_cache import array_id
 from grid.engine.states.judge import Record, judge
 from grid.engine.states.record_values import own_element
-from grid.engine.states.state import STALE_S, STARTABLE, WORDS, Claim, Damaged, State
-
-__all__ = [
-    "STALE_S",
-    "STARTABLE",
-    "WORDS",
-    "Claim",
-    "Damaged",
-    "Record",
-    "RunFolder",
-    "State",
-    "ids_to_ask",
-    "judge",
-    "own_element",
-    "read_ledger",
-    "tail",
-]
+from grid.engine.states.state import Claim, Damaged, State
 
 TAIL_BYTES = 16384
 _NOTED = re.compile(r"([0-9]{1,9})(?:@([0-9]{1,9}))? (.+)")

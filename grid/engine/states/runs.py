@@ -12,7 +12,8 @@ from files import plain
 from files.atomic import write_text
 from files.plain import Unreadable, read_yaml
 from grid.engine.scripts.script import from_script, run_script
-from grid.engine.states.run_files import RunFolder, State
+from grid.engine.states.run_files import RunFolder
+from grid.engine.states.state import State
 from grid.engine.sweeps.experiments import Experiment, Sweep
 from grid.engine.sweeps.families import load, parse_seeds
 from settings import command_line

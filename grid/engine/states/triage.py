@@ -16,7 +16,9 @@ from pathlib import Path
 
 from grid.engine.slurm.scheduler_cache import NODE_FAILURES, Job
 from grid.engine.states.blame import ALONE, Memory
-from grid.engine.states.run_files import RunFolder, State, own_element, tail
+from grid.engine.states.record_values import own_element
+from grid.engine.states.run_files import RunFolder, tail
+from grid.engine.states.state import State
 
 KINDS = (
     "cuda_oom",

@@ -20,8 +20,8 @@ from typing import Any, TypeVar
 from grid.engine.scripts import snapshot
 from grid.engine.states.ledger import Chunk
 from grid.engine.states.records import Asked, RunPath
-from grid.engine.states.run_files import State
 from grid.engine.states.runs import Run
+from grid.engine.states.state import State
 from grid.engine.sweeps.experiments import Settings
 from grid.engine.sweeps.resources import Resources
 from settings.dotted import dotted

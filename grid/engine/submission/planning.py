@@ -97,7 +97,7 @@ def make(options: Options, root: Path, *, max_age_s: float = scheduler.MAX_AGE_S
     site = load_site(options.site)
     runs = runs_of(experiments, root)
     folder = experiments[0].folder
-    view = evidence.look([run.run_dir for run in runs], [folder], root, max_age_s=max_age_s)
+    view = evidence.of(runs, root, max_age_s=max_age_s)
     wanted = {run.run_dir for run in runs}
     shape = _shapes(options, site)
     asked = {run.run_dir: shape(run.experiment, {}).resources for run in runs}

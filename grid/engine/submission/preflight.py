@@ -19,8 +19,8 @@ from grid.engine.slurm import sbatch_command
 from grid.engine.slurm.scheduler_cache import Full, Unreachable
 from grid.engine.slurm.site import Site
 from grid.engine.states.ledger import folder_of
-from grid.engine.states.run_files import State
 from grid.engine.states.runs import Run
+from grid.engine.states.state import State
 from grid.engine.submission.plan import Plan
 from grid.engine.submission.rehearsal import data_place, rehearse
 from grid.engine.sweeps.resources import Resources, seconds

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from grid.engine.states.blame import ALONE, MEGABYTE, Memory, culprits
 from grid.engine.states.job_logs import log_of, log_path
-from grid.engine.states.run_files import RunFolder, own_element
+from grid.engine.states.record_values import own_element
+from grid.engine.states.run_files import RunFolder
 from grid.engine.states.triage import KINDS, Failure, classify, says_out_of_memory
 from grid.engine.sweeps.resources import Resources, megabytes, seconds, time_text
 from nuq.settings import unknown
@@ -20,8 +21,8 @@ from nuq.settings import unknown
 if TYPE_CHECKING:
     from grid.engine.slurm.site import Site
     from grid.engine.states.evidence import View
-    from grid.engine.states.run_files import State
     from grid.engine.states.runs import Run
+    from grid.engine.states.state import State
     from grid.engine.submission.planning import Made
 
 FAILED = {"failed", "diverged", "lost"}

@@ -14,8 +14,8 @@ import pytest
 
 from grid.engine.slurm import scheduler
 from grid.engine.states import ledger
-from grid.engine.states.run_files import Claim
 from grid.engine.states.runs import named, prepare, runs_of
+from grid.engine.states.state import Claim
 from grid.engine.submission import planning
 from tests.grid import bench
 from tests.grid.bench import Bench

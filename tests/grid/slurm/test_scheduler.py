@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grid.engine.slurm import commands, scheduler
-from grid.engine.slurm.scheduler import Unreachable, ask, expand, facts, find, history
+from grid.engine.slurm.elements import compact, expand
+from grid.engine.slurm.scheduler import Unreachable, ask, facts, find, history
 from grid.engine.slurm.scheduler_cache import Facts, Job
 from tests.grid.slurm_answers import CONFIG, Commands
 
@@ -183,7 +184,7 @@ def test_what_is_cut_short_is_not_guessed(name: str) -> None:
 @given(st.sets(st.tuples(st.integers(1, 3), st.integers(0, 30))))
 def test_compact_and_expand_are_inverse(pairs: set[tuple[int, int]]) -> None:
     elements = {f"{job}_{index}" for job, index in pairs}
-    words = scheduler.compact(elements)
+    words = compact(elements)
     assert {element for word in words for element in expand(word)} == elements
     assert len(words) == len({job for job, _ in pairs})
 

@@ -8,8 +8,9 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from grid.engine.states import run_files as states
-from grid.engine.states.run_files import judge, own_element
+from grid.engine.states import state as states
+from grid.engine.states.judge import judge
+from grid.engine.states.record_values import own_element
 from tests.grid.histories import T0, World
 
 

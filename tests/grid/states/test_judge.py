@@ -14,8 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grid.engine.slurm.scheduler_cache import ENDS, Answer, Job
-from grid.engine.states import run_files as states
-from grid.engine.states.run_files import Claim, Damaged, RunFolder, ids_to_ask, judge, own_element, read_ledger
+from grid.engine.states import state as states
+from grid.engine.states.judge import judge
+from grid.engine.states.record_values import own_element
+from grid.engine.states.run_files import RunFolder, ids_to_ask, read_ledger
+from grid.engine.states.state import Claim, Damaged
 from settings.run import lag_s
 from tests.grid.any_record import JSON, KEYS, NOW, WORDS
 

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from grid.engine.slurm.scheduler_cache import Job
 from grid.engine.states.blame import Memory, culprits
-from grid.engine.states.run_files import RunFolder, State
+from grid.engine.states.run_files import RunFolder
+from grid.engine.states.state import State
 from grid.engine.states.triage import KINDS, Failure, classify, groups, normal
 from tests.grid.ends_of_logs import (
     ALLOCATOR,

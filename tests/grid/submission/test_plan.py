@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grid.engine.states.ledger import Chunk
-from grid.engine.states.run_files import State
 from grid.engine.states.runs import Run, runs_of
+from grid.engine.states.state import State
 from grid.engine.submission.plan import (
     Cancelled,
     Moved,

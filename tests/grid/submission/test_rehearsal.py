@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from grid.engine.states.judge import judge
-from grid.engine.states.run_files import State
 from grid.engine.states.runs import Run, runs_of
+from grid.engine.states.state import State
 from grid.engine.submission import rehearsal
 from grid.engine.submission.rehearsal import rehearse
 from grid.engine.sweep import Sweep, axis, point, product, union
