@@ -51,27 +51,44 @@ def _fields(kind: Any) -> tuple[dict[str, Any], list[str]]:
 
 def checked(kind: Any, value: Any, name: str) -> Any:
     """The value as ``kind``, a type or an annotation; ValueError with its name where it is none."""
+    return _reader(kind)(name, value)
+
+
+@functools.cache
+def _reader(kind: Any) -> Callable[[str, Any], Any]:
+    """``checked`` for one kind: made once, for a record holds thousands of values of a kind."""
     origin, parts = get_origin(kind), get_args(kind)
+    if kind is Any:
+        return lambda name, value: value
+    if dataclasses.is_dataclass(kind):
+        return lambda name, value: made(kind, value)  # type: ignore[arg-type]
+    if origin is None:
+        kinds = (float, int) if kind is float else (kind,)
+        return _ruled(lambda name, value: value, [must(f"of type {kind.__name__}", lambda value: type(value) in kinds)])
+    if origin is tuple:
+        items, readers = _reader(list), [_reader(part) for part in parts]
+        items = _ruled(items, [must(f"{len(parts)} values", lambda value: len(value) == len(parts))])
+        return lambda name, value: tuple(
+            read(name, item) for read, item in zip(readers, items(name, value), strict=True)
+        )
+    first = _reader(parts[0])
     if origin is Annotated:
-        value = checked(parts[0], value, name)
-        for rule in parts[1:]:
+        return _ruled(first, parts[1:])
+    if origin is Sequence:
+        items = _reader(list)
+        return lambda name, value: [first(name, item) for item in items(name, value)]
+    if origin in (Mapping, dict):
+        table, last = _reader(dict), _reader(parts[1])
+        return lambda name, value: {first(name, key): last(name, item) for key, item in table(name, value).items()}
+    assert origin in (types.UnionType, Union) and parts[1:] == (types.NoneType,), kind
+    return lambda name, value: None if value is None else first(name, value)
+
+
+def _ruled(read: Callable[[str, Any], Any], rules: Sequence[Callable[[str, Any], object]]) -> Callable[[str, Any], Any]:
+    def ruled(name: str, value: Any) -> Any:
+        value = read(name, value)
+        for rule in rules:
             rule(name, value)
         return value
-    if origin in (types.UnionType, Union):  # of something and None
-        return None if value is None else checked(parts[0], value, name)
-    if origin is Sequence:
-        return [checked(parts[0], item, name) for item in checked(list, value, name)]
-    if origin is tuple:
-        must(f"{len(parts)} values", lambda items: len(items) == len(parts))(name, checked(list, value, name))
-        return tuple(checked(part, item, name) for part, item in zip(parts, value, strict=True))
-    if origin in (Mapping, dict):
-        items = checked(dict, value, name).items()
-        return {checked(parts[0], key, name): checked(parts[1], item, f"{name}.{key}") for key, item in items}
-    if kind is Any:
-        return value
-    if dataclasses.is_dataclass(kind):
-        return made(kind, value)  # type: ignore[arg-type]
-    if kind is float and type(value) is int:
-        return value
-    must(f"of type {kind.__name__}", lambda value: type(value) is kind)(name, value)
-    return value
+
+    return ruled

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from pathlib import PurePosixPath
 from typing import Annotated, Any
 
 from files.records import must
@@ -12,8 +11,8 @@ from grid.engine.sweeps.resources import Resources
 
 
 def _is_below(folder: str, path: str) -> bool:
-    parts = PurePosixPath(path).parts
-    return len(parts) > 1 and parts[0] == folder and ".." not in parts and "\0" not in path
+    first, *parts = path.split("/")
+    return first == folder and not {"", "."}.issuperset(parts) and ".." not in parts and "\0" not in path
 
 
 # a name of a submission, array or folder: a part of file names
@@ -23,6 +22,5 @@ Index = Annotated[int, must("at least 0", lambda value: value >= 0)]
 Moment = Annotated[float, must("seconds since 1970", lambda value: 0 <= value < 1e12)]
 RunPath = Annotated[str, must("a path below runs/", lambda value: _is_below("runs", value))]
 JobsPath = Annotated[str, must("a path below jobs/, or empty", lambda value: not value or _is_below("jobs", value))]
-Asked = Annotated[
-    Mapping[str, Any], lambda name, value: Resources().merged(value)
-]  # an experiment's resources, or some
+# resources of an experiment, or some of them
+Asked = Annotated[Mapping[str, Any], lambda name, value: Resources().merged(value)]
