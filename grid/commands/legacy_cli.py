@@ -92,7 +92,7 @@ def _check_write(options: argparse.Namespace) -> None:
         raise ValueError(
             f"--prefix {options.prefix!r}: use letters, digits, '_', '-' and '.'; it becomes part of file names"
         )
-    for name, low in (("run0_id", 0), ("max_running", 1)):
+    for name, low in (("run0_id", 0), ("max_running", 1), ("gpus", 0), ("cpus", 1)):
         value = getattr(options, name)
         if value is not None and value < low:
             raise ValueError(f"--{name} {value}: must be at least {low}")
