@@ -168,6 +168,7 @@ def submit(argv: Sequence[str], root: Path) -> int:
     from grid.engine.states import chunk_submission, evidence, ledger
     from grid.engine.states.runs import named
     from grid.engine.submission import planning
+    from grid.engine.submission.plan import differences
 
     sbatch_command.check_sbatch()
     _, experiments = named(parsed.grid, parsed.run_name)
@@ -184,13 +185,13 @@ def submit(argv: Sequence[str], root: Path) -> int:
             return _go_on(begun[0], before.options, root)
         options = dataclasses.replace(before.options, ignore=[*before.options.ignore, *parsed.ignore])
         made = planning.make(options, root, max_age_s=0)
-        if found := planning.moved(before, made):
+        if found := differences(before.essence, made.plan.essence()):
             look = again("plan", parsed.grid, parsed.run_name)
             raise ValueError(
                 f"things are not as they were when the plan was made: {'; '.join([*found, *doubts(made.view)])}. "
                 f"Nothing was submitted; look again: {look}"
             )
-        made = planning.with_id(made, before.id)
+        made = dataclasses.replace(made, plan=dataclasses.replace(made.plan, id=before.id))
         if not made.plan.submit and not made.plan.cancel:
             print("; ".join(["nothing to submit", *doubts(made.view)]))
             return 0
@@ -232,7 +233,7 @@ def _go_on(item: Submission, options: Options, root: Path) -> int:
     """Finish the reviewed plan, which was begun before, or say that it is finished."""
     from grid.engine.slurm.site_yaml import load_site
     from grid.engine.states import evidence
-    from grid.engine.submission import planning
+    from grid.engine.submission import planning, waves
 
     if item.is_complete:
         jobs = ", ".join(chunk.job_id for chunk in item.chunks)
@@ -247,7 +248,7 @@ def _go_on(item: Submission, options: Options, root: Path) -> int:
         )
     item = planning.released(item, view)
     print(f"going on with {item.id}: {len(left)} of {count(len(item.chunks), 'array')} left")
-    return _report(*planning.go_on(item, load_site(options.site), root, _note), options)
+    return _report(*waves.hand_over(item, load_site(options.site), root, _note), options)
 
 
 def _note(chunk: Chunk) -> None:

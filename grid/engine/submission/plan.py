@@ -12,7 +12,7 @@ import itertools
 import json
 import math
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -96,8 +96,8 @@ def differences(reviewed: Mapping[str, Any], now: Mapping[str, Any]) -> list[str
     if reviewed.get("site") != now["site"]:
         found.append("the site's profile has changed since")
     for word, runs in (
-        ("no longer to be submitted", _less(reviewed["runs"], now["runs"])),
-        ("new", _less(now["runs"], reviewed["runs"])),
+        ("no longer to be submitted", [run for run in reviewed["runs"] if run not in now["runs"]]),
+        ("new", [run for run in now["runs"] if run not in reviewed["runs"]]),
     ):
         if runs:
             found.append(f"{len(runs)} {word} ({_some(_short(runs))})")
@@ -107,11 +107,6 @@ def differences(reviewed: Mapping[str, Any], now: Mapping[str, Any]) -> list[str
     if reviewed["cancel"] != now["cancel"]:
         found.append(f"{len(now['cancel'])} to cancel, {len(reviewed['cancel'])} were")
     return found
-
-
-def _less(left: Iterable[str], right: Iterable[str]) -> list[str]:
-    taken = set(right)
-    return [run for run in left if run not in taken]
 
 
 def _short(runs: Sequence[str]) -> list[str]:

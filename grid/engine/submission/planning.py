@@ -23,7 +23,7 @@ from grid.engine.states.ledger import Chunk, Submission
 from grid.engine.states.records import Asked, Name
 from grid.engine.states.runs import Run, named, others, prepare, runs_of, sign
 from grid.engine.submission import waves, writing
-from grid.engine.submission.plan import FRESH, Cancelled, Essence, Plan, Planned, arrays, differences, digest
+from grid.engine.submission.plan import FRESH, Cancelled, Essence, Plan, Planned, arrays, digest
 from grid.engine.submission.preflight import Finding, findings, known, rehearsed
 from grid.engine.sweeps.experiments import Experiment, Sweep
 from grid.engine.sweeps.resources import Resources
@@ -170,11 +170,6 @@ def slurm_is_here() -> bool:
     return shutil.which("sbatch") is not None
 
 
-def with_id(made: Made, plan_id: str) -> Made:
-    """A plan under the id of another: that of the reviewed one."""
-    return dataclasses.replace(made, plan=dataclasses.replace(made.plan, id=plan_id))
-
-
 # --- keeping plans ------------------------------------------------------------------------------------------------
 
 
@@ -262,21 +257,14 @@ def check(made: Made, root: Path, *, is_built: bool = False) -> list[Finding]:
 def apply(made: Made, root: Path, note: Callable[[Chunk], None]) -> tuple[Submission, str]:
     """Hand the plan's runs over: snapshot, run folders, scripts, then one sbatch per array.
 
-    Call it under ``only_one``.
-
-    Returns the submission, and why something of it has to wait for the next call (``go_on``); empty where nothing has.
+    Call it under ``only_one``.  Returns what ``waves.hand_over`` does, with which the next call goes on.
     """
     item = writing.pinned(submission_of(made), root)
     wanted = {planned.run_dir for planned in made.plan.submit}
     sign(made.sweep, root)
     prepare(run for run in made.runs if run.run_dir in wanted)
     item.save(root)
-    return go_on(item, made.site, root, note)
-
-
-def go_on(item: Submission, site: Site, root: Path, note: Callable[[Chunk], None]) -> tuple[Submission, str]:
-    """Submit the remaining part of a submission, as ``apply`` does."""
-    return waves.hand_over(item, site, root, lambda now, chunk: writing.write_chunk(now, chunk, root, site), note)
+    return waves.hand_over(item, made.site, root, note)
 
 
 def not_startable(item: Submission, view: View) -> list[str]:
@@ -308,8 +296,3 @@ def released(item: Submission, view: View) -> Submission:
                 dataclasses.replace(chunk, after=[pair for pair in chunk.after if pair != (how, name)])
             )
     return item
-
-
-def moved(before: Reviewed, made: Made) -> list[str]:
-    """The differences between the plan made now and the reviewed one."""
-    return differences(before.essence, made.plan.essence())

@@ -19,6 +19,7 @@ from grid.engine.slurm.site import Site
 from grid.engine.states import chunk_submission, ledger
 from grid.engine.states.evidence import CACHE
 from grid.engine.states.ledger import RECORD, Chunk, Submission
+from grid.engine.submission import writing
 
 SPARED = 0.1  # this share of MaxJobCount stays free: a full controller makes everybody's sbatch wait
 SMALLEST_ARRAY = 1000  # elements of an array that every cluster takes: SLURM's default MaxArraySize is 1001
@@ -82,15 +83,17 @@ def scripts(chunks: Sequence[Chunk]) -> int:
     return sum(len(chunk.elements) for chunk in chunks)
 
 
-def hand_over(
-    item: Submission, site: Site, root: Path, write: Callable[[Submission, Chunk], Path], note: Callable[[Chunk], None]
-) -> tuple[Submission, str]:
-    """Submit the remaining scripts as far as there is room.
+def hand_over(item: Submission, site: Site, root: Path, note: Callable[[Chunk], None]) -> tuple[Submission, str]:
+    """Write and submit the remaining scripts as far as there is room.
 
     Returns the submission, and why something of it has to wait (or nothing).
 
-    Errors are those of ``submission.hand_over``.
+    Errors are those of ``chunk_submission.hand_over``.
     """
+
+    def write(now: Submission, part: Chunk) -> Path:
+        return writing.write_chunk(now, part, root, site)
+
     found = room(site, root, scripts(item.left))
     free, why = (found.scripts, found.why) if found else (None, "")
     refused: int | None = None  # this number was one too many, or more

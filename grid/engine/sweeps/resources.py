@@ -147,12 +147,8 @@ class Resources:
         """Memory per node of a script with ``parallel`` experiments at a time, as sbatch takes it."""
         return self.mem if parallel == 1 or not megabytes(self.mem) else f"{megabytes(self.mem) * parallel}M"
 
-    def with_(self, **changes: Any) -> Resources:
-        """A checked copy; ValueError for a name that is no resource, with the legal ones and the nearest match."""
-        return self.merged(changes)
-
     def merged(self, changes: Mapping[str, Any]) -> Resources:
-        """A checked copy with the values of ``changes``."""
+        """A checked copy with the values of ``changes``; ValueError, with the legal names, for what is no resource."""
         for name in changes:
             if name not in self.NAMES:
                 raise unknown("resource", name, list(self.NAMES))

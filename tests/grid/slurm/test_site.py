@@ -137,8 +137,8 @@ def test_what_a_partition_cannot_give(asked: Resources, parallel: int, sentence:
     with pytest.raises(ValueError, match=rf"^partition 'gpu' of site c cannot give {sentence}") as caught:
         CLUSTER.check(asked, parallel)
     assert "\n" not in str(caught.value)
-    CLUSTER.check(asked.with_(partition="free"), parallel)
-    CLUSTER.check(asked.with_(partition="gpu,big"), parallel)
+    CLUSTER.check(asked.merged({"partition": "free"}), parallel)
+    CLUSTER.check(asked.merged({"partition": "gpu,big"}), parallel)
     Site().check(asked, parallel)
 
 

@@ -129,6 +129,6 @@ def test_what_clusters_call_their_things_is_legal() -> None:
         "constraint": "[a100|v100*2]&ib",
         "exclude": "n[01-03,7],m2",
     }
-    made = Resources().with_(**words, qos="high.prio", gpus=None, time=None)
+    made = Resources().merged({**words, "qos": "high.prio", "gpus": None, "time": None})
     assert {name: getattr(made, name) for name in words} == words
     assert Resources().merged({}) == Resources()
