@@ -19,9 +19,9 @@ from nuq.settings.quantized_training import formats_of
 from settings import run_identity
 from settings.data import DATA
 from settings.text import OnDisk
-from train import rank_failure
-from train.data.sources import UNUSABLE
+from train.data.sources import UNUSABLE, DataError
 from train.logs.run_log import Log
+from train.models import WeightsError
 from train.process import machine, rendezvous
 from train.process import status as statuses
 from train.process.checkpoint import FILE, PREVIOUS, CheckpointError, checked
@@ -33,6 +33,7 @@ from train.steps.train_loop import run
 from train.steps.trainer import Trainer
 
 GENERATIONS = (FILE, PREVIOUS)
+BAD_SETTINGS = (CheckpointError, WeightsError, DataError)  # errors of a trainer that stands, which people can put right
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EIO)  # errors that are nobody's setting
 
 
@@ -59,14 +60,11 @@ def launch(config: dict[str, Any], stop: StopSignal | None = None) -> int:
         warnings.warn(
             f"threads={config['threads']}: results differ in the last bits from runs with threads=1", stacklevel=1
         )
-    try:
-        rank = rendezvous.own_rank()
-    except ValueError as error:
-        return _refuse(error)
     run_dir = Path(run_identity.default_run_dir(config))
     before = ""  # the settings that were here
     with contextlib.ExitStack() as held:
         try:
+            rank = rendezvous.own_rank()
             _check_folder(run_dir, config)
             if statuses.read(run_dir).get("state") == "done":
                 say(f"{run_dir}: done already{_elsewhere(run_dir, config)}")
@@ -77,21 +75,14 @@ def launch(config: dict[str, Any], stop: StopSignal | None = None) -> int:
                 run_dir.mkdir(parents=True, exist_ok=True)
                 await_silence(run_dir, held.enter_context(only_process_in(run_dir)), lambda: stop.requested)
                 statuses.tidy(run_dir, "config.yaml", "status.json", "exit_code")
-                rank_failure.forget(run_dir)
                 before = read_text(run_dir / "config.yaml") if (run_dir / "config.yaml").exists() else ""
                 statuses.write_text(run_dir / "config.yaml", yaml.safe_dump(config, sort_keys=False))
             here = machine.describe(device, statuses.ROOT) if rank == 0 else {}
             status = statuses.Status(
                 run_dir if rank == 0 else None, config["steps"], _describe(device), config["threads"], here
             )
-        except Held as error:
-            return _refuse(error, statuses.EXIT_HELD)
-        except Preempted as why:
-            return _refuse(why, statuses.EXIT_REQUEUE)
-        except ValueError as error:
+        except (Preempted, ValueError, OSError) as error:
             return _refuse(error)
-        except OSError as error:
-            return _refuse(error, statuses.EXIT_CRASH if error.errno in FULL else statuses.EXIT_BAD_SETTINGS)
         try:
             log = Log(run_dir if rank == 0 else None, status.attempt)
             held.callback(log.close)
@@ -111,19 +102,22 @@ def _train(
     config: dict[str, Any], run_dir: Path, device: torch.device, status: statuses.Status, log: Log, stop: StopSignal
 ) -> int:
     """Run the training itself; whatever ends it is written to the status."""
-    rank, timeout_s = rendezvous.own_rank(), config["exchange"]["timeout_s"]
+    people_can_mend: tuple[type[Exception], ...] = ()
+
+    def exit_code(error: BaseException) -> int:
+        if isinstance(error, people_can_mend):
+            return statuses.EXIT_BAD_SETTINGS
+        return statuses.EXIT_DIVERGED if isinstance(error, NonFiniteError) else statuses.EXIT_CRASH
+
     try:
         with (
             status.beating(),
-            rendezvous.process_group(device, timeout_s, stop) as group,
-            rank_failure.told(run_dir, rank),
+            rendezvous.process_group(device, config["exchange"]["timeout_s"], stop, exit_code) as group,
         ):
-            try:
-                with status.progress.during("loading data and model"), stop.at_once():
-                    trainer = Trainer(config, device=device, group=group)
-            except UNUSABLE as error:
-                rank_failure.tell(run_dir, rank, statuses.EXIT_BAD_SETTINGS, error)
-                return _leave(status, statuses.EXIT_BAD_SETTINGS, error)
+            people_can_mend = UNUSABLE  # as long as data, model and settings are put together
+            with status.progress.during("loading data and model"), stop.at_once():
+                trainer = Trainer(config, device=device, group=group)
+            people_can_mend = BAD_SETTINGS
             method, model = config["method"]["name"], config["model"]["name"]
             on = f"{trainer.data.name} (fingerprint {trainer.data.fingerprint})"
             log.line(f"{run_dir}: {method}, {model} on {on}, {config['workers']} workers")
@@ -134,35 +128,25 @@ def _train(
                     trainer.part()
                 raise
             trainer.part()
-    except rank_failure.BAD_SETTINGS as error:
-        return _leave(status, statuses.EXIT_BAD_SETTINGS, error)
-    except Preempted as why:
-        return _leave(status, statuses.EXIT_REQUEUE, why)
-    except NonFiniteError as error:
-        return _leave(status, statuses.EXIT_DIVERGED, error)
-    except rendezvous.Refused as other:
-        return _leave(status, other.exit_code, other.failure)
-    except RankLost as error:
-        code, why = (rank_failure.found(run_dir) if rank == 0 else None) or (statuses.EXIT_CRASH, error)
-        return _leave(status, code, why)
-    except KeyboardInterrupt:
-        return _leave(
-            status,
-            statuses.EXIT_INTERRUPTED,
-            Preempted("interrupted; started again, it goes on from its last checkpoint"),
-        )
-    except OSError as error:
-        return _leave(status, statuses.EXIT_CRASH, _unwritable(error, run_dir))
-    except BaseException as error:
-        with contextlib.suppress(OSError):
-            status.end(statuses.EXIT_CRASH, error)
-        raise
-    try:
         log.finished()
         status.end(statuses.EXIT_DONE)
-    except OSError as error:
-        return _leave(status, statuses.EXIT_CRASH, _unwritable(error, run_dir))
-    return statuses.EXIT_DONE
+        return statuses.EXIT_DONE
+    except Preempted as why:
+        return _leave(status, statuses.EXIT_REQUEUE, why)
+    except rendezvous.Refused as other:
+        return _leave(status, other.exit_code, other.failure)
+    except KeyboardInterrupt:
+        why = Preempted("interrupted; started again, it goes on from its last checkpoint")
+        return _leave(status, statuses.EXIT_INTERRUPTED, why)
+    except BaseException as error:
+        code = exit_code(error)
+        if code != statuses.EXIT_CRASH or isinstance(error, RankLost):
+            return _leave(status, code, error)
+        if isinstance(error, OSError):
+            return _leave(status, code, _unwritable(error, run_dir))
+        with contextlib.suppress(OSError):
+            status.end(code, error)
+        raise
 
 
 def _check_folder(run_dir: Path, config: dict[str, Any]) -> None:
@@ -220,7 +204,7 @@ def _describe(device: torch.device) -> str:
     return f"cpu ({platform.machine()}, {torch.backends.cpu.get_cpu_capability()})"
 
 
-def _leave(status: statuses.Status, code: int, why: Exception) -> int:
+def _leave(status: statuses.Status, code: int, why: BaseException) -> int:
     complain(str(why))
     try:
         status.end(code, why)
@@ -249,7 +233,14 @@ def _unwritable(error: OSError, run_dir: Path) -> OSError:
     return type(error)(words).with_traceback(error.__traceback__)
 
 
-def _refuse(error: Exception, code: int = statuses.EXIT_BAD_SETTINGS) -> int:
+def _refuse(error: Exception) -> int:
+    """Say why this process does not start, here and to the other ranks; returns the exit code."""
+    if isinstance(error, Preempted):
+        code = statuses.EXIT_REQUEUE
+    elif isinstance(error, OSError) and error.errno in FULL:
+        code = statuses.EXIT_CRASH
+    else:
+        code = statuses.EXIT_HELD if isinstance(error, Held) else statuses.EXIT_BAD_SETTINGS
     complain(statuses.describe(error))
     rendezvous.refuse(code, error)
     return code

@@ -1,4 +1,4 @@
-"""The meeting of the ranks of a run.
+"""The meeting of the ranks of a run, and the store where one tells the others why it ends.
 
 Connecting to the store where they meet and ``init_process_group`` wait in C++, where no signal, no end of torchrun and
 no refusal of another rank is heard.  So a thread waits there, and the main one listens.
@@ -33,7 +33,7 @@ _threads: list[threading.Thread] = []  # threads that wait, or have waited, in C
 
 
 class Refused(Exception):
-    """The error that another rank has refused to start, with its exit code and its reason."""
+    """The error that another rank does not start, or has failed on its own, with its exit code and its reason."""
 
     def __init__(self, exit_code: int, rank: int, message: str, signature: str) -> None:
         self.exit_code = exit_code
@@ -74,12 +74,22 @@ def refuse(exit_code: int, error: BaseException, *, patience_s: float = GRACE_S)
     """
     with contextlib.suppress(RuntimeError, ValueError, TimeoutError):
         if num_ranks() > 1:
-            told = {"exit_code": exit_code, "rank": own_rank(), **statuses.account(error)}
             end = time.monotonic() + patience_s
             _reach(lambda: time.monotonic() >= end)
             store = _in_thread(lambda: _store(REACH_S)).result(REACH_S)
-            store.set("refused", json.dumps(told))
+            _tell(store, exit_code, error)
             _know(store, patience_s)
+
+
+def _tell(store: PrefixStore, exit_code: int, error: BaseException) -> None:
+    """Leave in the store why this rank ends.  The first word stays: what others then meet follows from it."""
+    told = {"exit_code": exit_code, "rank": own_rank(), **statuses.account(error)}
+    store.compare_set("refused", "", json.dumps(told))
+
+
+def _told(store: PrefixStore) -> Refused | None:
+    """The end of another rank, as it has told it; None where none has."""
+    return Refused(**json.loads(store.get("refused"))) if store.check(["refused"]) else None
 
 
 def _know(store: PrefixStore, patience_s: float) -> None:
@@ -106,11 +116,14 @@ def leave(exit_code: int) -> None:
 
 
 @contextlib.contextmanager
-def process_group(device: torch.device, timeout_s: float, stop: StopSignal) -> Iterator[dist.ProcessGroup | None]:
+def process_group(
+    device: torch.device, timeout_s: float, stop: StopSignal, exit_code: Callable[[Exception], int]
+) -> Iterator[dist.ProcessGroup | None]:
     """The group that torchrun started, in which a silent rank is waited for so long; None for a single process.
 
     RankLost where not all ranks come, Refused where one says why it does not, Preempted where this one was asked to
-    stop meanwhile.
+    stop meanwhile.  The first rank keeps the status alone, so the others tell it what goes wrong inside, with its
+    ``exit_code``: where it has lost one that did, it raises Refused, and else it knows only that the other is gone.
     """
     ranks = num_ranks()
     if ranks == 1:
@@ -118,7 +131,7 @@ def process_group(device: torch.device, timeout_s: float, stop: StopSignal) -> I
         return
     begin, rank = time.monotonic(), own_rank()
     try:
-        _join("nccl" if device.type == "cuda" else "gloo", rank, ranks, timeout_s, stop)
+        store = _join("nccl" if device.type == "cuda" else "gloo", rank, ranks, timeout_s, stop)
     except RuntimeError as error:
         time.sleep(LOOK_S)  # where torchrun is gone, its store was gone first
         if stop.certain:
@@ -131,12 +144,24 @@ def process_group(device: torch.device, timeout_s: float, stop: StopSignal) -> I
         raise RankLost(f"the {ranks} ranks did not come together{before} (rank {rank} saw: {saw})") from error
     try:
         yield dist.group.WORLD
+    except RankLost as error:
+        with contextlib.suppress(RuntimeError):  # who keeps the store is gone, too
+            if rank == 0 and (refused := _told(store)):
+                raise refused from error
+        raise
+    except Preempted:  # as all ranks are
+        raise
+    except Exception as error:
+        with contextlib.suppress(RuntimeError):
+            if rank:
+                _tell(store, exit_code(error), error)
+        raise
     finally:
         dist.destroy_process_group()
 
 
-def _join(backend: str, rank: int, ranks: int, timeout_s: float, stop: StopSignal) -> None:
-    """Wait until the group is there.
+def _join(backend: str, rank: int, ranks: int, timeout_s: float, stop: StopSignal) -> PrefixStore:
+    """Wait until the group is there; returns the store where the ranks have met.
 
     RuntimeError where it is not in time, or where this rank is asked to stop.
 
@@ -164,8 +189,7 @@ def _join(backend: str, rank: int, ranks: int, timeout_s: float, stop: StopSigna
     everybody = [f"here/{other}" for other in range(ranks)]
     # NCCL's waits for nobody
     while not over() and not (group.done() and (group.exception() or store.check(everybody))):
-        if store.check(["refused"]):
-            refused = Refused(**json.loads(store.get("refused")))
+        if refused := _told(store):
             _know(store, GRACE_S)
             raise refused
         time.sleep(LOOK_S)
@@ -175,7 +199,7 @@ def _join(backend: str, rank: int, ranks: int, timeout_s: float, stop: StopSigna
         raise failure
     missing = [key.removeprefix("here/") for key in everybody if not store.check([key])]
     if group.done() and not failure and not missing:
-        return
+        return store
     raise RuntimeError(f"no rank {', '.join(missing)}" if missing else "a rank came and left")
 
 

@@ -45,7 +45,7 @@ def stop(monkeypatch: pytest.MonkeyPatch) -> Iterator[StopSignal]:
 
 
 def _waits(stop: StopSignal, timeout_s: float = 60.0) -> None:
-    with rendezvous.process_group(CPU, timeout_s, stop):
+    with rendezvous.process_group(CPU, timeout_s, stop, lambda _: 1):
         raise AssertionError("a group of one of two ranks")
 
 

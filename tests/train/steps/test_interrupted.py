@@ -127,7 +127,7 @@ def test_a_signal_while_data_is_loaded(
 
     before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGUSR2)]
     monkeypatch.setattr(launch, "Trainer", loading)
-    monkeypatch.setattr(rendezvous, "process_group", lambda device, timeout_s, stop: contextlib.nullcontext())
+    monkeypatch.setattr(rendezvous, "process_group", lambda *_: contextlib.nullcontext())
     for name in ("RANK", "MASTER_ADDR", "MASTER_PORT"):
         monkeypatch.setenv(name, "0")
     monkeypatch.setenv("WORLD_SIZE", ranks)
