@@ -28,6 +28,7 @@ from typing import IO, Any, NamedTuple
 
 import torch
 
+from files import atomic
 from files.plain import Unreadable, opened
 from nuq.exchange.transport import Transport
 from train.process.status import tidy
@@ -94,27 +95,32 @@ def save(run_dir: Path, state: dict[str, Any]) -> None:
 
     OSError, with the path, leaves both as they were.
     """
-    newest, aside, second = run_dir / FILE, _aside(run_dir, FILE), _aside(run_dir, PREVIOUS)
+    newest = run_dir / FILE
     try:
-        with open(aside, "w+b") as file:
-            _save_archive(state, file)
-            file.write(_line(_digest(file, file.tell())))
-            file.flush()
-            os.fsync(file.fileno())
-        if newest.exists():
-            second.unlink(missing_ok=True)
-            try:
-                os.link(newest, second)  # both names are there at every moment
-            except OSError:  # a file system without links: for a moment there is the previous name alone
-                os.replace(newest, run_dir / PREVIOUS)
-            else:
-                os.replace(second, run_dir / PREVIOUS)
-        os.replace(aside, newest)
+        with atomic.aside(newest) as place:
+            with open(place, "w+b") as file:
+                _save_archive(state, file)
+                file.write(f"\nsha256 of the bytes before: {_digest(file, file.tell())}\n".encode())
+                file.flush()
+                os.fsync(file.fileno())
+            if newest.exists():
+                _name_previous(newest)
         _flush_names(run_dir)
     except OSError as error:
         raise OSError(error.errno, error.strerror, str(newest)) from error
+
+
+def _name_previous(newest: Path) -> None:
+    """Give a file the name of the previous one, at once."""
+    previous, second = newest.with_name(PREVIOUS), newest.with_name(f".{PREVIOUS}.{os.getpid()}.tmp")
+    try:
+        second.unlink(missing_ok=True)
+        os.link(newest, second)  # both names are there at every moment
+    except OSError:  # a file system without links: for a moment there is the previous name alone
+        os.replace(newest, previous)
+    else:
+        os.replace(second, previous)
     finally:
-        aside.unlink(missing_ok=True)
         second.unlink(missing_ok=True)
 
 
@@ -129,23 +135,6 @@ def _save_archive(state: dict[str, Any], file: IO[bytes]) -> None:
         if isinstance(error.__context__, OSError):
             raise error.__context__ from error
         raise
-
-
-def _set_aside(run_dir: Path) -> None:
-    """Rename a damaged newest checkpoint, so that it never takes the place of a whole previous one.
-
-    Only the process that holds the folder may call it.
-    """
-    os.replace(run_dir / FILE, run_dir / DAMAGED)
-    _flush_names(run_dir)
-
-
-def _aside(run_dir: Path, name: str) -> Path:
-    return run_dir / f".{name}.{os.getpid()}.tmp"
-
-
-def _line(digest: str) -> bytes:
-    return f"\nsha256 of the bytes before: {digest}\n".encode()
 
 
 def _digest(file: IO[bytes], size: int) -> str:
@@ -171,50 +160,37 @@ def _flush_names(run_dir: Path) -> None:
 # --- reading ------------------------------------------------------------------------------------------------------
 
 
-def load(run_dir: Path, identity: str, device: torch.device) -> dict[str, Any] | None:
-    """The state of ``find``, after one warning where the newest is damaged; None where there is none.
-
-    It changes nothing.
-    """
-    found = find(run_dir, identity, device)
-    if found is not None and found.damage:
-        _warn(found)
-    return found.state if found is not None else None
-
-
 def restore(run_dir: Path, identity: str, device: torch.device, transport: Transport) -> Found | None:
     """The checkpoint that ``find`` finds, for all ranks of a run that goes on; the first rank holds the folder.
 
     It alone reads, and hands its bytes to the others: a shared file system may still show them an older file.  A
     damaged newest is set aside.
     """
-    if transport.rank:
-        told = json.loads(transport.texts("", "checkpoint")[0])
-        if told["error"]:
-            raise CheckpointError(told["error"])
-        if not told["bytes"]:
-            return None
+    found, error = None, None
+    if transport.rank == 0:
+        try:
+            found = find(run_dir, identity, device)
+        except CheckpointError as raised:
+            error = raised
+    size, name = (found.path.stat().st_size, found.path.name) if found is not None else (0, "")
+    word = json.dumps({"error": str(error or ""), "bytes": size, "name": name})
+    told = json.loads(transport.texts(word, "checkpoint")[0])
+    if told["error"]:
+        raise error or CheckpointError(told["error"])
+    if transport.rank == 0:
+        tidy(run_dir, FILE, PREVIOUS)
+    if not told["bytes"]:
+        return None
+    if found is None:  # on another rank
         state = decoded(io.BytesIO(_handed_on(transport, told["bytes"], None)), device)
         return Found(run_dir / told["name"], state, "")
-    found, error, size = None, None, 0
-    try:
-        found = find(run_dir, identity, device)
-        size = found.path.stat().st_size if found is not None else 0
-    except CheckpointError as raised:
-        error = raised
-    name = found.path.name if found is not None else ""
-    transport.texts(json.dumps({"error": str(error or ""), "bytes": size, "name": name}), "checkpoint")
-    if error is not None:
-        raise error
-    tidy(run_dir, FILE, PREVIOUS)
-    if found is None:
-        return None
     if transport.world > 1:
         with open(found.path, "rb") as file:
             _handed_on(transport, size, file)
     if found.damage:
-        _warn(found)
-        _set_aside(run_dir)
+        warnings.warn(f"{found.damage}: going on from {found.path}, of step {found.state['step']}", stacklevel=2)
+        os.replace(run_dir / FILE, run_dir / DAMAGED)  # lest it take the place of the whole previous one
+        _flush_names(run_dir)
     return found
 
 
@@ -370,11 +346,6 @@ def reason(error: BaseException) -> str:
     if isinstance(error, pickle.UnpicklingError):
         return "it holds something else than tensors and plain values, and nothing else is read"
     return str(error).splitlines()[0].split(". ")[0] if str(error) else type(error).__name__
-
-
-def _warn(found: Found) -> None:
-    """Warn in one line that names both files."""
-    warnings.warn(f"{found.damage}: going on from {found.path}, of step {found.state['step']}", stacklevel=3)
 
 
 def _handed_on(transport: Transport, size: int, file: IO[bytes] | None) -> bytes:

@@ -78,10 +78,11 @@ def test_stopped_at_any_question_and_started_again_it_ends_alike(tmp_path: Path)
         attempt(config, folder, None)
         assert logged(folder) == logged(tmp_path / "undisturbed"), number
         both = [
-            checkpoint.load(one, run_identity.identity(config), torch.device("cpu"))
+            checkpoint.find(one, run_identity.identity(config), torch.device("cpu"))
             for one in (folder, tmp_path / "undisturbed")
         ]
-        assert flat(both[0]) == flat(both[1]), number
+        assert both[0] is not None and both[1] is not None
+        assert flat(both[0].state) == flat(both[1].state), number
     assert states[0] is None  # nothing but untraining was done
     assert states[questions] == (5, False)  # the last evaluation was cut short
     assert len(set(states.values())) > 4

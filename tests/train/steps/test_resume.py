@@ -252,9 +252,9 @@ def test_divergence_keeps_the_last_good_checkpoint(tmp_path, capsys):
     message = status["failure"]["message"]
     assert message in capsys.readouterr().err and message.startswith("step ") and ("'" in message or "loss" in message)
     step = int(message.split()[1].rstrip(":"))
-    saved = checkpoint.load(tmp_path, run_identity.identity(settings), torch.device("cpu"))
-    assert saved is not None and saved["step"] == step
-    assert all(bool(torch.isfinite(value).all()) for value in saved["model"].values())
+    saved = checkpoint.find(tmp_path, run_identity.identity(settings), torch.device("cpu"))
+    assert saved is not None and not saved.damage and saved.state["step"] == step
+    assert all(bool(torch.isfinite(value).all()) for value in saved.state["model"].values())
 
 
 def test_a_run_cannot_end_well_with_parameters_that_are_not_finite(tmp_path, capsys):
