@@ -26,6 +26,7 @@ from files.plain import Unreadable, opened, read_text
 from settings import resolving, run_identity
 from settings.command_line import Evaluation
 from train import data, models
+from train.data.dataset import Split
 from train.data.objective import WORDS
 from train.data.sources import UNUSABLE
 from train.launch import choose_device
@@ -34,6 +35,7 @@ from train.process import checkpoint
 from train.process import status as statuses
 from train.process.checkpoint import CheckpointError
 from train.process.run_folder import Held, only_process_in
+from train.process.terminal import complain
 from train.steps import quantized_training
 from train.steps.gradients import Gradients, evaluate
 from train.steps.trainer import Totals
@@ -50,19 +52,12 @@ class Evaluator:
         self.run_dir = Path(settings.run)
         config = read_config(self.run_dir)
         self.identity = run_identity.identity(config)
-        chosen = {
-            "data_dir": settings.data_dir,
-            "threads": settings.threads,
-            "eval_batch_size": settings.eval_batch_size,
-        }
-        config |= {"device": settings.device, **{key: value for key, value in chosen.items() if value}}
+        names = ("data_dir", "threads", "eval_batch_size", "device")
+        config |= {name: value for name in names if (value := getattr(settings, name))}
         # means of training, which the device may lack
         config["compute"] = config["compute"] | {"cuda_graphs": False, "compile": False}
-        self.splits = (
-            ("test", "train")
-            if settings.splits == "both" or (settings.splits == "run" and config["eval_train"])
-            else ("test",)
-        )
+        both = settings.splits == "both" or (settings.splits == "run" and config["eval_train"])
+        self.splits: tuple[Split, ...] = ("test", "train") if both else ("test",)
         torch.set_num_threads(config["threads"])
         self.device = choose_device(settings.device, 0)
         try:
@@ -75,11 +70,8 @@ class Evaluator:
         self.results: dict[int, dict[str, float]] = _read_results(self.run_dir / FOLDER / RESULTS)
         self._events: EventFile | None = None
 
-    def evaluate(self, path: Path, state: dict[str, Any], saved_at_s: float) -> dict[str, float]:
-        """The V* and T* scalars of a file's state, which are kept before they are returned.
-
-        CheckpointError where it is another run's.
-        """
+    def evaluate(self, path: Path, state: dict[str, Any], saved_at_s: float) -> None:
+        """Find the V* and T* scalars of a file's state, and keep them; CheckpointError where it is another run's."""
         checkpoint.check_identity(path, state, self.identity)
         if words := checkpoint.other_data(state, self.data.name, self.data.fingerprint):
             way_out = (
@@ -106,11 +98,10 @@ class Evaluator:
         self.results[step] = values
         rows = [{"step": step, **values} for step, values in sorted(self.results.items())]
         statuses.write_text(self.run_dir / FOLDER / RESULTS, json.dumps(rows, indent=1))
-        shown = ", ".join(f"{_WORDS[name]} {values[name]:{form}}" for name, form in _SHOWN.items() if name in values)
+        shown = ", ".join(f"{word} {values[name]:{form}}" for name, (word, form) in _SHOWN.items() if name in values)
         print(f"step {step}/{self.config['steps']}: {shown}", flush=True)
         if not math.isfinite(values["Vloss"]):
             print(not_finite(step, values["Vloss"], self.model), file=sys.stderr)
-        return values
 
     def newest(self) -> None:
         """Evaluate the newest whole checkpoint. ValueError where there is none."""
@@ -118,24 +109,20 @@ class Evaluator:
             found = checkpoint.find(self.run_dir, self.identity, torch.device("cpu"))
             if found is not None:
                 if found.damage:
-                    print(
-                        f"main.py: {found.damage}: evaluating {found.path}, of step {found.state['step']}",
-                        file=sys.stderr,
-                    )
+                    complain(f"{found.damage}: evaluating {found.path}, of step {found.state['step']}")
                 self.evaluate(found.path, found.state, found.path.stat().st_mtime)
                 return
             time.sleep(0.2)
         raise ValueError(f"run={str(self.run_dir)!r} holds no checkpoint yet; without once=true it is waited for")
 
 
-_SHOWN = {"Vacc": ".2f", **{f"V{name}": ".4f" for name in WORDS}, "Vloss": ".4f", "Tacc": ".2f", "Tloss": ".4f"}
-_WORDS = {
-    "Vacc": "test accuracy in %",
-    "Vloss": "test loss",
-    "Tacc": "training accuracy in %",
-    "Tloss": "training loss",
+_SHOWN = {
+    "Vacc": ("test accuracy in %", ".2f"),
+    **{f"V{name}": (f"test {word}", ".4f") for name, word in WORDS.items()},
+    "Vloss": ("test loss", ".4f"),
+    "Tacc": ("training accuracy in %", ".2f"),
+    "Tloss": ("training loss", ".4f"),
 }
-_WORDS |= {f"V{name}": f"test {word}" for name, word in WORDS.items()}
 
 
 def run(settings: Evaluation) -> int:
@@ -154,15 +141,12 @@ def run(settings: Evaluation) -> int:
                 evaluator.newest()
                 return 0
             return follow(evaluator, settings.patience_s, settings.poll_s)
-    except CheckpointError as error:
-        print(f"main.py: {error.what}", file=sys.stderr)
-        return statuses.EXIT_BAD_SETTINGS
-    except ValueError as error:
-        print(f"main.py: {error}", file=sys.stderr)
-        return statuses.EXIT_HELD if isinstance(error, Held) else statuses.EXIT_BAD_SETTINGS
     except OSError as error:
-        print(f"main.py: {statuses.describe(error)}", file=sys.stderr)
+        complain(statuses.describe(error))
         return statuses.EXIT_CRASH
+    except ValueError as error:
+        complain(error.what if isinstance(error, CheckpointError) else str(error))
+        return statuses.EXIT_HELD if isinstance(error, Held) else statuses.EXIT_BAD_SETTINGS
     except KeyboardInterrupt:
         return statuses.EXIT_INTERRUPTED
 
@@ -172,33 +156,30 @@ def follow(evaluator: Evaluator, patience_s: float, poll_s: float) -> int:
 
     It ends, too, when the run has shown no sign of life for ``patience_s``.
     """
-    run_dir, seen, told, sign, heard = evaluator.run_dir, dict[Mark, bool](), "", None, time.monotonic()
+    run_dir, seen, told, sign, heard = evaluator.run_dir, set[Mark](), "", None, time.monotonic()
     while True:
         status, damage = _read_status(run_dir)  # before the checkpoints, of which the last is there when it says done
         state, step = status.get("state"), status.get("step", 0)
         _evaluate_new(evaluator, seen)
-        if state == "done":
-            if evaluator.config["steps"] in evaluator.results:
-                return 0
-            print(f"main.py: {run_dir} is done, and its last checkpoint cannot be read", file=sys.stderr)
-            return 1
-        if state in ("failed", "diverged"):
-            failure = status.get("failure") or {}
-            print(
-                f"main.py: {run_dir} {state} after step {step}: {failure.get('message', 'it does not say why')}",
-                file=sys.stderr,
-            )
-            return 1
         present = (state, step, status.get("attempt"), status.get("progress", status.get("heartbeat")), len(seen))
         if present != sign:
             sign, heard = present, time.monotonic()
-        if time.monotonic() - heard > patience_s:
+        why = ""
+        if state == "done":
+            if evaluator.config["steps"] in evaluator.results:
+                return 0
+            why = f"{run_dir} is done, and its last checkpoint cannot be read"
+        elif state in ("failed", "diverged"):
+            message = (status.get("failure") or {}).get("message", "it does not say why")
+            why = f"{run_dir} {state} after step {step}: {message}"
+        elif time.monotonic() - heard > patience_s:
             what = f"has been {state} at step {step}, without a sign of getting on," if state else "has not started"
-            print(f"main.py: {damage or f'{run_dir} {what} for patience_s={patience_s:g} seconds'}", file=sys.stderr)
+            why = damage or f"{run_dir} {what} for patience_s={patience_s:g} seconds"
+        if why:
+            complain(why)
             return 1
-        words = {"preempted": f"preempted after step {step}: waiting until it goes on", "running": ""}.get(
-            state or "", "waiting for it to start"
-        )
+        waits = {"preempted": f"preempted after step {step}: waiting until it goes on", "running": ""}
+        words = waits.get(state or "", "waiting for it to start")
         words = f"waiting for another status: {damage}" if damage else words
         if words != told and words:
             print(f"{run_dir}: {words}", flush=True)
@@ -206,7 +187,7 @@ def follow(evaluator: Evaluator, patience_s: float, poll_s: float) -> int:
         time.sleep(poll_s)
 
 
-def _evaluate_new(evaluator: Evaluator, seen: dict[Mark, bool]) -> None:
+def _evaluate_new(evaluator: Evaluator, seen: set[Mark]) -> None:
     """Evaluate the checkpoints of both generations, the older first, as far as they are new.
 
     CheckpointError where the newest is another run's.
@@ -224,22 +205,22 @@ def _evaluate_new(evaluator: Evaluator, seen: dict[Mark, bool]) -> None:
         except FileNotFoundError:
             continue
         except (OSError, Unreadable) as error:  # a file server that has lost it meanwhile: it is looked for again
-            print(f"main.py: {statuses.describe(error)}: trying again", file=sys.stderr)
+            complain(f"{statuses.describe(error)}: trying again")
             continue
         except CheckpointError as error:
-            print(f"main.py: {checkpoint.unusable(path, error)}: waiting for the next", file=sys.stderr)
-            seen[mark] = False
+            complain(f"{checkpoint.unusable(path, error)}: waiting for the next")
+            seen.add(mark)
             continue
-        seen[mark] = True
+        seen.add(mark)
         try:
             if state["step"] not in evaluator.results:
                 evaluator.evaluate(path, state, about.st_mtime)
         except CheckpointError as error:
             if name == checkpoint.FILE:
                 raise
-            seen[mark], odd = False, error.what
+            odd = error.what
     if odd:
-        print(f"main.py: {odd}: going on without it", file=sys.stderr)
+        complain(f"{odd}: going on without it")
 
 
 def read_config(run_dir: Path) -> dict[str, Any]:

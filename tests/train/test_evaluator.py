@@ -191,7 +191,7 @@ def test_a_checkpoint_replaced_while_it_is_read(run_dir: Path, monkeypatch: pyte
 
     monkeypatch.setattr(checkpoint, "checked", replaced)
     follow_once = _held(run_dir)
-    evaluator._evaluate_new(follow_once, {})
+    evaluator._evaluate_new(follow_once, set())
     assert sorted(follow_once.results) == [4], "the newest was replaced before it was opened, the other after"
 
 
