@@ -19,6 +19,7 @@ from typing import Any, BinaryIO
 TEXT_BYTES = 4 * 2**20  # the limit for a configuration, a status or a profile, which have some kB
 MOST_DEPTH = 64  # the most levels of lists and tables in each other
 MOST_VALUES = 200_000  # the most values of a file, each counted as often as an alias repeats it
+_TOO_DEEP = f"is nested deeper than {MOST_DEPTH} levels"
 LARGEST = 2**64  # the bound of whole numbers: a seed may have 64 bits
 # folders and sockets cannot be opened
 _KINDS = {stat.S_IFIFO: "a FIFO", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}
@@ -70,7 +71,7 @@ def read_json(path: Path, *, any_number: bool = False) -> Any:
     except Unreadable:
         raise
     except RecursionError as error:
-        raise Unreadable(_too_deep()) from error
+        raise Unreadable(_TOO_DEEP) from error
     except ValueError as error:
         raise Unreadable(f"is no JSON ({error})") from error
     return checked(value, any_number=any_number)
@@ -104,7 +105,7 @@ def check_yaml(text: str) -> None:
         for event in yaml.parse(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
             depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
             if depth > MOST_DEPTH:
-                raise Unreadable(_too_deep())
+                raise Unreadable(_TOO_DEEP)
     except yaml.YAMLError:
         return
 
@@ -116,7 +117,7 @@ def checked(value: Any, *, finite: bool = False, any_number: bool = False) -> An
     """
     for count, (item, depth) in enumerate(_walk(value)):
         if depth > MOST_DEPTH:
-            raise Unreadable(_too_deep())
+            raise Unreadable(_TOO_DEEP)
         if count > MOST_VALUES:
             raise Unreadable(f"holds more than {MOST_VALUES} values")
         if isinstance(item, int) and abs(item) > LARGEST and not any_number:
@@ -142,7 +143,3 @@ def _walk(value: Any) -> Iterator[tuple[Any, int]]:
 
 def _too_large(most_bytes: int) -> str:
     return f"is larger than {most_bytes / 2**20:g} MB"
-
-
-def _too_deep() -> str:
-    return f"is nested deeper than {MOST_DEPTH} levels"

@@ -9,6 +9,7 @@ memory and bytes of the full run are estimated from what was seen, on this machi
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import os
@@ -41,9 +42,7 @@ BATCH_SIZE = 4
 # run
 ACCUMULATE = 2
 EVAL_BATCHES = 1
-PASS_COPIES = (
-    3  # copies of the kept activations in a training pass: measured with ResNet-8 and -20 at batch size 128 on CPU
-)
+PASS_COPIES = 3  # copies of kept activations in a training pass: measured with ResNet-8 and -20, batch size 128, CPU
 EVAL_COPIES = 3  # copies of the largest activation: a layer's input, its output and one on the way
 
 
@@ -66,24 +65,17 @@ def shrunk(config: dict[str, Any]) -> dict[str, Any]:
     if "update_at" in method:
         first = [at for at in method["update_at"] if at == 0]  # the first step is like no other
         method.update(update_at=[*first, STEPS // 2], update_every=0, num_samples=min(method["num_samples"], 2))
-    measure = {"every": STEPS if config["measure"]["every"] else 0, "num_samples": 2}
-    untrain = {**config["untrain"], "steps": min(config["untrain"]["steps"], 1)}
-    small = {
+    return config | {
+        "method": method,
+        "measure": {"every": STEPS if config["measure"]["every"] else 0, "num_samples": 2},
+        "untrain": config["untrain"] | {"steps": min(config["untrain"]["steps"], 1)},
+        "compute": config["compute"] | {"accumulate": min(ACCUMULATE, config["compute"]["accumulate"])},
         "steps": STEPS,
         "batch_size": min(BATCH_SIZE, config["batch_size"]),
         "eval_batch_size": BATCH_SIZE,
         "eval_every": STEPS,
-    }
-    compute = {**config["compute"], "accumulate": min(ACCUMULATE, config["compute"]["accumulate"])}
-    every_step = {"log_every": 1, "checkpoint_every": STEPS // 2}
-    return {
-        **config,
-        "method": method,
-        "measure": measure,
-        "untrain": untrain,
-        "compute": compute,
-        **small,
-        **every_step,
+        "log_every": 1,
+        "checkpoint_every": STEPS // 2,
     }
 
 
@@ -114,13 +106,8 @@ def _load(config: dict[str, Any], device: torch.device) -> DataSet:
 def _attempt(trainer: Trainer, run_dir: Path, stop_at: int) -> None:
     """One attempt of the run, stopped as by a signal after ``stop_at`` steps."""
     reporter = status.Status(run_dir, STEPS, str(trainer.device), trainer.config["threads"])
-    log = Log(run_dir, reporter.attempt)
-    try:
+    with contextlib.suppress(Preempted), contextlib.closing(Log(run_dir, reporter.attempt)) as log:
         run(trainer, run_dir, reporter, log, lambda: trainer.step == stop_at - 1)  # asked before every step
-    except Preempted:
-        pass
-    finally:
-        log.close()
 
 
 def _seconds(action: Callable[[], Any], device: torch.device) -> float:
@@ -138,10 +125,8 @@ def num_updates(method: Mapping[str, Any], steps: int) -> int:
     """
     if "update_at" not in method:
         return 0
-    period = method["update_every"]
-    return len(
-        {at for at in method["update_at"] if 0 <= at < steps}.union(range(period, steps, period) if period else ())
-    )
+    listed, period = {at for at in method["update_at"] if 0 <= at < steps}, method["update_every"]
+    return len(listed.union(range(period, steps, period) if period else ()))
 
 
 def _updates_s(trainer: Trainer, config: dict[str, Any], full_pass_s: float) -> float:
@@ -234,19 +219,18 @@ def dry_run(config: dict[str, Any]) -> dict[str, float]:
     evaluated = num_test + (num_train if config["eval_train"] else 0)
     measurements = -(-config["steps"] // config["measure"]["every"]) if config["measure"]["every"] else 0
     measured_passes = config["measure"]["num_samples"] * config["workers"]
-    train_s = config["steps"] * (workers * full_pass_s + exchange_s)
-    update_s = _updates_s(trainer, config, full_pass_s)
-    measure_s = measurements * measured_passes * (full_pass_s + exchange_s / workers)
-    eval_s = evaluations * evaluated * evaluation_s
+    times = {
+        "train_s": config["steps"] * (workers * full_pass_s + exchange_s),
+        "update_s": _updates_s(trainer, config, full_pass_s),
+        "measure_s": measurements * measured_passes * (full_pass_s + exchange_s / workers),
+        "evaluate_s": evaluations * evaluated * evaluation_s,
+    }
     activations = _activations(trainer)  # the rest, such as every worker's gradient, is as large in the tiny run
     growth_bytes = max(_pass_bytes(config, activations) - _pass_bytes(tiny, activations), 0)
     data_bytes = full.num_bytes if dataset.is_stand_in else 0
     return {
-        "train_s": train_s,
-        "update_s": update_s,
-        "measure_s": measure_s,
-        "evaluate_s": eval_s,
-        "seconds": train_s + update_s + measure_s + eval_s,
+        **times,
+        "seconds": sum(times.values()),
         "memory_gb": (_peak_bytes(device) + growth_bytes + data_bytes) / 1e9,
         "sent_gb": config["steps"] * (trainer.totals.bytes / trainer.step) / 1e9,
         "disk_gb": disk_bytes / 1e9,
@@ -255,13 +239,9 @@ def dry_run(config: dict[str, Any]) -> dict[str, float]:
 
 def duration(seconds: float) -> str:
     """A duration as two digits, in seconds, hours or, above 48 hours, days."""
-    hours = seconds / 3600
-    if seconds < 120:
-        value, unit = seconds, "s"
-    elif hours <= 48:
-        value, unit = hours, "h"
-    else:
-        value, unit = hours / 24, "days"
+    value, unit = (seconds, "s") if seconds < 120 else (seconds / 3600, "h")
+    if unit == "h" and value > 48:
+        value, unit = value / 24, "days"
     return f"{float(f'{value:.2g}'):g} {unit}"
 
 
@@ -273,25 +253,18 @@ def main(overrides: list[str]) -> int:
     try:
         config = resolving.resolve(command_line.parse_overrides(overrides))
         estimate = dry_run(config)
-    except UNUSABLE as error:
+    except (*UNUSABLE, NonFiniteError) as error:
         print(f"dry run: {error}", file=sys.stderr)
-        return status.EXIT_BAD_SETTINGS
-    except NonFiniteError as error:
-        print(f"dry run: {error}", file=sys.stderr)
-        return status.EXIT_DIVERGED
+        return status.EXIT_DIVERGED if isinstance(error, NonFiniteError) else status.EXIT_BAD_SETTINGS
     except KeyboardInterrupt:
         print("dry run: interrupted", file=sys.stderr)
         return status.EXIT_INTERRUPTED
     names = {"training": "train_s", "level updates": "update_s", "measuring": "measure_s", "evaluating": "evaluate_s"}
     parts = ", ".join(f"{name} {duration(estimate[key])}" for name, key in names.items())
-    print(
-        f"dry run of {run_identity.run_name(config)}: {STEPS} steps, level update, evaluation, checkpoint and resume "
-        f"went well"
-    )
-    print(
-        f"  full run, all {config['workers']} workers in one process on this machine: about "
-        f"{duration(estimate['seconds'])} ({parts})"
-    )
+    went_well = f"{STEPS} steps, level update, evaluation, checkpoint and resume went well"
+    print(f"dry run of {run_identity.run_name(config)}: {went_well}")
+    everything = f"all {config['workers']} workers in one process on this machine"
+    print(f"  full run, {everything}: about {duration(estimate['seconds'])} ({parts})")
     print(f"  memory: about {estimate['memory_gb']:.2g} GB for all workers in one process")
     print(f"  disk: {estimate['disk_gb']:.2g} GB for the checkpoints and the first lines of the logs")
     print(f"  encoded by one worker over the full run: {estimate['sent_gb']:.3g} GB, however often it is sent")

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import platform
+import re
 import subprocess
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +22,6 @@ def describe(device: torch.device, root: Path) -> dict[str, Any]:
     """A description of the origin: python, torch, cpu, cores, gpu, commit and dirty.
 
     The cores are those that this process may use; gpu is "" without, commit is "" where unknown.
-
-    It never fails.
-
     root: the checkout, for a process that runs from it and not from a snapshot (``NUQ_CODE``).
     """
     commit, dirty = _code(root)
@@ -38,28 +38,19 @@ def describe(device: torch.device, root: Path) -> dict[str, Any]:
 
 def _cpu() -> str:
     """The name of the CPU model, as Linux tells it; elsewhere what Python knows."""
-    try:
-        with open("/proc/cpuinfo") as file:
-            for line in file:
-                name, _, value = line.partition(":")
-                if name.strip() == "model name":
-                    return value.strip()
-    except OSError:
-        pass
+    with contextlib.suppress(OSError):
+        if found := re.search(r"^model name\s*:(.*)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE):
+            return found[1].strip()
     return platform.processor() or platform.machine()
 
 
 def _gpu(device: torch.device) -> str:
     """The names of the devices that this process sees, as in ``2 x NVIDIA H200``."""
-    if device.type != "cuda":
-        return ""
-    try:
-        names = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
-    except (RuntimeError, AssertionError):
-        return ""
-    return ", ".join(
-        f"{names.count(name)} x {name}" if names.count(name) > 1 else name for name in dict.fromkeys(names)
-    )
+    names = Counter[str]()
+    if device.type == "cuda":
+        with contextlib.suppress(RuntimeError, AssertionError):
+            names.update(map(torch.cuda.get_device_name, range(torch.cuda.device_count())))
+    return ", ".join(f"{count} x {name}" if count > 1 else name for name, count in names.items())
 
 
 def _code(root: Path) -> tuple[str, bool]:

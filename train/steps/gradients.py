@@ -210,23 +210,18 @@ def _seeded(seed: int, device: torch.device) -> Iterator[None]:
 
 def _check_device(compute: dict[str, Any], device: torch.device) -> None:
     if compute["cuda_graphs"] and device.type != "cuda":
-        raise ValueError(
-            "compute.cuda_graphs=True: records the kernels of a CUDA device, and this run is on the CPU; legal here: "
-            "false"
-        )
+        why = "records the kernels of a CUDA device, and this run is on the CPU"
+        raise ValueError(f"compute.cuda_graphs=True: {why}; legal here: false")
     if not compute["compile"]:
         return
+    why = ""
     if device.type == "cuda":
         if importlib.util.find_spec("triton") is None:
-            raise ValueError(
-                "compute.compile=True: torch.compile writes Triton kernels, and Triton is not installed; legal here: "
-                "false"
-            )
+            why = "torch.compile writes Triton kernels, and Triton is not installed"
     elif not any(map(shutil.which, filter(None, (os.environ.get("CXX"), "g++", "clang++")))):
-        raise ValueError(
-            "compute.compile=True: torch.compile needs a C++ compiler (g++, clang++ or $CXX), none is here; legal "
-            "here: false"
-        )
+        why = "torch.compile needs a C++ compiler (g++, clang++ or $CXX), none is here"
+    if why:
+        raise ValueError(f"compute.compile=True: {why}; legal here: false")
 
 
 def channels_last(x: Tensor) -> Tensor:

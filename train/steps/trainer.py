@@ -110,18 +110,13 @@ class Trainer:
 
     def _workers(self, name: str, settings: Any, exchange: args.Exchange | None = None) -> Workers:
         shapes = {name: p.shape for name, p in self.parameters.items()}
-        timeout_s = self.config["exchange"]["timeout_s"]
-        workers, seed = self.config["workers"], self.config["seed"]
-        memory = None
+        memory, layers = None, ()
         if exchange is not None:
             values, acts = self.config["optim"], sections.momentum_acts_in_workers(self.config)
             own = (values["momentum"], values["nesterov"]) if acts else (0.0, False)
-            memory = Memory(sections.named_feedback(self.config), *own)
-        more = {
-            "timeout_s": timeout_s,
-            "memory": memory,
-            "layers": self.config["layers"] if exchange is not None else (),
-        }
+            memory, layers = Memory(sections.named_feedback(self.config), *own), self.config["layers"]
+        workers, seed = self.config["workers"], self.config["seed"]
+        more = {"timeout_s": self.config["exchange"]["timeout_s"], "memory": memory, "layers": layers}
         return Workers(name, settings, workers, shapes, seed, self.device, self.group, exchange, **more)
 
     def _order(self, workers: int, purpose: str) -> Order:
@@ -231,17 +226,13 @@ class Trainer:
             gradients = {
                 worker: gradient for worker, gradient in gradients.items() if first_not_finite([gradient]) is None
             }
-        workers.observe(
-            gradients,
-            self.step,
-            [one for one in workers.levels.every if self._is_running(one) and one.collects(self.step)],
-        )
+        collecting = [one for one in workers.levels.every if self._is_running(one) and one.collects(self.step)]
+        workers.observe(gradients, self.step, collecting)
         for one in self._due():
             bad = workers.update_levels([one])
             if bad and not self._is_running(one):  # a running one is the step's own: its exchange names it
-                raise NonFiniteError(
-                    f"step {self.step}: the gradient of {bad}, sampled for the level update, is not finite"
-                )
+                what = f"the gradient of {bad}, sampled for the level update,"
+                raise NonFiniteError(f"step {self.step}: {what} is not finite")
         self.totals.update_s += time.perf_counter() - started
 
     def begin(self) -> None:
@@ -331,18 +322,13 @@ class Trainer:
 
     def _outline(self) -> dict[str, Any]:
         """The state that ``load_state_dict`` reads, as far as it is known before the first step."""
-        return {
-            "model": self.model.state_dict(),
-            "optimizer": optim.outline(self.optimizer),
-            "workers": Open(),
-            "totals": vars(Totals()),
-            **({"loss_scale": vars(self.loss_scale)} if self.loss_scale is not None else {}),
-            **(
-                {"tensors": {**self.tensors.state_dict(), "masters": Open(self.parameters)}}
-                if self.tensors is not None
-                else {}
-            ),
-        }
+        optimizer, totals = optim.outline(self.optimizer), vars(Totals())
+        own = {"model": self.model.state_dict(), "optimizer": optimizer, "workers": Open(), "totals": totals}
+        if self.loss_scale is not None:
+            own["loss_scale"] = vars(self.loss_scale)
+        if self.tensors is not None:
+            own["tensors"] = self.tensors.state_dict() | {"masters": Open(self.parameters)}
+        return own
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Load a saved state.
@@ -351,11 +337,8 @@ class Trainer:
         not fit.
         """
         if words := checkpoint.other_data(state, self.data.name, self.data.fingerprint):
-            way_out = (
-                "go on with the files that it began with (data_dir, NUQ_DATA; of data=text: the Python), or choose "
-                "another run_dir"
-            )
-            raise checkpoint.CheckpointError(words, way_out)
+            way_out = "go on with the files that it began with (data_dir, NUQ_DATA; of data=text: the Python)"
+            raise checkpoint.CheckpointError(words, f"{way_out}, or choose another run_dir")
         checkpoint.check_values(state, self._outline(), self.config["steps"])
         models.restore(self.model, state)
         optim.restore(self.optimizer, state["optimizer"])
