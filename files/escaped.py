@@ -21,10 +21,7 @@ def escaped(text: str) -> str:
 
 
 class Escaping(io.TextIOBase):
-    """A stream that escapes all text (see ``escaped``).
-
-    Text that is meant to steer the terminal is written to ``plain`` of it.
-    """
+    """A stream that escapes all text (``escaped``) but what is written to its ``plain``, to steer the terminal."""
 
     def __init__(self, stream: TextIO) -> None:
         self.stream = stream

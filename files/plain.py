@@ -92,10 +92,7 @@ def read_yaml(path: Path) -> Any:
 
 
 def check_yaml(text: str) -> None:
-    """Raise Unreadable where nesting or aliases would be too much for the YAML loader that builds the values.
-
-    Other mistakes are left to that loader.
-    """
+    """Raise Unreadable for more nesting or aliases than a YAML loader should build; other mistakes it tells itself."""
     import yaml
 
     if text.count("[") + text.count("{") + text.count("- ") + text.count("? ") + text.count("&") < MOST_DEPTH:
@@ -111,10 +108,7 @@ def check_yaml(text: str) -> None:
 
 
 def checked(value: Any, *, finite: bool = False, any_number: bool = False) -> Any:
-    """The value itself, where it is plain.
-
-    It is not too deep, not too large, has numbers that fit 64 bits and texts that are Unicode.
-    """
+    """The value itself, if plain: not too deep or large, its numbers within 64 bits, its texts Unicode."""
     for count, (item, depth) in enumerate(_walk(value)):
         if depth > MOST_DEPTH:
             raise Unreadable(_TOO_DEEP)

@@ -80,10 +80,7 @@ def shrunk(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def in_one_process(config: dict[str, Any]) -> dict[str, Any]:
-    """A configuration with a collective that one process can simulate.
-
-    A message says so where the collective is another one.
-    """
+    """A configuration whose collective one process can simulate; where it had another, a message says so."""
     exchange = config["exchange"]
     if exchange["collective"] != "hierarchical":
         return config
@@ -119,10 +116,7 @@ def _seconds(action: Callable[[], Any], device: torch.device) -> float:
 
 
 def num_updates(method: Mapping[str, Any], steps: int) -> int:
-    """The number of level updates of a run of ``steps`` steps; 0 for fixed levels.
-
-    ``nuq.exchange.level_updates.LevelUpdater.next_update`` schedules them.
-    """
+    """The number of level updates in ``steps`` steps (see ``LevelUpdater.next_update``); 0 for fixed levels."""
     if "update_at" not in method:
         return 0
     listed, period = {at for at in method["update_at"] if 0 <= at < steps}, method["update_every"]
@@ -155,10 +149,7 @@ def _samples(config: Mapping[str, Any]) -> int:
 
 
 def _activations(trainer: Trainer) -> list[int]:
-    """The bytes per example of each tensor that a pass of one minibatch keeps for its way back.
-
-    The parameters are left out.
-    """
+    """The bytes per example of each tensor but the parameters that the pass of a minibatch keeps for its way back."""
     parameters = {p.untyped_storage().data_ptr() for p in trainer.parameters.values()}
     kept: dict[int, int] = {}
 
@@ -246,10 +237,7 @@ def duration(seconds: float) -> str:
 
 
 def main(overrides: list[str]) -> int:
-    """Run the command line; the exit code is as main.py's.
-
-    The estimates go to the file NUQ_MEASURED, too, as JSON.
-    """
+    """Run the command line; the exit code is as main.py's.  The estimates also go to the file NUQ_MEASURED, as JSON."""
     try:
         config = resolving.resolve(command_line.parse_overrides(overrides))
         estimate = dry_run(config)

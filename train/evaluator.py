@@ -152,10 +152,7 @@ def run(settings: Evaluation) -> int:
 
 
 def follow(evaluator: Evaluator, patience_s: float, poll_s: float) -> int:
-    """Evaluate every checkpoint that appears until the run has ended.
-
-    It ends, too, when the run has shown no sign of life for ``patience_s``.
-    """
+    """Evaluate every checkpoint that appears, until the run has ended or gave no sign of life for ``patience_s``."""
     run_dir, seen, told, sign, heard = evaluator.run_dir, set[Mark](), "", None, time.monotonic()
     while True:
         status, damage = _read_status(run_dir)  # before the checkpoints, of which the last is there when it says done
@@ -188,10 +185,7 @@ def follow(evaluator: Evaluator, patience_s: float, poll_s: float) -> int:
 
 
 def _evaluate_new(evaluator: Evaluator, seen: set[Mark]) -> None:
-    """Evaluate the checkpoints of both generations, the older first, as far as they are new.
-
-    CheckpointError where the newest is another run's.
-    """
+    """Evaluate what is new of both generations, the older first.  CheckpointError: the newest is another run's."""
     odd = ""
     for name in (checkpoint.PREVIOUS, checkpoint.FILE):
         path = evaluator.run_dir / name
@@ -224,10 +218,7 @@ def _evaluate_new(evaluator: Evaluator, seen: set[Mark]) -> None:
 
 
 def read_config(run_dir: Path) -> dict[str, Any]:
-    """The full configuration of a run, with today's defaults where it is older than a setting.
-
-    ValueError where it cannot be had.
-    """
+    """The full configuration of a run; today's defaults fill an older one.  ValueError where it cannot be had."""
     path = run_dir / "config.yaml"
     if not run_dir.is_dir():
         raise ValueError(
@@ -251,10 +242,7 @@ def read_config(run_dir: Path) -> dict[str, Any]:
 
 
 def _read_status(run_dir: Path) -> tuple[dict[str, Any], str]:
-    """The status of a run, and what is wrong with a damaged one, in words.
-
-    The status is empty where there is none, or none that can be read now.
-    """
+    """The status of a run, empty where none can be read now, and what is wrong with a damaged one, in words."""
     try:
         return statuses.read(run_dir, remedy=""), ""
     except OSError:
@@ -264,10 +252,7 @@ def _read_status(run_dir: Path) -> tuple[dict[str, Any], str]:
 
 
 def _read_results(path: Path) -> dict[int, dict[str, float]]:
-    """The scalars that earlier evaluators found, by step.
-
-    Empty where they cannot be read: then it is evaluated again.
-    """
+    """The scalars that earlier evaluators found, by step; empty, and evaluated again, where they cannot be read."""
     try:
         return {row.pop("step"): row for row in json.loads(path.read_text())}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):

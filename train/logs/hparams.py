@@ -86,10 +86,7 @@ def started(config: Mapping[str, Any], at_s: float) -> Iterator[Any]:
 
 
 def finished(at_s: float) -> Any:
-    """The record of a run that is done.
-
-    A failure has none: TensorBoard keeps the first it sees, and the run may be started again.
-    """
+    """The record of a run that is done.  A failure has none: the run may go on, and TensorBoard keeps the first."""
     end = PLUGIN.SessionEndInfo(status=API.STATUS_SUCCESS, end_time_secs=at_s)
     return _record("session_end_info", session_end_info=end)
 

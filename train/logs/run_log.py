@@ -23,10 +23,7 @@ MOST_HISTOGRAMS = 200  # the most of one tag in a run: at 3 kB each they would o
 
 
 def keeps_histogram(step: int, every: int, steps: int) -> bool:
-    """Whether a measurement at a step is logged as a histogram too.
-
-    Measurements are made every so many of ``steps``.
-    """
+    """Whether a measurement, one every so many of ``steps``, is logged as a histogram too."""
     return step // every % math.ceil(steps / every / MOST_HISTOGRAMS) == 0
 
 
@@ -74,10 +71,7 @@ class Log:
             self.flush()
 
     def finished(self) -> None:
-        """Log that the run is done.
-
-        It is the last record for the HPARAMS tab, and is on the disk before any status says so.
-        """
+        """Log that the run is done: the last record for the HPARAMS tab, on the disk before any status says so."""
         self._record(hparams.finished(time.time()))
         self.flush()
 

@@ -58,10 +58,7 @@ UNREADABLE = (
 
 
 class CheckpointError(ValueError):
-    """A checkpoint that is damaged, or belongs to other settings.
-
-    It says what is wrong, and what the user may do about it.
-    """
+    """A checkpoint that is damaged or of other settings: what is wrong, and what the user may do about it."""
 
     def __init__(self, what: str, remedy: str = "") -> None:
         super().__init__(f"{what}: {remedy}" if remedy else what)
@@ -91,10 +88,7 @@ class Found(NamedTuple):
 
 
 def save(run_dir: Path, state: dict[str, Any]) -> None:
-    """Save the newest checkpoint; the one that was the newest becomes the previous one.
-
-    OSError, with the path, leaves both as they were.
-    """
+    """Save the newest checkpoint; the one before becomes the previous.  OSError, with the path, changes neither."""
     newest = run_dir / FILE
     try:
         with atomic.aside(newest) as place:
@@ -125,10 +119,7 @@ def _name_previous(newest: Path) -> None:
 
 
 def _save_archive(state: dict[str, Any], file: IO[bytes]) -> None:
-    """Save with ``torch.save``, but raise the true reason where a write fails.
-
-    Its archive complains of a wrong position in place of what was wrong.
-    """
+    """``torch.save``, but with the true reason where a write fails: its archive complains of a wrong position."""
     try:
         torch.save(state, file)
     except RuntimeError as error:
@@ -230,10 +221,7 @@ def check_identity(path: Path, state: dict[str, Any], identity: str) -> None:
 
 
 def other_data(state: dict[str, Any], name: str, fingerprint: str) -> str:
-    """The reason why a state cannot go with this data, in words.
-
-    It is empty where the state can, or where it is older than fingerprints.
-    """
+    """The reason why a state cannot go with this data, in words; empty where it can, or has no fingerprint yet."""
     its = state.get("fingerprint") or fingerprint
     return (
         f"the run began on data with the fingerprint {its}, and {name}'s here have {fingerprint}"
@@ -339,10 +327,7 @@ def unusable(path: Path, error: CheckpointError) -> str:
 
 
 def reason(error: BaseException) -> str:
-    """The reason why a file could not be read, in one line.
-
-    torch's own words for a file that is more than data are advice to trust it.
-    """
+    """The reason why a file could not be read, in one line; without the advice of torch to trust a stranger."""
     if isinstance(error, pickle.UnpicklingError):
         return "it holds something else than tensors and plain values, and nothing else is read"
     return str(error).splitlines()[0].split(". ")[0] if str(error) else type(error).__name__

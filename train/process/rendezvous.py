@@ -42,10 +42,7 @@ class Refused(Exception):
 
 
 def num_ranks() -> int:
-    """The number of processes that train together.
-
-    ValueError where there are several that were not told where to meet.
-    """
+    """The number of processes that train together; ValueError where several were not told where to meet."""
     told = os.environ.get("WORLD_SIZE", "1")
     if not told.isdecimal() or not int(told):
         raise ValueError(f"the environment has WORLD_SIZE={told!r}, which is no number of ranks; torchrun sets it")
@@ -93,10 +90,7 @@ def _told(store: PrefixStore) -> Refused | None:
 
 
 def _know(store: PrefixStore, patience_s: float) -> None:
-    """Note that this rank knows of a refusal.
-
-    Where it keeps the store, it stays until all ranks know, at most so long.
-    """
+    """Note that this rank knows of a refusal; who keeps the store waits at most so long until all ranks know."""
     everybody, end = [f"knows/{rank}" for rank in range(num_ranks())], time.monotonic() + patience_s
     with contextlib.suppress(RuntimeError):  # who keeps it has gone
         store.set(f"knows/{own_rank()}", "")
@@ -105,10 +99,7 @@ def _know(store: PrefixStore, patience_s: float) -> None:
 
 
 def leave(exit_code: int) -> None:
-    """End the process where a thread still waits, for a caller that ends the process.
-
-    The thread would abort it by coming back amid Python's own end.
-    """
+    """End the process at once where a thread still waits: coming back amid Python's own end, it would abort it."""
     if any(thread.is_alive() for thread in _threads):
         sys.stdout.flush()
         sys.stderr.flush()
@@ -213,10 +204,7 @@ def _is_host() -> bool:
 
 
 def _reach(over: Callable[[], bool]) -> None:
-    """Wait until a rank is at the meeting point: ``TCPStore`` would print pages of its own about it.
-
-    RuntimeError when it is over.
-    """
+    """Wait until a rank is at the meeting point, or it is over: RuntimeError.  ``TCPStore`` would print pages."""
     while not _is_host():
         try:
             socket.create_connection(_place(), REACH_S).close()

@@ -45,10 +45,7 @@ class StopSignal:
 
     @property
     def certain(self) -> bool:
-        """Whether this process was asked to stop for sure.
-
-        By SIGTERM torchrun may also tell that another rank has failed.
-        """
+        """Whether this process was asked to stop for sure: by SIGTERM torchrun also tells that another rank failed."""
         by_torchrun = self._heard == signal.SIGTERM and self._parent is not None and not self._orphaned
         return self.requested and not by_torchrun
 
@@ -88,10 +85,7 @@ def _listened_to() -> list[signal.Signals]:
 
 
 def _is_python(process: int) -> bool:
-    """Whether the process may be torchrun itself, as in a container that runs nothing else.
-
-    Otherwise it is the process that takes in orphans.
-    """
+    """Whether a process may be torchrun, as in a container of its own, and not the one that takes in orphans."""
     try:
         return b"python" in Path(f"/proc/{process}/cmdline").read_bytes()
     except OSError:

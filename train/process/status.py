@@ -54,10 +54,7 @@ def write_text(path: Path, text: str) -> None:
 
 
 def read(run_dir: Path, remedy: str = _REMEDY) -> dict[str, Any]:
-    """The last status of a run; an empty dict where there is none.
-
-    ValueError names a file that is damaged, and ends with the remedy.
-    """
+    """The last status of a run, empty where there is none; ValueError, with the remedy, names a damaged file."""
     path = run_dir / "status.json"
     try:
         status = json.loads(read_text(path))
@@ -72,10 +69,7 @@ def read(run_dir: Path, remedy: str = _REMEDY) -> dict[str, Any]:
 
 
 def _check(status: object) -> None:
-    """Raise ValueError where a value that others go by is of another kind than a run writes.
-
-    Older runs may lack it.
-    """
+    """Raise ValueError where a value that others go by is there, and of another kind than a run writes."""
     if not isinstance(status, dict):
         raise ValueError("it holds no object")
     for name, (kind, words) in _KINDS.items():
@@ -85,10 +79,7 @@ def _check(status: object) -> None:
 
 
 def tidy(folder: Path, *names: str) -> None:
-    """Delete what processes that were killed have left half-written of these files.
-
-    Only the process that holds the folder may call it.
-    """
+    """Delete what killed processes have left of these files, half-written; only for who holds the folder."""
     for name in names:
         for path in folder.glob(f".{name}.*.tmp"):
             path.unlink(missing_ok=True)
@@ -118,17 +109,11 @@ class FolderGone(OSError):
 
 
 class FolderTaken(FolderGone):
-    """The error that another process has taken the run over.
-
-    This one was silent for so long that it counted as dead.
-    """
+    """The error that another process has taken over the run: this one, silent for so long, counted as dead."""
 
 
 class Progress:
-    """The phase that a run is in.
-
-    The thread that trains tells it, and the thread that writes the heartbeat reads it.
-    """
+    """The phase that a run is in: told by the thread that trains, read by the one that writes the heartbeat."""
 
     def __init__(self) -> None:
         self.phase = "starting"
@@ -244,10 +229,7 @@ class Status:
 
     @contextmanager
     def beating(self) -> Iterator[None]:
-        """Refresh the heartbeat every HEARTBEAT_S from a thread, so that long passes are not silence.
-
-        It is refreshed when memory has grown, too.
-        """
+        """Refresh the heartbeat from a thread every HEARTBEAT_S, or as memory grows: long passes are no silence."""
         stop = threading.Event()
 
         def beat() -> None:
@@ -283,10 +265,7 @@ class Status:
             raise self._failing[1]
 
     def saved(self, step: int) -> None:
-        """Note that a checkpoint of this step is on the disk.
-
-        A run that is lost goes on from there, behind the step that it told last.
-        """
+        """Note that a checkpoint of this step is on the disk: from there, not from ``step``, a lost run goes on."""
         self._values.update(step=step, saved_step=step)
 
     def trains_on(self, data: Mapping[str, Any]) -> None:
@@ -333,10 +312,7 @@ def _inode(folder: Path) -> tuple[int, int] | None:
 
 
 def _place(failure: BaseException) -> str:
-    """The text `` at FILE:LINE in FUNCTION`` of the last frame in this checkout, else of the last one.
-
-    It is empty for an error that was never raised.
-    """
+    """The text `` at FILE:LINE in FUNCTION`` of the last frame, if possible in this checkout; empty if never raised."""
     frames = traceback.extract_tb(failure.__traceback__)
     own = [
         frame for frame in frames if Path(frame.filename).is_relative_to(ROOT) and "site-packages" not in frame.filename

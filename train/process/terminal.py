@@ -31,10 +31,7 @@ def open_streams() -> None:
 
 
 def say(text: str = "") -> None:
-    """Print a line on standard output (nothing: flush what waits there).
-
-    Where none can be written, print one word on standard error, and no more.
-    """
+    """Print a line on standard output (nothing: flush it).  Where that fails, one word on standard error says so."""
     try:
         if text:
             print(text)

@@ -16,10 +16,7 @@ Pass = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
 
 
 class Recorded:
-    """A recorded call of ``function``.
-
-    Its inputs, labels and the loss's factor (0-d) have the shapes and the memory order of the first ones.
-    """
+    """A recorded call of ``function``, for arguments with the shapes and memory order of the first ones."""
 
     def __init__(self, function: Pass, inputs: Tensor, labels: Tensor, factor: Tensor) -> None:
         self._given = tuple(given.clone() for given in (inputs, labels, factor))

@@ -77,10 +77,7 @@ class Gradients:
         return self._arranged(x), y
 
     def one(self, worker: int, step: int, order: Order, purpose: str) -> tuple[Tensor, Tensor]:
-        """The gradient float32[n], in ``layout``, and the loss (0-d) of one worker.
-
-        They are the means of those of its minibatches, where ``compute.accumulate`` has several.
-        """
+        """The gradient float32[n], in ``layout``, and the loss (0-d) of one worker: the means over its minibatches."""
         if not self.model.training:
             self.model.train()
         self.begins(step, worker, purpose)
@@ -95,10 +92,7 @@ class Gradients:
         return flat, loss
 
     def _of_minibatch(self, indices: Tensor, worker: int, step: int, purpose: str) -> tuple[Tensor, Tensor]:
-        """The flat gradient and the loss.
-
-        Only a training step may overflow: else the loss is scaled down until all is finite.
-        """
+        """The flat gradient and the loss; unless training, whose steps may overflow, scaled until all is finite."""
         x, y = self._batch(indices, worker, step, purpose)
         scale = self.scale.value if self.scale else 1.0
         while True:
@@ -133,10 +127,7 @@ class Gradients:
     def of_workers(
         self, workers: Iterable[int], step: int, order: Order, purpose: str
     ) -> tuple[dict[int, Tensor], dict[int, float]]:
-        """The gradients and losses of ``workers``.
-
-        The batch-norm buffers end as worker 0's (if it is among them) or as they were.
-        """
+        """The gradients and losses of ``workers``; batch-norm buffers end as worker 0's (if here), or as they were."""
         workers = list(workers)
         alone = workers == [0]
         turns = [(at, worker) for at in (step, step + 1) for worker in workers]

@@ -61,10 +61,7 @@ def outline(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
 
 
 def restore(optimizer: torch.optim.Optimizer, saved: Mapping[str, Any]) -> None:
-    """Restore what the optimizer remembered of each parameter; what groups are set to is this run's own.
-
-    ValueError where they are of other parameters.
-    """
+    """Restore what is remembered of each parameter, but no group's settings; ValueError for other parameters."""
     groups = optimizer.state_dict()["param_groups"]
     if [group["params"] for group in saved["param_groups"]] != [group["params"] for group in groups]:
         raise ValueError("its optimizer's groups are of other parameters")
@@ -153,10 +150,7 @@ def _share(schedule: Mapping[str, Any], step: int, steps: int) -> float:
 
 
 def _on_lines(at: Sequence[int], factors: Sequence[float], step: int) -> float:
-    """The height at ``step`` of straight lines through the points (at, factors).
-
-    It is level before the first and after the last.
-    """
+    """The height at ``step`` of straight lines through the points (at, factors), level before and after them."""
     corner = bisect.bisect_right(at, step)  # the first corner beyond
     if corner in (0, len(at)):
         return factors[max(corner - 1, 0)]

@@ -46,10 +46,7 @@ def at(tensors: CompressedTraining | None, step: int, worker: int, purpose: str)
 
 
 def of_worker(tensors: CompressedTraining, step: int, worker: int, purpose: str) -> None:
-    """Set the key of a worker's passes; of these, those of the first worker in training count.
-
-    Its rank keeps the log, however workers are dealt.
-    """
+    """Set the key of a worker's passes.  The first worker's in training count: its rank keeps the log."""
     tensors.at(step, worker, purpose)
     tensors.counted = worker == 0 and purpose == "train"
 
@@ -63,10 +60,7 @@ def begin_step(tensors: CompressedTraining | None, step: int) -> None:
 
 
 def see_gradients(tensors: CompressedTraining | None, gradients: Mapping[int, Tensor], layout: FlatLayout) -> None:
-    """Add the first worker's gradient to the histograms, if any are due.
-
-    A rank without that worker keeps no log.
-    """
+    """Add the first worker's gradient to the histograms, if any are due; a rank without that worker keeps no log."""
     if tensors is None or tensors.histograms is None:
         return
     for part in layout.views(gradients[0]) if 0 in gradients else ():
@@ -75,10 +69,7 @@ def see_gradients(tensors: CompressedTraining | None, gradients: Mapping[int, Te
 
 
 def scalars(tensors: CompressedTraining | None, result: Exchanged) -> dict[str, float]:
-    """The ``compression_ratio`` and its tags for the last step.
-
-    The gradients' part comes from ``result``, the exchange of that step.
-    """
+    """The ``compression_ratio`` and its tags for the last step, the part of the gradients from its exchange."""
     if tensors is None:
         return {}
     counts: dict[str, Bytes] = dict(tensors.counts.last)

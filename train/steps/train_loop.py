@@ -65,10 +65,7 @@ class _Attempt:
         self.log.line(f"done: {trainer.step} steps, {totals.bytes / 1e6:.2f} MB encoded per worker{sent}; {cost}")
 
     def _begin(self) -> bool:
-        """Restore the point where the last attempt left off.
-
-        Returns whether any process was asked to stop meanwhile.
-        """
+        """Go on from where the last attempt left off; returns whether any process was asked to stop meanwhile."""
         trainer = self.trainer
         found = checkpoint.restore(
             self.run_dir, run_identity.identity(self.config), trainer.device, trainer.fp32_workers.transport
@@ -150,10 +147,7 @@ class _Attempt:
         }
 
     def _traffic(self, result: Exchanged) -> dict[str, float]:
-        """The scalars of what was encoded, the same in every split.
-
-        Where there are several processes, they include what the first one sent, with headers.
-        """
+        """The scalars of what was encoded, the same in every split, and of what the first of several processes sent."""
         totals = self.trainer.totals
         values: dict[str, float] = {"comm/bits_per_coordinate": result.bits_per_coordinate, "comm/bytes": totals.bytes}
         if result.means_bytes:
@@ -173,10 +167,7 @@ class _Attempt:
                 self.log.histogram(step, tag, estimator.HISTOGRAM_EDGES, masses)
 
     def _log_evaluation(self) -> dict[str, float]:
-        """The values of an evaluation, on rank 0, which works alone and has a word with the others every ATTEND_S.
-
-        They are empty on the others.
-        """
+        """The values of an evaluation, on rank 0, which has a word with the others every ATTEND_S; else empty."""
         trainer = self.trainer
         trainer.sync_buffers()
         if trainer.rank:

@@ -40,10 +40,7 @@ from train.steps.update import check_finite, check_state, update
 
 
 class Interrupted(Exception):
-    """The request to stop in the middle of something that is done again from its beginning.
-
-    It is raised on all processes alike.
-    """
+    """The request, on all processes alike, to stop amid something that is done again from its beginning."""
 
 
 @dataclass
@@ -132,10 +129,7 @@ class Trainer:
         return self.gradients.one(worker, step, order, purpose)
 
     def sync_buffers(self) -> None:
-        """Put worker 0's batch-norm buffers on every process (they are read in evaluation only).
-
-        NonFiniteError, on all, names a bad one.
-        """
+        """Give every process worker 0's batch-norm buffers, for evaluation; NonFiniteError, on all, names a bad one."""
         for name, buffer in self.model.named_buffers():
             self.fp32_workers.transport.broadcast(buffer, "buffers")
             check_finite(self.step, f"the buffer {name!r}", buffer)
@@ -165,10 +159,7 @@ class Trainer:
     # --- one step ---
 
     def train_step(self, stop: bool = False) -> Exchanged:
-        """Take one optimizer step.
-
-        Its answer says whether any process was asked to ``stop`` (or given it) before the exchange.
-        """
+        """Take one optimizer step; the result tells whether any process was asked to ``stop`` before the exchange."""
         before = self.trained.driver.bytes_sent
         self._sample_for_levels()
         quantized_training.begin_step(self.tensors, self.step)
@@ -193,17 +184,11 @@ class Trainer:
         return [one for one in self.workers.levels.every if one.due(self.step)]
 
     def _is_running(self, level_updater: LevelUpdater) -> bool:
-        """Whether the updater learns from the training gradients.
-
-        On the SGD trajectory, where only the first worker has one, none does.
-        """
+        """Whether the updater learns from training gradients; not on SGD's trajectory, where one worker has them."""
         return level_updater.settings.statistics == "running" and self.trains_on_method
 
     def _sample_for_levels(self) -> None:
-        """Draw the extra samples behind the updates of this step, before anything else of it.
-
-        It may take long, and be interrupted.
-        """
+        """Draw the extra samples for the updates of this step, before all else: it may take long or be interrupted."""
         started = time.perf_counter()
         fresh = [one for one in self._due() if not self._is_running(one)]
         try:
@@ -245,10 +230,7 @@ class Trainer:
         self.untrain()
 
     def _check_weights_file(self) -> None:
-        """Raise WeightsError, on all ranks, where they have read other bytes.
-
-        Nothing later would tell that their parameters differ.
-        """
+        """Raise WeightsError, on all ranks, where they have read other bytes: nothing later would tell."""
         path, transport = self.config["model"]["weights_file"], self.fp32_workers.transport
         if path and transport.world > 1:
             with open(path, "rb") as file:
@@ -293,18 +275,12 @@ class Trainer:
         return measured
 
     def evaluate(self, split: Split, between: Callable[[], object] = lambda: None) -> dict[str, float]:
-        """The ``V`` (test) or ``T`` (training) scalars over the whole split, without augmentation.
-
-        ``between`` is called after each batch.
-        """
+        """The ``V`` (test) or ``T`` (training) scalars of a whole split; ``between`` is called after each batch."""
         quantized_training.at(self.tensors, self.step, 0, f"evaluate/{split}")
         return evaluate(self.model, self.data, split, self.config["eval_batch_size"], between)
 
     def state_dict(self) -> dict[str, Any]:
-        """The state of the run, the same in every split; every process must call it.
-
-        NonFiniteError for what would not be worth going on from.
-        """
+        """The state, the same in every split; every process must call it.  NonFiniteError if not worth keeping."""
         self.sync_buffers()
         check_state(self.optimizer, self.parameters, self.step)
         return {

@@ -20,10 +20,7 @@ def update(
     mean: Tensor,
     step: int,
 ) -> None:
-    """Take one step down the mean gradient (one vector, in the parameters' order).
-
-    NonFiniteError where a parameter is not finite after it.
-    """
+    """Take one step down the mean gradient, flat in the parameters' order; NonFiniteError names a bad parameter."""
     parameters = list(named.values())
     pieces = optim.clipped(config["optim"], mean).split([parameter.numel() for parameter in parameters])
     for parameter, piece in zip(parameters, pieces, strict=True):
@@ -38,10 +35,7 @@ def update(
 
 
 def check_state(optimizer: torch.optim.Optimizer, parameters: Mapping[str, Tensor], step: int) -> None:
-    """Raise NonFiniteError, with the parameter's name, where the optimizer remembers what is not finite.
-
-    A mean square may overflow unseen.
-    """
+    """Raise NonFiniteError where the optimizer remembers what is not finite: a mean square may overflow unseen."""
     for name, parameter in parameters.items():
         for key, value in optimizer.state.get(parameter, {}).items():
             if isinstance(value, Tensor):
@@ -55,10 +49,7 @@ def check_finite(step: int, what: str, tensor: Tensor) -> None:
 
 
 def not_finite(step: int, loss: float, model: nn.Module) -> str:
-    """The sentence on a test loss that is not finite.
-
-    It names the first of the model's tensors that is not either.
-    """
+    """The sentence on a test loss that is not finite; it names the model's first tensor that is not either."""
     bad = next((name for name, value in model.state_dict().items() if not bool(torch.isfinite(value).all())), None)
     why = (
         f"{bad!r} is not finite"
