@@ -94,12 +94,9 @@ def main() -> None:
 
 def _of_hydra(error: Exception) -> str:
     """A sentence on what Hydra, or below it OmegaConf, says of its own settings."""
-    lines = [
-        str(found).splitlines()[0].rstrip(".") for found in (error, error.__cause__) if found is not None and str(found)
-    ]
-    return (
-        f"{': '.join(lines)} (settings of Hydra's own, hydra.*, are for who knows them; --help lists the experiment's)"
-    )
+    lines = [str(found).splitlines()[0].rstrip(".") for found in (error, error.__cause__) if str(found or "")]
+    hint = "settings of Hydra's own, hydra.*, are for who knows them; --help lists the experiment's"
+    return f"{': '.join(lines)} ({hint})"
 
 
 def _refuse(error: Exception, *, tell: bool = True) -> int:

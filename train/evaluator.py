@@ -74,15 +74,11 @@ class Evaluator:
         """Find the V* and T* scalars of a file's state, and keep them; CheckpointError where it is another run's."""
         checkpoint.check_identity(path, state, self.identity)
         if words := checkpoint.other_data(state, self.data.name, self.data.fingerprint):
-            way_out = (
-                f"evaluate it with the files that it began with (data_dir=FOLDER, now {self.config['data_dir']}; of "
-                "data=text: the Python)"
-            )
-            raise CheckpointError(f"{path}: {words}: {way_out}")
+            files = f"data_dir=FOLDER, now {self.config['data_dir']}; of data=text: the Python"
+            raise CheckpointError(f"{path}: {words}: evaluate it with the files that it began with ({files})")
         try:
-            checkpoint.check_values(
-                state, {"model": self.model.state_dict(), "totals": vars(Totals())}, self.config["steps"]
-            )
+            own = {"model": self.model.state_dict(), "totals": vars(Totals())}
+            checkpoint.check_values(state, own, self.config["steps"])
             models.restore(self.model, state)
         except checkpoint.UNREADABLE as error:
             raise CheckpointError(f"{path} does not fit this run ({checkpoint.reason(error)})") from error
@@ -219,11 +215,9 @@ def _evaluate_new(evaluator: Evaluator, seen: set[Mark]) -> None:
 
 def read_config(run_dir: Path) -> dict[str, Any]:
     """The full configuration of a run; today's defaults fill an older one.  ValueError where it cannot be had."""
-    path = run_dir / "config.yaml"
+    path, legal = run_dir / "config.yaml", "legal is the folder of a run, as in runs/main/NAME"
     if not run_dir.is_dir():
-        raise ValueError(
-            f"run={str(run_dir)!r}: there is no such folder; legal is the folder of a run, as in runs/main/NAME"
-        )
+        raise ValueError(f"run={str(run_dir)!r}: there is no such folder; {legal}")
     try:
         content = yaml.safe_load(read_text(path))
         flat = {key: value for key, value in content.items() if not isinstance(value, dict)}
@@ -232,9 +226,7 @@ def read_config(run_dir: Path) -> dict[str, Any]:
                 flat |= {part if name == "name" else f"{part}.{name}": value for name, value in values.items()}
         return resolving.resolve(flat)
     except FileNotFoundError:
-        raise ValueError(
-            f"run={str(run_dir)!r}: there is no config.yaml in it; legal is the folder of a run, as in runs/main/NAME"
-        ) from None
+        raise ValueError(f"run={str(run_dir)!r}: there is no config.yaml in it; {legal}") from None
     except Unreadable as error:
         raise ValueError(f"{path} {error}") from error
     except (yaml.YAMLError, AttributeError, TypeError) as error:

@@ -133,8 +133,8 @@ def _train(
         return statuses.EXIT_DONE
     except Preempted as why:
         return _leave(status, statuses.EXIT_REQUEUE, why)
-    except rendezvous.Refused as other:
-        return _leave(status, other.exit_code, other.failure)
+    except statuses.Refused as other:
+        return _leave(status, other.exit_code, other)
     except KeyboardInterrupt:
         why = Preempted("interrupted; started again, it goes on from its last checkpoint")
         return _leave(status, statuses.EXIT_INTERRUPTED, why)
@@ -151,27 +151,22 @@ def _train(
 
 def _check_folder(run_dir: Path, config: dict[str, Any]) -> None:
     """Raise ValueError where the folder holds a run of other settings, or one whose settings cannot be read."""
-    path = run_dir / "config.yaml"
+    path, remedy = run_dir / "config.yaml", "put it back or choose another run_dir"
     try:
         before = run_identity.identity(yaml.safe_load(read_text(path)))
     except FileNotFoundError:
         if (run_dir / "status.json").exists() or any((run_dir / name).exists() for name in GENERATIONS):
             if path.exists():  # the first rank has written both meanwhile
                 return _check_folder(run_dir, config)
-            raise ValueError(
-                f"{path} is missing from a folder that holds a run: put it back or choose another run_dir"
-            ) from None
+            raise ValueError(f"{path} is missing from a folder that holds a run: {remedy}") from None
         return
     except Unreadable as error:
-        raise ValueError(f"{path} {error}: put it back or choose another run_dir") from error
+        raise ValueError(f"{path} {error}: {remedy}") from error
     except (yaml.YAMLError, KeyError, TypeError, AttributeError) as error:
-        raise ValueError(
-            f"{path} is damaged ({type(error).__name__}): put it back or choose another run_dir"
-        ) from error
+        raise ValueError(f"{path} is damaged ({type(error).__name__}): {remedy}") from error
     if before != run_identity.identity(config):
-        raise ValueError(
-            f"run_dir={str(run_dir)!r} holds a run of other settings (see its config.yaml): choose another folder"
-        )
+        what = "holds a run of other settings (see its config.yaml)"
+        raise ValueError(f"run_dir={str(run_dir)!r} {what}: choose another folder")
 
 
 def _elsewhere(run_dir: Path, config: dict[str, Any]) -> str:
@@ -220,16 +215,12 @@ def _unwritable(error: OSError, run_dir: Path) -> OSError:
     if isinstance(error, statuses.FolderTaken):
         words = statuses.describe(error)
     elif isinstance(error, statuses.FolderGone) or not run_dir.is_dir():
-        words = (
-            f"{run_dir}: the run folder was removed, moved or replaced while the run was in it; what it held is "
-            f"where it is now"
-        )
+        what = "the run folder was removed, moved or replaced while the run was in it"
+        words = f"{run_dir}: {what}; what it held is where it is now"
     else:
         where = "" if error.filename else f"{run_dir}: "
-        words = (
-            f"{where}{statuses.describe(error)}; what was saved before is whole, and started again the run goes on "
-            "from it"
-        )
+        saved = "what was saved before is whole, and started again the run goes on from it"
+        words = f"{where}{statuses.describe(error)}; {saved}"
     return type(error)(words).with_traceback(error.__traceback__)
 
 

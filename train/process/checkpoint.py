@@ -42,17 +42,7 @@ _CHUNK_BYTES = 1 << 22
 _PLAIN = {"identity": str, "step": int, "evaluated": bool, "fingerprint": str, "transform_input": bool}
 _LATER = ("totals.network_bytes", "tensors.seed", "tensors.formats")  # names that older checkpoints lack
 UNREADABLE = (
-    *(
-        RuntimeError,
-        EOFError,
-        ValueError,
-        TypeError,
-        KeyError,
-        AttributeError,
-        IndexError,
-        OverflowError,
-        NotImplementedError,
-    ),
+    *(RuntimeError, EOFError, ValueError, TypeError, LookupError, AttributeError, OverflowError),
     *(pickle.UnpicklingError, zipfile.BadZipFile, zlib.error, struct.error),
 )
 
@@ -223,11 +213,9 @@ def check_identity(path: Path, state: dict[str, Any], identity: str) -> None:
 def other_data(state: dict[str, Any], name: str, fingerprint: str) -> str:
     """The reason why a state cannot go with this data, in words; empty where it can, or has no fingerprint yet."""
     its = state.get("fingerprint") or fingerprint
-    return (
-        f"the run began on data with the fingerprint {its}, and {name}'s here have {fingerprint}"
-        if its != fingerprint
-        else ""
-    )
+    if its == fingerprint:
+        return ""
+    return f"the run began on data with the fingerprint {its}, and {name}'s here have {fingerprint}"
 
 
 def checked(file: IO[bytes]) -> IO[bytes]:

@@ -25,20 +25,12 @@ from torch._C._distributed_c10d import PrefixStore, TCPStore
 from nuq.errors import RankLost
 from train.process import status as statuses
 from train.process.signals import NOTHING_YET, Preempted, StopSignal
+from train.process.status import Refused
 
 LOOK_S = 0.1  # between two looks at what there is to hear
 REACH_S = 5.0  # the time for one attempt to reach the store
 GRACE_S = 10.0  # the time for the others, which may still be importing, once this rank was asked to stop
 _threads: list[threading.Thread] = []  # threads that wait, or have waited, in C++
-
-
-class Refused(Exception):
-    """The error that another rank does not start, or has failed on its own, with its exit code and its reason."""
-
-    def __init__(self, exit_code: int, rank: int, message: str, signature: str) -> None:
-        self.exit_code = exit_code
-        self.failure = statuses.RankFailed(f"rank {rank}: {message}", signature)
-        super().__init__(str(self.failure))
 
 
 def num_ranks() -> int:

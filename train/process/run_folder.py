@@ -65,12 +65,9 @@ def await_silence(run_dir: Path, keeps_locks: bool, stopped: Callable[[], bool])
     host, pid, heartbeat = (before.get(name) for name in ("host", "pid", "heartbeat"))
     is_here = host == socket.gethostname()
     gone = is_here and (keeps_locks or not (isinstance(pid, int) and Path(f"/proc/{pid}").exists()))
-    if (
-        before.get("state") != "running"
-        or gone
-        or not isinstance(heartbeat, int | float)
-        or time.time() - heartbeat > STALE_S
-    ):
+    if before.get("state") != "running" or gone or not isinstance(heartbeat, int | float):
+        return
+    if time.time() - heartbeat > STALE_S:
         return
     patience_s = run.lag_s(os.environ.get("NUQ_LAG_S"))
     who = f"process {pid} on {host}"

@@ -93,15 +93,12 @@ def _last_attempt(run_dir: Path) -> int:
     )
 
 
-class RankFailed(Exception):
-    """The failure that ended another rank, in its own words.
+class Refused(Exception):
+    """The error that another rank does not start, or has failed on its own; ``account`` made its words there."""
 
-    signature: as ``account`` made it there.
-    """
-
-    def __init__(self, message: str, signature: str) -> None:
-        super().__init__(message)
-        self.signature = signature
+    def __init__(self, exit_code: int, rank: int, message: str, signature: str) -> None:
+        super().__init__(f"rank {rank}: {message}")
+        self.exit_code, self.signature = exit_code, signature
 
 
 class FolderGone(OSError):
@@ -187,15 +184,13 @@ class Status:
         self._values.update(heartbeat=now, seconds=self._seconds_before + now - self._started)
         self._values.update(phase=done.phase, progress=done.at, stepped=done.stepped)
         self.check_own()
+        self._written = now
         if self._path:
             self._peak_bytes = footprint.process_peak_bytes()
             self._values["memory_bytes"] = max(self._values["memory_bytes"], footprint.peak_bytes())
-        self._written = now
-        if self._path:
             if _inode(self._path.parent) != self._folder:
-                raise FolderGone(
-                    errno.ENOENT, "removed, moved or replaced while the run was in it", str(self._path.parent)
-                )
+                what = "removed, moved or replaced while the run was in it"
+                raise FolderGone(errno.ENOENT, what, str(self._path.parent))
             write_text(self._path, json.dumps(self._values, indent=1))
 
     def check_own(self) -> None:
@@ -206,10 +201,7 @@ class Status:
             found = json.loads(self._path.read_bytes())
         except (OSError, ValueError, RecursionError):  # it comes back with the next heartbeat
             return
-        if isinstance(found, dict) and (found.get("host"), found.get("pid")) != (
-            self._values["host"],
-            self._values["pid"],
-        ):
+        if isinstance(found, dict) and any(found.get(name) != self._values[name] for name in ("host", "pid")):
             who = f"taken over by process {found.get('pid')} on {found.get('host')}"
             raise FolderTaken(errno.EBUSY, who, str(self._path.parent))
 
@@ -274,10 +266,7 @@ class Status:
 
     def tell(self, values: Mapping[str, float]) -> None:
         """Keep the latest of ``METRICS`` for the next heartbeat."""
-        self._values["metrics"] = {
-            **self._values["metrics"],
-            **{name: values[name] for name in METRICS if name in values},
-        }
+        self._values["metrics"] = self._values["metrics"] | {name: values[name] for name in METRICS if name in values}
 
     def end(self, exit_code: int, failure: BaseException | None = None) -> None:
         """Write the last status, once the thread is done. OSError where it cannot be written."""
@@ -290,7 +279,7 @@ class Status:
 
 def account(failure: BaseException) -> dict[str, str]:
     """The record of a failure: its kind and place, by which the same are counted together, and its words."""
-    signature = failure.signature if isinstance(failure, RankFailed) else type(failure).__name__ + _place(failure)
+    signature = failure.signature if isinstance(failure, Refused) else type(failure).__name__ + _place(failure)
     return {"signature": signature, "message": describe(failure)[:MESSAGE_CHARACTERS]}
 
 
@@ -314,11 +303,8 @@ def _inode(folder: Path) -> tuple[int, int] | None:
 def _place(failure: BaseException) -> str:
     """The text `` at FILE:LINE in FUNCTION`` of the last frame, if possible in this checkout; empty if never raised."""
     frames = traceback.extract_tb(failure.__traceback__)
-    own = [
-        frame for frame in frames if Path(frame.filename).is_relative_to(ROOT) and "site-packages" not in frame.filename
-    ]
-    return (
-        f" at {Path((own or frames)[-1].filename).name}:{(own or frames)[-1].lineno} in {(own or frames)[-1].name}"
-        if frames
-        else ""
-    )
+    if not frames:
+        return ""
+    own = [one for one in frames if Path(one.filename).is_relative_to(ROOT) and "site-packages" not in one.filename]
+    last = (own or frames)[-1]
+    return f" at {Path(last.filename).name}:{last.lineno} in {last.name}"

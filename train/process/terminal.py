@@ -40,10 +40,8 @@ def say(text: str = "") -> None:
         _leads_nowhere(1)
     except OSError as error:
         _leads_nowhere(1)
-        complain(
-            f"standard output cannot be written ({error.strerror}), so nothing more is said there; the run's folder "
-            f"has it all"
-        )
+        less = "so nothing more is said there; the run's folder has it all"
+        complain(f"standard output cannot be written ({error.strerror}), {less}")
 
 
 def complain(text: str) -> None:

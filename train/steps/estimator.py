@@ -178,9 +178,8 @@ def measure(workers: Workers, samples: Iterable[list[Tensor]], seed: int, step: 
     for number, gradients in enumerate(samples):
         for worker, gradient in enumerate(gradients):
             if (bad := first_not_finite(workers.model_layout.views(gradient))) is not None:
-                raise NonFiniteError(
-                    f"the gradient of {list(workers.parameters)[bad]!r} on worker {worker} is not finite"
-                )
+                name = list(workers.parameters)[bad]
+                raise NonFiniteError(f"the gradient of {name!r} on worker {worker} is not finite")
         payloads = [
             workers.encode(gradient, Key(seed, step, worker, f"measure/{number}", workers=workers.num_workers))
             for worker, gradient in enumerate(gradients)
@@ -213,9 +212,8 @@ def measure(workers: Workers, samples: Iterable[list[Tensor]], seed: int, step: 
             levels = stretched(quantizer.levels, 1 / reach)
             mixture = statistics.fit("mixture", reach=reach)
             values["nb_error"] = reach**2 * update_rules.expected_variance(levels, mixture)
-            values["nb_error_measured"] = reach**2 * update_rules.expected_variance(
-                levels, statistics.fit("histogram", reach=reach)
-            )
+            coordinates = statistics.fit("histogram", reach=reach)
+            values["nb_error_measured"] = reach**2 * update_rules.expected_variance(levels, coordinates)
             values |= {"stats/mean": statistics.mean, "stats/sigma": statistics.sigma}
             values["norm_var"] = normalized.scalars("norm")["norm_var"]
             histograms = {
