@@ -179,7 +179,7 @@ def _join(backend: str, rank: int, ranks: int, timeout_s: float, stop: StopSigna
     # what it prints when its time is over comes before what is said here
     failure = group.exception() if _done(group, 1.0) else None
     if failure and not over():
-        raise failure
+        raise _told(store) or failure
     missing = [key.removeprefix("here/") for key in everybody if not store.check([key])]
     if group.done() and not failure and not missing:
         return store
