@@ -32,7 +32,6 @@ from train.process.terminal import complain, say
 from train.steps.train_loop import run
 from train.steps.trainer import Trainer
 
-GENERATIONS = (FILE, PREVIOUS)
 BAD_SETTINGS = (CheckpointError, WeightsError, DataError)  # errors of a trainer that stands, which people can put right
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EIO)  # errors that are nobody's setting
 
@@ -155,7 +154,7 @@ def _check_folder(run_dir: Path, config: dict[str, Any]) -> None:
     try:
         before = run_identity.identity(yaml.safe_load(read_text(path)))
     except FileNotFoundError:
-        if (run_dir / "status.json").exists() or any((run_dir / name).exists() for name in GENERATIONS):
+        if any((run_dir / name).exists() for name in ("status.json", FILE, PREVIOUS)):
             if path.exists():  # the first rank has written both meanwhile
                 return _check_folder(run_dir, config)
             raise ValueError(f"{path} is missing from a folder that holds a run: {remedy}") from None

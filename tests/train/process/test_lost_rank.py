@@ -152,10 +152,6 @@ def test_a_file_that_one_rank_lacks_or_has_otherwise(third: str, tmp_path: Path)
         if rank < 2 or third == "another":
             torch.save(build("cnn", (1, 8, 8), 10, seed=rank // 2).state_dict(), tmp_path / f"{rank}" / "start.pt")
     run_dir = tmp_path / "run"
-    run_dir.mkdir()
-    (run_dir / "failure.rank1.json").write_text(
-        '{"exit_code": 3, "signature": "Old", "message": "of an earlier attempt"}'
-    )
     done = _torchrun(tmp_path / "$RANK", f"model.weights_file=start.pt run_dir={run_dir}")
     status = read(run_dir)
     words = {
