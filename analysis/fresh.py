@@ -16,7 +16,7 @@ from analysis.logs import discovery
 from files.atomic import write_text
 
 STAMP = ".drawn.json"
-_OWN = ("*.py", "*.js", "*.css", "*.json")
+_OWN = ("*.py", "*.js", "*.css", "*.html", "*.json")
 _NOT_READ = (".log", ".pt", ".pth", ".tar", ".ckpt", ".sh")
 
 

@@ -55,7 +55,7 @@ PROCESS = (*OURS, "nuq", "train.process")
 DATA = (*PROCESS, "train.data")
 STEPS = (*DATA, "train.models", "train.logs", "train.steps")
 
-ANALYSIS = ("numpy", "scipy", "pandas", "matplotlib", "bokeh", "rich", "yaml")
+ANALYSIS = ("numpy", "scipy", "pandas", "matplotlib", "bokeh", "jinja2", "markupsafe", "rich", "yaml")
 
 # Room by room, as in CONTRIBUTING.md.  The first rule that names a module holds for it.
 RULES = (

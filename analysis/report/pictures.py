@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import gzip
 import io
 import itertools
 import re
@@ -17,7 +15,10 @@ from analysis.logs.load import Logs
 from analysis.plots.curves import Means
 from analysis.plots.forked import each
 from analysis.plots.style import WIDTHS
+from analysis.report.page import packed
 
+_PIXELS_PER_POINT = {"column": 4 / 3 * 1.08, "page": 2.2}  # three of one column, or one of the page, beside each other
+_PAGE_POINTS = 400
 MOST = 80
 MANY_GROUPS, MOST_OF_MANY = 8, 24  # a page of more groups than that has so many figures
 _DROPPED = re.compile(r"<\?xml.*?\?>|<!DOCTYPE.*?>|<metadata>.*?</metadata>|<!--.*?-->", re.DOTALL)
@@ -41,6 +42,17 @@ class Picture:
     width: float = 0.0
     height: float = 0.0
     sentence: str = ""
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether it takes the width of the page."""
+        return self.width > _PAGE_POINTS
+
+    @property
+    def pixels(self) -> tuple[int, int]:
+        """Its width and height on the screen."""
+        scale = _PIXELS_PER_POINT["page" if self.is_wide else "column"]
+        return round(self.width * scale), round(self.height * scale)
 
 
 @dataclass(frozen=True)
@@ -119,8 +131,7 @@ def picture(figure: Named) -> Picture:
     text = small(stream.getvalue())
     size = _SIZE.search(text)
     width, height = (float(size[1]), float(size[2])) if size else (0.0, 0.0)
-    packed = base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
-    return Picture(figure.name, figure.title, figure.section, packed, width, height)
+    return Picture(figure.name, figure.title, figure.section, packed(text), width, height)
 
 
 def small(svg: str) -> str:

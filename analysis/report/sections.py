@@ -1,21 +1,29 @@
-"""The sections of a report, each as HTML."""
+"""The sections of a report, each as HTML: the values here, the markup in ``sections.html``."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from markupsafe import Markup
 
+from analysis import axes
 from analysis.logs.load import Logs
-from analysis.report import page, provenance
-from analysis.report.page import escape
+from analysis.report import provenance
+from analysis.report.interactive import Curves
+from analysis.report.page import packed_json, part
+from analysis.report.pictures import Picture, Pictures
+from analysis.report.plots import plots
 from analysis.report.runs import Runs, differing, shared
 from analysis.seed_groups import method_order, shown, title
 from analysis.tables import columns
+from analysis.tables.result_table import cells
 
 _PAGE_WIDE = 10_000  # characters: the page scrolls, so no column of the result table is left out
+_OPEN_SECTIONS = 4  # sections of figures: the rest is folded
 _NOTES = 40  # notes of loading; a thousand of one kind tell no more
 
 
@@ -29,7 +37,7 @@ def states(of_runs: Runs) -> str:
     return ", ".join(f"{count} {word}" for word, count in of_runs.counts().items())
 
 
-def summary(logs: Logs, of_runs: Runs, found: pd.DataFrame) -> str:
+def summary(logs: Logs, of_runs: Runs, found: pd.DataFrame) -> Markup:
     """The states of the runs, and the few numbers that matter."""
     there = sorted(map(str, logs.settings["method.name"].dropna().unique()), key=method_order)
     methods = [title(name) for name in there]
@@ -50,38 +58,85 @@ def summary(logs: Logs, of_runs: Runs, found: pd.DataFrame) -> str:
             )
     for kind, value in provenance.hours(of_runs).items():
         cards[kind] = (provenance.shown_hours(value), "of all runs together")
-    return page.states_bar(of_runs.counts()) + page.cards(cards)
+    return part("summary", of_runs.counts(), cards)
 
 
-def results(found: pd.DataFrame) -> str:
+def results(found: pd.DataFrame) -> Markup:
     """The result table, with all its columns."""
     if not len(found):
-        return page.paragraph("There are no results: no run has both settings and logs.")
+        return part("paragraph", "There are no results: no run has both settings and logs.")
     there = columns.shown_columns(found, None, _PAGE_WIDE)
-    rows = []
-    for row in found.to_dict("records"):
-        seeds = str(row["complete"]) if row["complete"] == row["runs"] else f"{row['complete']} of {row['runs']}"
-        rows.append(
-            [str(row["label"]), seeds, *(columns.written(row, column, "\N{PLUS-MINUS SIGN}", "") for column in there)]
-        )
-    headings = ["method", "seeds", *(column.heading for column in there)]
     legend = columns.legend(found, width=_PAGE_WIDE).replace("+-", "\N{PLUS-MINUS SIGN}")
-    return page.table(headings, rows, [False, *([True] * (len(headings) - 1))]) + page.paragraph(legend, "legend")
+    return part("results", *cells(found, there, "\N{PLUS-MINUS SIGN}", ""), legend)
 
 
-def failures(of_runs: Runs) -> str:
-    """Failed runs by kind and signature, each with an example."""
-    rows = [[group.kind, str(group.count), group.signature, group.example, group.line] for group in of_runs.failures]
-    total = sum(group.count for group in of_runs.failures)
-    intro = (
-        f"{counted(total, 'run')} ended otherwise than planned, in {len(rows)} class{'es' * (len(rows) != 1)} of "
-        f"kind and signature."
+def curves(found: Curves) -> Markup:
+    """The interactive plots: three choices, two plots of which one is shown, and the data."""
+    return part("curves", found.notes, packed_json({"data": found.data, "plots": plots(found.slots)}))
+
+
+def figures(found: Pictures, advice: str) -> Markup:
+    """All figures, section by section; curves against other axes than the step are folded away, as they show the same.
+
+    Figures that could not be drawn stand there with the reason, and the number of those left out is told.
+    """
+    of_sections: dict[str, list[Picture]] = {section: [] for section in found.left_out}
+    for picture in found.drawn:
+        of_sections.setdefault(picture.section, []).append(picture)
+    parts: list[dict[str, Any]] = []
+    for section, pictures in of_sections.items():
+        drawn = [picture for picture in pictures if picture.packed]
+        by_axis = [
+            (axis, [picture for picture in drawn if axes.TITLES[axis] in picture.title])
+            for axis in axes.AXES
+            if axis != "step"
+        ]
+        apart = {picture.name for _, of_axis in by_axis for picture in of_axis}
+        kinds = found.left_out.get(section, [])
+        more = f"{counted(len(kinds), 'more figure')} of this section left out here ({_quantities(kinds)}); {advice}"
+        parts.append(
+            {
+                "title": section[0].upper() + section[1:],
+                "drawn": [picture for picture in drawn if picture.name not in apart],
+                "same": [
+                    (axis, f"The same {axes.TITLES[axis]} ({len(of_axis)})", of_axis)
+                    for axis, of_axis in by_axis
+                    if of_axis
+                ],
+                "left_out": more if kinds else "",
+                "missing": [f"{picture.name}: {picture.sentence}" for picture in pictures if picture.sentence],
+            }
+        )
+    return part("figures", parts, _OPEN_SECTIONS)
+
+
+def _quantities(kinds: Iterable[str]) -> str:
+    """The kinds of figures as text, such as ``accuracy, est_var-bytes``.
+
+    A quantity against all axes is named once: ``est_var against step, time, epoch, bytes``.
+    """
+    of_quantity: dict[str, list[str]] = {}
+    for kind in kinds:
+        name, _, axis = kind.rpartition("-")
+        name, axis = (name, axis) if axis in axes.AXES else (kind, "step")
+        of_quantity.setdefault(name, []).append(axis)
+    by_axes: dict[tuple[str, ...], list[str]] = {}
+    for name, of_axes in of_quantity.items():
+        by_axes.setdefault(tuple(of_axes), []).append(name)
+    return "; ".join(
+        ", ".join(names) + f" against {', '.join(of)}" * (of != ("step",)) for of, names in by_axes.items()
     )
-    return page.paragraph(intro) + page.table(["kind", "runs", "signature", "example", "its own words"], rows,
-                                              [False, True, False, False, False], wrapped=(2, 3, 4))  # fmt: skip
 
 
-def settings(logs: Logs) -> str:
+def failures(of_runs: Runs) -> Markup:
+    """Failed runs by kind and signature, each with an example."""
+    rows = [(group.kind, group.count, group.signature, group.example, group.line) for group in of_runs.failures]
+    total = sum(group.count for group in of_runs.failures)
+    classes = f"in {len(rows)} class{'es' * (len(rows) != 1)} of kind and signature"
+    return part("failures", f"{counted(total, 'run')} ended otherwise than planned, {classes}.", rows)
+
+
+def settings(logs: Logs) -> Markup:
     """The settings that differ between runs, and those that they share."""
     main, own = differing(logs.settings)
     rows = []
@@ -89,31 +144,25 @@ def settings(logs: Logs) -> str:
         texts = logs.settings[name].dropna().map(shown)
         values = [f"{value} ({count})" for value, count in texts.value_counts(sort=False).items()]
         listed = ", ".join(values[:12]) + f" and {len(values) - 12} more" * (len(values) > 12)
-        rows.append([name, str(len(values)), listed, "" if len(texts) == len(logs.settings) else f"{len(texts)} runs"])
+        rows.append((name, len(values), listed, "" if len(texts) == len(logs.settings) else f"{len(texts)} runs"))
     same = shared(logs.settings)
-    headings, numbers = ["setting", "values", "with the number of runs", "read by"], [False, True, False, False]
-    differ = page.table(headings, rows, numbers, wrapped=(2,)) if rows else page.paragraph("All runs are set alike.")
-    shares = page.folded(
-        "shared", f"{counted(len(same), 'setting')} with one value in all runs that read them", page.facts(same, "code")
-    )
-    return f"<h3>What differs between runs</h3>{differ}{shares if same else ''}"
+    return part("settings", rows, same, f"{counted(len(same), 'setting')} with one value in all runs that read them")
 
 
-def notes(logs: Logs) -> str:
+def notes(logs: Logs) -> Markup:
     """The notes from loading the logs."""
     if not logs.notes:
-        return page.paragraph("All logs were read without damage.")
+        return part("paragraph", "All logs were read without damage.")
     more = [f"and {len(logs.notes) - _NOTES} more"] if len(logs.notes) > _NOTES else []
-    return page.items([*logs.notes[:_NOTES], *more])
+    return part("items", [*logs.notes[:_NOTES], *more])
 
 
-def origin(logs: Logs, of_runs: Runs, conditions: Sequence[str]) -> str:
+def origin(logs: Logs, of_runs: Runs, conditions: Sequence[str]) -> Markup:
     """The origin of the numbers, and the commands that make them again."""
     values = {
         **provenance.facts(of_runs),
         "logs": str(logs.folder.resolve()),
         "report by": provenance.of_this_checkout(),
     }
-    where = "".join(f" {part}" for part in (["--where", *map(shlex.quote, conditions)] if conditions else []))
-    lines = provenance.commands(logs.sweep, logs.folder.parent, of_runs, where)
-    return f"{page.facts(values)}<h3>To make it again</h3><pre>{escape(chr(10).join(lines))}</pre>"
+    where = "".join(f" {word}" for word in (["--where", *map(shlex.quote, conditions)] if conditions else []))
+    return part("origin", values, provenance.commands(logs.sweep, logs.folder.parent, of_runs, where))

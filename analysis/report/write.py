@@ -11,10 +11,10 @@ import pandas as pd
 
 from analysis.figures import means_of
 from analysis.logs.load import Logs
-from analysis.report import interactive, page, pictures, provenance, runs
-from analysis.report.page import Section
+from analysis.report import interactive, pictures, provenance, runs, sections
+from analysis.report.page import Section, page, part
 from analysis.report.run_table import run_table
-from analysis.report.sections import counted, failures, notes, origin, results, settings, states, summary
+from analysis.report.sections import counted
 from analysis.tables import result_table
 from files.atomic import write_text
 
@@ -55,42 +55,29 @@ def report(logs: Logs, folder: Path, how: How) -> str:
     found = result_table.table(logs) if can_draw else pd.DataFrame()
     means = means_of(logs) if can_draw else []
     curves = interactive.curves(means)
-    made = [Section("summary", "Summary", summary(logs, of_runs, found)), Section("results", "Results", results(found))]
-    if curves:
-        made.append(Section("curves", "Curves", page.curves(curves)))
-    before_figures = len(made)
-    made.append(
-        Section(
-            "runs",
-            "Runs",
-            run_table(logs, of_runs, folder) if len(logs.settings) else page.paragraph("There are no runs."),
-        )
-    )
-    if of_runs.failures:
-        made.append(Section("failures", "Failures", failures(of_runs)))
-    made += [Section("settings", "Settings", settings(logs)), Section("notes", "Notes on the logs", notes(logs))]
-    made.append(Section("provenance", "Provenance", origin(logs, of_runs, how.conditions)))
-    figures = page.paragraph("There is nothing to draw: no run has both settings and logs.")
+    made = [
+        Section("summary", "Summary", sections.summary(logs, of_runs, found)),
+        Section("results", "Results", sections.results(found)),
+        *([Section("curves", "Curves", sections.curves(curves))] if curves else []),
+    ]
+    table = run_table(logs, of_runs, folder) if len(logs.settings) else part("paragraph", "There are no runs.")
+    after_figures = [
+        Section("runs", "Runs", table),
+        *([Section("failures", "Failures", sections.failures(of_runs))] if of_runs.failures else []),
+        Section("settings", "Settings", sections.settings(logs)),
+        Section("notes", "Notes on the logs", sections.notes(logs)),
+        Section("provenance", "Provenance", sections.origin(logs, of_runs, how.conditions)),
+    ]
+    figures = part("paragraph", "There is nothing to draw: no run has both settings and logs.")
     if can_draw:
-        room = (
-            BUDGET_BYTES
-            - sum(len(part.content.encode(errors="backslashreplace")) for part in made)
-            - _SCRIPT_BYTES * bool(curves)
-        )
-        drawn = pictures.draw(logs, width=how.width, most=how.most_figures, budget_bytes=max(0, room), means=means)
-        command = shlex.join(
-            [
-                "python",
-                "-m",
-                "analysis",
-                "figures",
-                logs.sweep,
-                *(["--where", *how.conditions] if how.conditions else []),
-            ]
-        )
-        figures = page.pictures(drawn, f"{command} draws all of them.")
-    made.insert(before_figures, Section("figures", "Figures", figures))
+        others = sum(len(each.content.encode(errors="backslashreplace")) for each in [*made, *after_figures])
+        room = max(0, BUDGET_BYTES - others - _SCRIPT_BYTES * bool(curves))
+        drawn = pictures.draw(logs, width=how.width, most=how.most_figures, budget_bytes=room, means=means)
+        where = ["--where", *how.conditions] if how.conditions else []
+        command = shlex.join(["python", "-m", "analysis", "figures", logs.sweep, *where])
+        figures = sections.figures(drawn, f"{command} draws all of them.")
+    made += [Section("figures", "Figures", figures), *after_figures]
     chosen = f" with {' '.join(how.conditions)}" if how.conditions else ""
-    lead = f"{counted(len(logs.settings), 'run')}{chosen}: {states(of_runs)}"
+    lead = f"{counted(len(logs.settings), 'run')}{chosen}: {sections.states(of_runs)}"
     footer = f"Made {provenance.day(now)} by python -m analysis report, from {provenance.of_this_checkout()}."
-    return page.page(logs.sweep, lead, made, footer=footer, with_curves=bool(curves), every_s=how.every_s)
+    return page(logs.sweep, lead, made, footer=footer, with_curves=bool(curves), every_s=how.every_s)

@@ -23,7 +23,19 @@ from files.aligned import aligned
 from files.atomic import write_text
 from files.escaped import escaped
 
-__all__ = ["COLUMNS", "WIDTH", "arranged", "latex", "left_out", "legend", "rich_table", "table", "text", "write"]
+__all__ = [
+    "COLUMNS",
+    "WIDTH",
+    "arranged",
+    "cells",
+    "latex",
+    "left_out",
+    "legend",
+    "rich_table",
+    "table",
+    "text",
+    "write",
+]
 
 _PLUS_MINUS = "+-"
 _ENOUGH_TO_ORDER = 4
@@ -196,7 +208,7 @@ def _rank(value: Any) -> tuple[bool, float, str]:
 # --- text ---------------------------------------------------------------------------------------------------------
 
 
-def _cells(
+def cells(
     found: pd.DataFrame, there: Sequence[Column], plus_minus: str, missing: str
 ) -> tuple[list[str], list[list[str]]]:
     """The headings and rows as text."""
@@ -215,14 +227,14 @@ def text(found: pd.DataFrame, columns: Sequence[str] | None = None, width: int =
 
     The columns are those named, else those with data that fit into ``width`` characters.
     """
-    headings, rows = _cells(found, shown_columns(found, columns, width), _PLUS_MINUS, "-")
+    headings, rows = cells(found, shown_columns(found, columns, width), _PLUS_MINUS, "-")
     return aligned([headings, *rows], ruled=True)
 
 
 def rich_table(found: pd.DataFrame, sweep: str, columns: Sequence[str] | None = None, width: int = WIDTH) -> Table:
     """The table with rich, for a terminal of so many characters."""
     chosen = shown_columns(found, columns, width)
-    headings, rows = _cells(found, chosen, "\N{PLUS-MINUS SIGN}", "-")
+    headings, rows = cells(found, chosen, "\N{PLUS-MINUS SIGN}", "-")
     made = Table(
         title=escaped(sweep),
         box=box.SIMPLE_HEAD,
@@ -271,7 +283,7 @@ def _number(words: str) -> str:
 
 def latex(found: pd.DataFrame, columns: Sequence[str] | None = None, width: int = PAGE) -> str:
     """The table as a tabular of the booktabs package: the columns named, else those with data that fit a page."""
-    headings, rows = _cells(found, shown_columns(found, columns, width), _PLUS_MINUS, "--")
+    headings, rows = cells(found, shown_columns(found, columns, width), _PLUS_MINUS, "--")
 
     def line(items: Iterable[str]) -> str:
         return " & ".join(items) + r" \\"

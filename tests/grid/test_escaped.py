@@ -11,7 +11,7 @@ import pytest
 
 import grid_run
 from analysis.__main__ import main as analyse
-from analysis.report.page import escape
+from analysis.report.page import part
 from files.escaped import escaped
 from grid.engine.states.runs import prepare, runs_of
 from grid.engine.sweep import load
@@ -59,7 +59,7 @@ def test_refusals(failed: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_reports() -> None:
-    assert escape(f"<b>{RED}\n") == f"&lt;b&gt;{SHOWN}\n"
+    assert part("paragraph", f"<b>{RED}\n") == f"<p>&lt;b&gt;{SHOWN}\n</p>"
     assert escaped("lone \ud800") == r"lone \ud800"
 
 

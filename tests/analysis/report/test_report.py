@@ -10,7 +10,7 @@ import pytest
 
 from analysis.figures import ACROSS, means_of, named
 from analysis.logs.load import load
-from analysis.report import interactive, page, pictures, provenance, runs
+from analysis.report import interactive, pictures, provenance, runs, sections
 from analysis.report.write import How, write
 from tests.analysis.conftest import measured
 from tests.analysis.synthetic import many_runs
@@ -177,7 +177,9 @@ def test_a_page_of_many_groups_has_their_first_overviews_and_names_the_rest(tmp_
     few = list(named(many_runs(30, tmp_path, steps=3), 3.4))
     assert pictures._enough(few) == pictures.MOST
     markup = Markup(
-        page.pictures(pictures.Pictures((), {"on a": ["accuracy", "accuracy-time", "levels"]}), "figures s draws all.")
+        sections.figures(
+            pictures.Pictures((), {"on a": ["accuracy", "accuracy-time", "levels"]}), "figures s draws all."
+        )
     )
     assert (
         "3 more figures of this section left out here (accuracy against step, time; levels); figures s draws all."
