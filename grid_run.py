@@ -43,7 +43,7 @@ COMMANDS = {
         "start failed runs again, with more time, more memory or other nodes",
     ),
     "cancel": ("cancelling:cancel", "GRID RUN_NAME [NAME]", "take runs out of the queue"),
-    "collect": ("states:collect", "GRID RUN_NAME", "one CSV row per run"),
+    "collect": ("states:collect", "GRID RUN_NAME", "a table of all runs: CSV, JSON, Parquet or LaTeX"),
     "pjobs": ("sweeps:pjobs", "", "write the paper's tasks to pjobs/ as ready bash files"),
 }
 EXAMPLES = """examples:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from analysis.prediction import command as predict_command
 from files.escaped import Escaping
+from files.tables import FORMATS, add_json
 
 _EXAMPLES = """examples:
   python -m analysis report demo                            one HTML page with everything, figures/demo/report.html
@@ -63,6 +64,10 @@ def _parser() -> argparse.ArgumentParser:
         "of the table, in this order: final best difference p loss bits sent variance speed images seconds paper .. "
         "(default: those with numbers that fit)"
     )
+    forms = _options("--format", nargs="+", choices=FORMATS, default=["csv", "latex"], metavar="FORMAT",
+                     help="of the table's files: csv json parquet latex (default: csv latex)")  # fmt: skip
+    listed = argparse.ArgumentParser(add_help=False)
+    add_json(listed)
     columns = _options("--columns", nargs="+", metavar="NAME", help=shown)
     order = _options("--sort", metavar="NAME", help="rows by a column or a setting (default: by method)")
     order.add_argument("--descending", action="store_true", help="the largest first")
@@ -88,15 +93,15 @@ def _parser() -> argparse.ArgumentParser:
         ),
         ("watch", [shared, width, most, every], "write the report again whenever runs have news, until Ctrl-C"),
         ("figures", figures, "every figure, as PNG and PDF"),
-        ("table", [shared, columns, order], "the result table: text here, CSV and LaTeX beside the figures"),
-        ("all", [*figures, columns, order], "figures and table"),
+        ("table", [shared, columns, order, forms, listed], "the result table: text here, files beside the figures"),
+        ("all", [*figures, columns, order, forms], "figures and table"),
     ):
         commands.add_parser(name, parents=parents, help=what, description=what[0].upper() + what[1:] + ".")
     for name, what in (
         ("dgc", "DGC's published ImageNet table"),
         ("smaq", "SmaQ's published table, accuracy and ratio of every format,"),
     ):
-        published = commands.add_parser(name, help=f"{what} beside our runs")
+        published = commands.add_parser(name, parents=[listed], help=f"{what} beside our runs")
         published.add_argument(
             "--runs", type=Path, default=Path("runs"), metavar="FOLDER", help="the folder of all sweeps (default: runs)"
         )

@@ -17,6 +17,7 @@ from analysis.logs.load import Logs, load
 from analysis.selection import select
 from analysis.tables.paired import without_partner
 from files.escaped import plain
+from files.tables import as_json
 
 if TYPE_CHECKING:
     from analysis.report.write import How
@@ -117,6 +118,11 @@ def _table(logs: Logs, folder: Path, options: argparse.Namespace) -> int:
     found = result_table.table(logs)
     if options.sort or options.descending:
         found = result_table.arranged(found, options.sort or "method", descending=options.descending)
+    if getattr(options, "json", False):
+        paths = result_table.write(found, folder, columns, options.format)
+        rows, notes = result_table.records(found), [*found.attrs["notes"], *filter(None, [incomplete(logs)])]
+        print(as_json({"sweep": logs.sweep, "rows": rows, "notes": notes, "files": paths}))
+        return len(found)
     fits = False
     if sys.stdout.isatty():
         from rich.console import Console
@@ -132,7 +138,7 @@ def _table(logs: Logs, folder: Path, options: argparse.Namespace) -> int:
         print(result_table.legend(found, columns))
     if sentence := incomplete(logs):
         print(f"{sentence}; the table leaves them out")
-    for path in result_table.write(found, folder, columns):
+    for path in result_table.write(found, folder, columns, options.format):
         print(path)
     return len(found)
 
@@ -172,24 +178,12 @@ def _watch(options: argparse.Namespace) -> int:
     )
 
 
-def _dgc(options: argparse.Namespace) -> int:
-    from analysis.tables import dgc_table
+def _published(options: argparse.Namespace) -> int:
+    from analysis.tables import dgc_table, smaq_table
 
-    print(dgc_table.text(dgc_table.table(options.runs)))
-    print("Top-1 in percent on ImageNet at ratio .001; ours: complete runs of grid dgc, 95 % interval (t) over seeds")
-    return 0
-
-
-def _smaq(options: argparse.Namespace) -> int:
-    from analysis.tables import smaq_table
-
-    print(smaq_table.text(smaq_table.table(options.runs)))
-    print("resnet34: top-1 in percent on CIFAR-10; bert: Pearson's correlation on STS-B; all tensors are in the format")
-    print("ours: complete runs of grid smaq, 95 % interval (t) over seeds; ratio: bytes of float32 over bytes kept")
-    print(
-        "SmaQ: zeros=coded, the published format; with its zeros masked, our default, it may exceed 32/6 = 5.33, the "
-        "most of that format"
-    )
+    of = {"dgc": dgc_table, "smaq": smaq_table}[options.command]
+    found = of.table(options.runs)
+    print(as_json(found.to_dict("records")) if options.json else f"{of.text(found)}\n{of.LEGEND}")
     return 0
 
 
@@ -199,6 +193,6 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "all": _figures_and_table,
     "report": _report,
     "watch": _watch,
-    "dgc": _dgc,
-    "smaq": _smaq,
+    "dgc": _published,
+    "smaq": _published,
 }

@@ -60,7 +60,7 @@ ANALYSIS = ("numpy", "scipy", "pandas", "matplotlib", "bokeh", "jinja2", "markup
 # Room by room, as in CONTRIBUTING.md.  The first rule that names a module holds for it.
 RULES = (
     Rule(("args", "settings"), (*OURS[:2], *SETTINGS, "hydra")),
-    Rule(("files",), ("files", "yaml")),
+    Rule(("files",), ("files", "yaml", "pyarrow")),
     Rule(SETTINGS, SETTINGS),
     Rule(("nuq.errors",), ()),
     Rule(("nuq.native",), ("nuq.native", "numpy")),

@@ -16,7 +16,7 @@ ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 PINNED = re.findall(r"^([\w.-]+)==(\S+)$", (ROOT / "constraints.txt").read_text(), re.M)
 PINS: dict[str, str] = {canonicalize_name(name): version for name, version in PINNED}
-OPTIONAL = {"tensorboard"}  # not installed by make, so not pinned
+OPTIONAL = {"tensorboard", "parquet"}  # not installed by make, so not pinned
 
 needs_make = pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
 

@@ -9,7 +9,6 @@ break-even bandwidths.
 from __future__ import annotations
 
 import argparse
-import csv
 import math
 import re
 import sys
@@ -23,6 +22,7 @@ from analysis.prediction.message_size import Format, format_of, predicted, secon
 from analysis.prediction.question import _UNITS, BASELINE, Question, Row, shown_bandwidth
 from analysis.prediction.steps import Variant
 from files.aligned import aligned
+from files.tables import add_json, as_json, beside_json, encoded
 from nuq.registry import method
 
 LETTERS = {"ring": "R", "tree": "T", "gather": "G", "two_stage": "S", "server": "P", "hierarchical": "H"}
@@ -134,6 +134,7 @@ def add_to(commands: argparse._SubParsersAction) -> None:
         default=profile.DEFAULT,
         help="measured rates: a file of python -m benchmarks.rates (default: the repository's)",
     )
+    add_json(parser)
     add("--csv", type=Path, help="write every number here too")
     add(
         "--figure",
@@ -200,15 +201,20 @@ def run(options: argparse.Namespace) -> int:
                 f"--per_machine {options.per_machine}: must be at least 1 and divide every number of --workers, "
                 f"{bad[0]} too"
             )
-        _answer(question, workers, bandwidths)
-        if options.csv:
-            _write_csv(question, workers, bandwidths, options.csv)
-            print(options.csv)
-        if options.figure:
-            from analysis.prediction.figure import draw  # matplotlib takes a second to import
+        rows = list(records(question, workers, bandwidths)) if options.csv or options.json else []
+        with beside_json(options.json):
+            _answer(question, workers, bandwidths)
+            if options.csv:
+                options.csv.parent.mkdir(parents=True, exist_ok=True)
+                options.csv.write_bytes(encoded(rows, "csv"))
+                print(options.csv)
+            if options.figure:
+                from analysis.prediction.figure import draw  # matplotlib takes a second to import
 
-            for path in draw(question, workers, bandwidths, options.figure):
-                print(path)
+                for path in draw(question, workers, bandwidths, options.figure):
+                    print(path)
+        if options.json:
+            print(as_json([_plain(row) for row in rows]))
     except (ValueError, OSError) as error:
         said = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) and error.filename else str(error)
         print(f"error: {said}", file=sys.stderr)
@@ -281,6 +287,15 @@ def shown_break_even(bandwidth: float) -> str:
     return "never" if not bandwidth else "always" if math.isinf(bandwidth) else shown_bandwidth(bandwidth)
 
 
+def _plain(row: Mapping[str, object]) -> Mapping[str, object]:
+    """A record with its numbers as numbers; those that are not there or without an end are NaN or infinite."""
+    words = ("method", "collective")
+    return {
+        name: float(value or "nan") if isinstance(value, str) and name not in words else value
+        for name, value in row.items()
+    }
+
+
 def records(question: Question, workers: Sequence[int], bandwidths: Sequence[float]) -> Iterator[Mapping[str, object]]:
     """One record per method, number of workers and bandwidth."""
     for count in workers:
@@ -301,12 +316,3 @@ def records(question: Question, workers: Sequence[int], bandwidths: Sequence[flo
                         "bytes_sent_per_step": found.bytes_sent,
                         "break_even_bit_s": f"{even[row]:.4g}" if row in even else "",
                     }
-
-
-def _write_csv(question: Question, workers: Sequence[int], bandwidths: Sequence[float], path: Path) -> None:
-    rows = list(records(question, workers, bandwidths))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import io
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +19,9 @@ from analysis.seed_groups import RATE, SeedGroup, begun, of_the_method, seed_gro
 from analysis.tables.columns import COLUMNS, PAGE, WIDTH, Column, column_named, left_out, legend, shown_columns, written
 from analysis.tables.paired import difference, holm, partners
 from files.aligned import aligned
-from files.atomic import write_text
+from files.atomic import aside
 from files.escaped import escaped
+from files.tables import FORMATS, encoded, latex_escaped, tabular
 
 __all__ = [
     "COLUMNS",
@@ -250,27 +250,7 @@ def rich_table(found: pd.DataFrame, sweep: str, columns: Sequence[str] | None = 
     return made
 
 
-# --- LaTeX and CSV ------------------------------------------------------------------------------------------------
-
-_LATEX = {
-    "\\": r"\textbackslash{}",
-    "{": r"\{",
-    "}": r"\}",
-    "_": r"\_",
-    "%": r"\%",
-    "&": r"\&",
-    "#": r"\#",
-    "$": r"\$",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-}
-
-
-def latex_escaped(words: str) -> str:
-    """A text in which every character that LaTeX would act on stands for itself."""
-    return "".join(_LATEX.get(character, character) for character in words)
+# --- files ---------------------------------------------------------------------------------------------------------
 
 
 def _number(words: str) -> str:
@@ -284,23 +264,33 @@ def _number(words: str) -> str:
 def latex(found: pd.DataFrame, columns: Sequence[str] | None = None, width: int = PAGE) -> str:
     """The table as a tabular of the booktabs package: the columns named, else those with data that fit a page."""
     headings, rows = cells(found, shown_columns(found, columns, width), _PLUS_MINUS, "--")
-
-    def line(items: Iterable[str]) -> str:
-        return " & ".join(items) + r" \\"
-
-    body = [line([latex_escaped(row[0]), row[1], *map(_number, row[2:])]) for row in rows]
-    whole = [r"\toprule", line(map(latex_escaped, headings)), r"\midrule", *body, r"\bottomrule"]
-    spec = "l" + "r" * (len(headings) - 1)
-    return "\n".join(["% needs \\usepackage{booktabs}", f"\\begin{{tabular}}{{{spec}}}", *whole, r"\end{tabular}", ""])
+    body = [[latex_escaped(row[0]), row[1], *map(_number, row[2:])] for row in rows]
+    return tabular([latex_escaped(heading) for heading in headings], body)
 
 
-def write(found: pd.DataFrame, folder: Path, columns: Sequence[str] | None = None) -> list[Path]:
-    """Write ``table.csv`` (all numbers) and ``table.tex`` (the columns named), each aside first."""
-    made = {"table.csv": io.StringIO(), "table.tex": io.StringIO(latex(found, columns))}
-    found.to_csv(made["table.csv"], index=False)
+def records(found: pd.DataFrame) -> list[dict[str, Any]]:
+    """The rows as names and values, None for those that are missing."""
+    rows = found.to_dict("records")
+    return [{str(name): None if pd.isna(value) else value for name, value in row.items()} for row in rows]
+
+
+def write(
+    found: pd.DataFrame, folder: Path, columns: Sequence[str] | None = None, forms: Sequence[str] = ("csv", "latex")
+) -> list[Path]:
+    """Write the table in each of these ``files.tables.FORMATS``, aside first.
+
+    ``table.tex`` is for people and has the columns named; the others have all numbers.  Raises ValueError for Parquet
+    without pyarrow.
+    """
+    rows = [{name: value for name, value in row.items() if value is not None} for row in records(found)]
+    names = list(map(str, found.columns))
+    made = {form: encoded(rows, form, names) for form in forms if form != "latex"}
+    if "latex" in forms:
+        made["latex"] = latex(found, columns).encode(errors="surrogateescape")
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
-    for name, stream in made.items():
-        paths.append(folder / name)
-        write_text(paths[-1], stream.getvalue())
+    for form, content in made.items():
+        paths.append(folder / f"table.{FORMATS[form]}")
+        with aside(paths[-1]) as place:
+            place.write_bytes(content)
     return paths

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from files.aligned import aligned
+from files.tables import beside_json
 
 if TYPE_CHECKING:
     from grid.engine.states.evidence import View
@@ -115,7 +116,8 @@ def as_planned(options: argparse.Namespace, root: Path, *, needs_plan: bool = Fa
     if before is not None and before.is_of(options.grid, options.run_name):
         options.seeds, options.overrides = before.options.seeds, list(before.options.overrides)
         if before.options.is_part:
-            print(f"as in the last plan: {words_of(before.options)}")
+            with beside_json(getattr(options, "json", False)):
+                print(f"as in the last plan: {words_of(before.options)}")
 
 
 def again(name: str, grid: str, run_name: str) -> str:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import shutil
 import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from files.escaped import plain
+from files.tables import FORMATS, add_json, as_json, encoded
 from grid.commands.options import again, as_planned, clipped, command_parser, count, looked_at, runs_named, table
 
 if TYPE_CHECKING:
@@ -35,17 +37,21 @@ def status(argv: Sequence[str], root: Path) -> int:
         "--watch", action="store_true", help=f"again every {REFRESH_S:.0f} s until everything has ended, or Ctrl-C"
     )
     parser.add_argument("--now", action="store_true", help="ask the scheduler now, however fresh its last answer is")
+    add_json(parser)
     parsed = parser.parse_args(argv)
     from grid.commands.overview import screen
     from grid.engine.slurm import scheduler
     from grid.engine.states import evidence
 
+    if parsed.json and parsed.watch:
+        raise ValueError("--json --watch: a document is of one moment: give one of them")
     as_planned(parsed, root)
     runs = runs_named(parsed, root)
-    max_age_s = 0.0 if parsed.now else scheduler.MAX_AGE_S
+    view = evidence.of(runs, root, max_age_s=0.0 if parsed.now else scheduler.MAX_AGE_S)
+    if parsed.json:
+        print(as_json(_document(runs, view)))
+        return 0
     while True:
-        view = evidence.of(runs, root, max_age_s=max_age_s)
-        max_age_s = scheduler.MAX_AGE_S
         size = shutil.get_terminal_size((80, 24))
         one_screen = parsed.watch and not parsed.all and len(runs) > size.lines // 2
         title = f"{Path(parsed.grid).name} {parsed.run_name}"
@@ -68,6 +74,22 @@ def status(argv: Sequence[str], root: Path) -> int:
             return 0
         print(f"\n{time.strftime('%H:%M:%S')}, again in {REFRESH_S:.0f} s (Ctrl-C ends this, not the runs)", flush=True)
         time.sleep(REFRESH_S)
+        view = evidence.of(runs, root)
+
+
+def _document(runs: Sequence[Run], view: View) -> dict[str, Any]:
+    """The states as plain values."""
+    from grid.commands.report import doubts
+    from grid.engine.states.collecting import state_of
+
+    return {
+        "counts": Counter(state.word for state in view.states.values()),
+        "runs": [
+            {**state_of(run, view), "seed": run.experiment.seed, "metrics": view.states[run.run_dir].metrics}
+            for run in runs
+        ],
+        "notes": [*doubts(view), *_beside(view)],
+    }
 
 
 def _show(runs: Sequence[Run], view: View, root: Path, *, every: bool) -> None:
@@ -291,6 +313,7 @@ def _follow(path: Path) -> None:
 def failures(argv: Sequence[str], root: Path) -> int:
     """Print the failures of a sweep, grouped by signature."""
     parser = command_parser("failures", "Failed runs grouped by what went wrong, with an example each.")
+    add_json(parser)
     parsed = parser.parse_args(argv)
     from grid.commands.report import doubts
     from grid.engine.states.triage import groups
@@ -299,6 +322,10 @@ def failures(argv: Sequence[str], root: Path) -> int:
 
     runs, view = looked_at(parsed, root)
     found = failures_of(runs, view, root)
+    if parsed.json:
+        of_kind = [dataclasses.asdict(group) for group in groups(found.values())]
+        print(as_json({"failures": of_kind, "notes": list(doubts(view))}))
+        return 0
     for line in doubts(view):
         print(line)
     if not found:
@@ -317,26 +344,26 @@ def failures(argv: Sequence[str], root: Path) -> int:
 
 def collect(argv: Sequence[str], root: Path) -> int:
     """Write a table with one row per run: its settings, its state, and its last measurements."""
-    parser = command_parser("collect", "One CSV row per run: settings, state, latest measurements, time, where it ran.")
+    parser = command_parser("collect", "A table of runs: settings, state, latest measurements, time, where they ran.")
+    parser.add_argument("--format", choices=FORMATS, default="csv", help="of the file (default: csv)")
     parser.add_argument("--out", metavar="FILE", help="the file (default: runs/<sweep>/runs.csv; -: standard output)")
+    add_json(parser)
     parsed = parser.parse_args(argv)
-    import csv
-    import io
-
-    from files.atomic import write_text
+    from files.atomic import aside
     from grid.engine.states.collecting import rows_of
 
+    form, out = ("json", "-") if parsed.json else (parsed.format, parsed.out)
+    if (form, out) == ("parquet", "-"):
+        raise ValueError("--format parquet: is no text, so it takes a file (--out FILE)")
     runs, view = looked_at(parsed, root)
-    rows = rows_of(runs, view)
-    text = io.StringIO()
-    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    if parsed.out == "-":
-        print(text.getvalue(), end="")
+    columns, rows = rows_of(runs, view)
+    content = encoded(rows, form, columns)
+    if out == "-":
+        print(content.decode(errors="surrogateescape"), end="")
         return 0
-    path = Path(parsed.out) if parsed.out else root / "runs" / runs[0].experiment.folder / "runs.csv"
+    path = Path(out) if out else root / "runs" / runs[0].experiment.folder / f"runs.{FORMATS[form]}"
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_text(path, text.getvalue())
-    print(f"wrote {path}: {count(len(rows), 'run')}, {len(rows[0])} columns")
+    with aside(path) as place:
+        place.write_bytes(content)
+    print(f"wrote {path}: {count(len(rows), 'run')}, {len(columns)} columns")
     return 0

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from files.tables import add_json, as_json, beside_json
 from grid.commands.options import (
     add_consent,
     add_resources,
@@ -102,10 +103,29 @@ def plan(argv: Sequence[str], root: Path) -> int:
     parser.add_argument(
         "--scripts", action="store_true", help="also write the exact scripts that submit would use, and say where"
     )
+    add_json(parser)
     parsed = parser.parse_args(argv)
+    from grid.engine.submission import planning
+
+    with beside_json(parsed.json):
+        made = planning.make(_options(parsed), root, max_age_s=0)
+        found = _planned(made, parsed.scripts, root)
+    if parsed.json:
+        whole = made.plan
+        states = {run: state.word for run, state in made.view.states.items()}
+        print(as_json({
+            "sweep": whole.title, "code": whole.code, "states": states, "problems": found,
+            "submit": [item.run_dir for item in whole.submit],
+            "cancel": [dataclasses.asdict(item) for item in whole.cancel],
+            "arrays": [dataclasses.asdict(chunk) for chunk in whole.chunks],
+        }))  # fmt: skip
+    return 1 if found else 0
+
+
+def _planned(made: Made, with_scripts: bool, root: Path) -> list[str]:
+    """Show a plan, check it, and keep it as the reviewed one; returns what forbids submitting it."""
     from grid.engine.submission import planning, waves
 
-    made = planning.make(_options(parsed), root, max_age_s=0)
     _show(made, root)
     found = planning.check(made, root)
     problems = _told(found)
@@ -118,18 +138,17 @@ def plan(argv: Sequence[str], root: Path) -> int:
                 f"note: submit hands over {room.scripts} of {wanted} scripts now ({room.why}), and the rest when it "
                 f"is called again"
             )
-    if parsed.scripts and made.plan.submit:
+    if with_scripts and made.plan.submit:
         _write_scripts(made, root)
     planning.keep(made, found, root)
-    if problems:
-        return 1
-    if made.plan.submit or made.plan.cancel:
+    if (made.plan.submit or made.plan.cancel) and not problems:
+        grid, run_name = made.options.grid, made.options.run_name
         if planning.slurm_is_here():
-            print(f"\nnext: {again('submit', parsed.grid, parsed.run_name)}")
+            print(f"\nnext: {again('submit', grid, run_name)}")
         else:
-            here = f"{again('run', parsed.grid, parsed.run_name)} {words_of(made.options)}".rstrip()
+            here = f"{again('run', grid, run_name)} {words_of(made.options)}".rstrip()
             print(f"\nsubmit needs sbatch, which is not here; on this machine: {here}")
-    return 0
+    return problems
 
 
 def _told(found: Sequence[Finding]) -> list[str]:

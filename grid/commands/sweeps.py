@@ -10,8 +10,13 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from files.tables import add_json, as_json
 from grid.commands.options import aliases, command_parser, count, experiments_of, runs_named, table
+
+if TYPE_CHECKING:
+    from grid.engine.sweep import Experiment
 
 # The paper's tasks as bash files: pjobs/<name>.sh -> (family, run name).
 TASKS = {
@@ -37,32 +42,42 @@ def list_sweeps(argv: Sequence[str], root: Path) -> int:
     parser.add_argument(
         "grid", metavar="GRID", nargs="?", help="only this family, or a file of your own (default: all of grid/)"
     )
+    add_json(parser)
     options = parser.parse_args(argv)
     from grid.engine.sweep import families, load, load_family
 
-    rows = []
+    found = []
     for family in [options.grid] if options.grid else families():
         for run_name in load_family(family):
             sweep = load(family, run_name)
-            experiments = sweep.experiments()
-            number = (
-                f"{len(experiments)}"
-                if sweep.num_points == len(experiments)
-                else f"{len(experiments)} of {sweep.num_points}"
-            )
-            rows.append((family, run_name, number, sweep.summary))
+            numbers = {"experiments": len(sweep.experiments()), "points": sweep.num_points}
+            found.append({"grid": family, "run_name": run_name, **numbers, "summary": sweep.summary})
+    if options.json:
+        print(as_json(found))
+        return 0
+    rows = []
+    for item in found:
+        number, points = item["experiments"], item["points"]
+        counted = f"{number}" if number == points else f"{number} of {points}"
+        rows.append((item["grid"], item["run_name"], counted, item["summary"]))
     table(("GRID", "RUN_NAME", "EXPERIMENTS", "WHAT"), rows)
     return 0
 
 
 def show(argv: Sequence[str], root: Path) -> int:
     """Show the experiments of a sweep, or everything about one of them."""
-    options = command_parser(
+    parser = command_parser(
         "show", "The experiments of a sweep; with NAME, one's settings and script.", one="all, as a table"
-    ).parse_args(argv)
+    )
+    add_json(parser)
+    options = parser.parse_args(argv)
     from grid.engine.scripts.script import chosen, from_script, run_script
 
     sweep, experiments = experiments_of(options)
+    if options.name is None and options.json:
+        of_all = [_known(item) for item in experiments]
+        print(as_json({"sweep": sweep.title, "what": sweep.doc, "points": sweep.num_points, "experiments": of_all}))
+        return 0
     if options.name is None:
         print(f"{sweep.title}: {sweep.doc}\n")
         settings = [item.settings for item in experiments]
@@ -85,11 +100,20 @@ def show(argv: Sequence[str], root: Path) -> int:
 
     run = runs_named(options, root)[0]
     item = run.experiment
+    script = run_script(item, run.run_dir, from_script(3))
+    if options.json:
+        print(as_json({**_known(item), "run_dir": run.run_dir, "config": item.config, "script": script}))
+        return 0
     print(f"# {item.label}{''.join(f'; also: {label}' for label in item.aliases)}\n# {run.run_dir}/config.yaml")
     print(yaml.safe_dump({**item.config, "run_dir": run.run_dir}, sort_keys=False))
     print(f"# {run.run_dir}/run.sh")
-    print(run_script(item, run.run_dir, from_script(3)), end="")
+    print(script, end="")
     return 0
+
+
+def _known(item: Experiment) -> dict[str, Any]:
+    """An experiment as plain values."""
+    return {name: getattr(item, name) for name in ("name", "label", "aliases", "seed", "settings")}
 
 
 def dry_run(argv: Sequence[str], root: Path) -> int:

@@ -5,7 +5,6 @@ The rows are for analysis, a spreadsheet, or `diff`.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,34 +13,33 @@ from grid.engine.states.runs import Run
 from settings.dotted import as_set
 
 
-def rows_of(runs: Sequence[Run], view: View) -> list[dict[str, Any]]:
-    """The rows of the table, one for each run, all with the same columns; a value that a run does not have is empty.
+def state_of(run: Run, view: View) -> dict[str, Any]:
+    """What is known of a run: run, label, state, reason, step, steps, seconds, attempts, job, code."""
+    state = view.states[run.run_dir]
+    return {
+        "run": run.run_dir,
+        "label": run.experiment.label,
+        "state": state.word,
+        "reason": " ".join(state.reason.split()),
+        "step": state.step,
+        "steps": state.steps,
+        "seconds": round(state.seconds, 1),
+        "attempts": state.attempt,
+        "job": state.element,
+        "code": state.code,
+    }
 
-    Columns: run, label, state, reason, step, steps, seconds, attempts, job, code; then one ``metric.<name>`` for each
-    of its latest measurements, and one ``setting.<name>`` for every setting in its dotted form.
+
+def rows_of(runs: Sequence[Run], view: View) -> tuple[list[str], list[dict[str, Any]]]:
+    """The columns of the table and its rows, one for each run, which lack the values that it does not have.
+
+    Columns: those of ``state_of``; then one ``metric.<name>`` for each of its latest measurements, and one
+    ``setting.<name>`` for every setting in its dotted form.
     """
     rows = []
     for run in runs:
-        state = view.states[run.run_dir]
-        row: dict[str, Any] = {
-            "run": run.run_dir,
-            "label": run.experiment.label,
-            "state": state.word,
-            "reason": " ".join(state.reason.split()),
-            "step": state.step,
-            "steps": state.steps,
-            "seconds": round(state.seconds, 1),
-            "attempts": state.attempt,
-            "job": state.element,
-            "code": state.code,
-        }
-        row.update({f"setting.{name}": _cell(value) for name, value in as_set(run.experiment.config).items()})
-        row.update({f"metric.{name}": value for name, value in state.metrics.items()})
-        rows.append(row)
-    columns = list(dict.fromkeys(name for row in rows for name in row))
-    order = sorted(columns, key=lambda name: (name.startswith("setting."), name.startswith("metric.")))
-    return [{name: row.get(name, "") for name in order} for row in rows]
-
-
-def _cell(value: Any) -> Any:
-    return json.dumps(value) if isinstance(value, list | bool) or value is None else value
+        settings = {f"setting.{name}": value for name, value in as_set(run.experiment.config).items()}
+        metrics = {f"metric.{name}": value for name, value in view.states[run.run_dir].metrics.items()}
+        rows.append({**state_of(run, view), **settings, **metrics})
+    columns = dict.fromkeys(name for row in rows for name in row)
+    return sorted(columns, key=lambda name: (name.startswith("setting."), name.startswith("metric."))), rows
