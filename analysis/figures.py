@@ -11,7 +11,6 @@ from typing import Any
 
 from matplotlib import rc_context
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.gridspec import GridSpec
 
@@ -25,10 +24,10 @@ from analysis.plots.curves import PLOTS, Means, curves
 from analysis.plots.forked import each
 from analysis.plots.histogram_figure import gradient_histogram
 from analysis.plots.legends import legend_below, legend_rows
-from analysis.plots.style import FORMATS, RC, WIDTHS
+from analysis.plots.style import FORMATS, RC, WIDTHS, new_figure
 from analysis.plots.tensor_histograms import tensor_histograms
 from analysis.plots.variance_and_loss import variance_and_loss
-from analysis.seed_groups import Group, begun, groups, shown
+from analysis.seed_groups import Group, begun, groups, short_name, shown
 from analysis.time_to_accuracy import time_to_accuracy
 from files.atomic import aside
 
@@ -236,12 +235,7 @@ def _against(means: Means, axis: str) -> Iterator[tuple[str, str, Callable[[Grou
 
 def _section(group: Group) -> str:
     where = "on the SGD trajectory" if group.trajectory == "sgd" else "trained with the quantized gradient"
-    return ", ".join(
-        [
-            where,
-            *(f"{key.removesuffix('.name').rpartition('.')[2]}={shown(value)}" for key, value in group.differs.items()),
-        ]
-    )
+    return ", ".join([where, *(f"{short_name(key)}={shown(value)}" for key, value in group.differs.items())])
 
 
 def _styled(function: Callable[[Any, float], Figure | str], of: Any, width: float) -> Figure | str:
@@ -303,13 +297,6 @@ def _overview(means: Means, axis: str) -> Figure | str:
         axes.set_ylabel("")
     figure.set_figheight(rows * width / columns * (_RATIO + 0.05))
     legend_below(figure, width)
-    return figure
-
-
-def new_figure(width: float, height: float) -> Figure:
-    """An empty figure of so many inches, outside pyplot's global state."""
-    figure = Figure(figsize=(width, height))
-    FigureCanvasAgg(figure)
     return figure
 
 

@@ -12,48 +12,17 @@ from typing import Any
 
 from analysis.tensor_formats import compressor, everywhere, keeps
 
-_RESNET110 = {
-    "supersgd": 92.20,
-    "sgd": 93.79,
-    "alq": 92.75,
-    "alq_n": 92.83,
-    "amq": 92.53,
-    "amq_n": 91.90,
-    "qsgdinf": 89.9,
-    "trn": 90.3,
-    "nuqsgd": 85.86,
-}
-_RESNET32 = {
-    "supersgd": 92.25,
-    "alq": 91.35,
-    "alq_n": 91.99,
-    "amq": 91.05,
-    "amq_n": 91.00,
-    "qsgdinf": 89.96,
-    "trn": 89.61,
-    "nuqsgd": 83.77,
-}
-_RESNET8 = {
-    "supersgd": 88.07,
-    "sgd": 88.28,
-    "alq": 88.17,
-    "alq_n": 88.22,
-    "amq": 87.92,
-    "amq_n": 87.51,
-    "qsgdinf": 85.84,
-    "trn": 86.05,
-    "nuqsgd": 75.0,
-}
-_IMAGENET = {
-    "supersgd": 70.07,
-    "sgd": 65.86,
-    "alq": 68.88,
-    "alq_n": 69.04,
-    "amq": 68.32,
-    "amq_n": 68.45,
-    "qsgdinf": 68.12,
-    "trn": 65.1,
-    "nuqsgd": 35.53,
+_ACCURACY = """
+                        supersgd  sgd    alq    alq_n  amq    amq_n  qsgdinf  trn    nuqsgd
+cifar10_full_resnet110  92.20     93.79  92.75  92.83  92.53  91.90  89.9     90.3   85.86
+cifar10_full_resnet32   92.25     -      91.35  91.99  91.05  91.00  89.96    89.61  83.77
+cifar10_full_resnet8    88.07     88.28  88.17  88.22  87.92  87.51  85.84    86.05  75.0
+imagenet_full           70.07     65.86  68.88  69.04  68.32  68.45  68.12    65.1   35.53
+"""
+_METHODS, *_ROWS = (line.split() for line in _ACCURACY.strip().splitlines())
+ACCURACY: dict[str, dict[str, float]] = {
+    sweep: {name: float(value) for name, value in zip(_METHODS, values, strict=True) if value != "-"}
+    for sweep, *values in _ROWS
 }
 
 # Deep Gradient Compression at ratio .001 on ImageNet (the table of its authors' code, top-1): (GPUs, workers that
@@ -88,25 +57,13 @@ SMAQ: dict[str, tuple[tuple[float, float], tuple[float, float]]] = {
     "supersgd": ((89.20, 1.0), (0.793, math.nan)),
 }
 
-ACCURACY: dict[str, dict[str, float]] = {
-    "cifar10_full_resnet110": _RESNET110,
-    "cifar10_full_resnet32": _RESNET32,
-    "cifar10_full_resnet8": _RESNET8,
-    "imagenet_full": _IMAGENET,
-}
-
 _TASKS = {  # data, model, bits of those that have bits
     "cifar10_full_resnet110": ("cifar10", "resnet110", 3),
     "cifar10_full_resnet32": ("cifar10", "resnet32", 3),
     "cifar10_full_resnet8": ("cifar10", "resnet8", 3),
     "imagenet_full": ("imagenet", "resnet18", 3),
 }
-STEPS = {
-    "cifar10_full_resnet110": 80000,
-    "cifar10_full_resnet32": 80000,
-    "cifar10_full_resnet8": 80000,
-    "imagenet_full": 600000,
-}
+STEPS = {sweep: 600000 if sweep == "imagenet_full" else 80000 for sweep in _TASKS}
 
 # method -> est_var / super_var on CIFAR-10, measured on the SGD trajectory of this model at 3 bits
 VARIANCES_MODEL = "ResNet-110"

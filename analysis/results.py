@@ -49,6 +49,11 @@ def of_runs(logs: Logs) -> pd.DataFrame:
     return found.where(~cut_off).assign(seconds=logs.status["seconds"].astype(float))
 
 
+def of_complete_runs(logs: Logs) -> pd.DataFrame:
+    """The table ``of_runs``, NaN throughout for a run that is not complete."""
+    return of_runs(logs).where(logs.status["complete"].astype(bool))
+
+
 def compression_ratio(logs: Logs) -> pd.Series:
     """The bytes of float32 over those of the formats in which each run keeps its tensors: the mean of what it logged.
 

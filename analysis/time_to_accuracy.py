@@ -10,14 +10,13 @@ import numpy as np
 import pandas as pd
 from matplotlib import rc_context
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
 from analysis import axes as on_axis
 from analysis.aggregate import estimate, final, runs_to_use, wide
 from analysis.logs.load import Logs
-from analysis.plots.style import RC, WIDTHS, look
+from analysis.plots.style import RC, WIDTHS, look, new_figure
 from analysis.seed_groups import Group, SeedGroup, groups, title
 
 TAG = "Vacc"
@@ -135,8 +134,7 @@ def _draw(
         return _draw(group, seed_groups, goal, found, WIDTHS["page"])
     if row < _LEAST_ROW:
         return f"{len(seed_groups)} rows are too many for one figure: choose fewer runs"
-    figure = Figure(figsize=(width, height))
-    FigureCanvasAgg(figure)
+    figure = new_figure(width, height)
     for index, (axis, by_label) in enumerate(found.items()):
         axes = figure.add_subplot(rows, columns, index + 1)
         _rows(axes, axis, seed_groups, by_label)

@@ -58,6 +58,11 @@ class Logs:
         """The tags that these runs logged, sorted."""
         return self.rows.tags
 
+    @property
+    def complete(self) -> list[str]:
+        """The names of the complete runs."""
+        return list(self.status.index[self.status["complete"].to_numpy(bool)])
+
     def of_tag(self, tag: str) -> pd.DataFrame:
         """The values of one tag: steps down, runs across (those that logged it); non-finite values are absent.
 

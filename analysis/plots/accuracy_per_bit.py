@@ -12,11 +12,11 @@ from matplotlib.ticker import FuncFormatter
 from analysis.aggregate import final, geometric_mean
 from analysis.logs.load import Logs
 from analysis.plots.across import Panel, Series, arithmetic, without
+from analysis.plots.comparisons import FULL_PRECISION
 from analysis.plots.panels import Counts, draw, limit, line, reference
 from analysis.plots.style import RC
 from analysis.seed_groups import groups, shown
 
-FULL_PRECISION = ("sgd", "supersgd")
 # The settings by which one method sends more or fewer bits.
 KNOBS = (
     "method.bits",
@@ -64,8 +64,7 @@ def _several(settings: pd.DataFrame, knobs: list[str]) -> bool:
 
 def _filled(axes: Axes, panel: Panel, counts: Counts, knobs: pd.DataFrame) -> str | None:
     logs = panel.group.logs
-    complete = list(logs.status.index[logs.status["complete"].to_numpy(bool)])
-    accuracy, bits = final(logs, "Vacc", complete), final(logs, "comm/bits_per_coordinate", complete)
+    accuracy, bits = (final(logs, tag, logs.complete) for tag in ("Vacc", "comm/bits_per_coordinate"))
     lines = []
     for series in panel.series:
         rows, used = [], 0

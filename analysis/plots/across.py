@@ -11,7 +11,7 @@ import pandas as pd
 
 from analysis.aggregate import estimate
 from analysis.logs.load import Logs
-from analysis.seed_groups import Group, SeedGroup, groups, seed_groups, shown, without_chosen_rate
+from analysis.seed_groups import Group, SeedGroup, groups, seed_groups, short_name, shown, without_chosen_rate
 
 
 class Mean(NamedTuple):
@@ -50,10 +50,7 @@ class Panel:
     @property
     def title(self) -> str:
         """The settings that tell this panel from the others; empty where nothing does."""
-        return ", ".join(
-            f"{name.removesuffix('.name').rpartition('.')[2]} {shown(value)}"
-            for name, value in self.group.differs.items()
-        )
+        return ", ".join(f"{short_name(name)} {shown(value)}" for name, value in self.group.differs.items())
 
 
 def without(logs: Logs, names: Sequence[str]) -> Logs:

@@ -43,7 +43,7 @@ class _Quantity:
 
     def of_complete(self, logs: Logs) -> pd.Series:
         """The value of each complete run."""
-        return self.read(logs, list(logs.status.index[logs.status["complete"].to_numpy(bool)]))
+        return self.read(logs, logs.complete)
 
     def of(self, of_complete: pd.Series, seed_group: SeedGroup) -> tuple[Mean, int]:
         """The mean, low end and high end over the complete runs of a seed group, and the number of those runs."""

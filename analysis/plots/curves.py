@@ -10,9 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.ticker import (
-    MaxNLocator,
-)
+from matplotlib.ticker import MaxNLocator
 
 from analysis.aggregate import (
     RELATIVE_VARIANCE,

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import numpy as np
 from matplotlib import rc_context
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
@@ -18,7 +17,7 @@ from matplotlib.ticker import LogLocator, NullFormatter, NullLocator
 from analysis.aggregate import runs_to_use
 from analysis.logs.histograms import COORDINATES, FIT, Histogram, read
 from analysis.plots.level_figures import levels_at, threshold, value_axis
-from analysis.plots.style import RC, look
+from analysis.plots.style import RC, look, new_figure
 from analysis.seed_groups import Group, SeedGroup
 
 _DEPTH = 1e-6  # the axis ends at this part of the highest density
@@ -65,8 +64,7 @@ def gradient_histogram(group: Group, width: float) -> Figure | str:
         for shown in found
     ]
     lines = max(title.count("\n") for title in titles)
-    figure = Figure(figsize=(width, 0.75 + rows * (inches * _ASPECT + 0.13 * (lines - 1))))
-    FigureCanvasAgg(figure)
+    figure = new_figure(width, 0.75 + rows * (inches * _ASPECT + 0.13 * (lines - 1)))
     linear = threshold(np.concatenate([shown.levels for shown in found]))
     highest = max(float(shown.density.max()) for shown in found)
     first = None

@@ -11,7 +11,6 @@ import numpy as np
 import pandas as pd
 from matplotlib import rc_context
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
@@ -19,7 +18,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 from analysis import published
 from analysis.aggregate import mark, marked, runs_to_use
 from analysis.logs.load import Logs
-from analysis.plots.style import RC, look
+from analysis.plots.style import RC, look, new_figure
 from analysis.plots.ticks import step_axis
 from analysis.seed_groups import Group, SeedGroup
 
@@ -112,8 +111,7 @@ def final(group: Group, width: float) -> Figure | str:
     labels = [marked(seed_group.label, mark(group.logs, seed_group, len(table))) for seed_group, table in found]
     labels = [label if width > 5 else textwrap.fill(label, _LETTERS) for label in labels]
     row_height = max(_ROW, *(0.05 + 0.125 * len(label.split("\n")) for label in labels))
-    figure = Figure(figsize=(width, 0.6 + row_height * len(found)))
-    FigureCanvasAgg(figure)
+    figure = new_figure(width, 0.6 + row_height * len(found))
     axes = figure.add_subplot()
     shown = [table.to_numpy().ravel() for _, table in found]
     for row, (seed_group, table) in enumerate(found):
@@ -164,8 +162,7 @@ def over_steps(group: Group, widths: dict[str, float]) -> Figure | str:
         textwrap.fill(marked(seed_group.label, mark(group.logs, seed_group, _runs(table))), letters)
         for seed_group, table in moving
     ]
-    figure = Figure(figsize=(width, 0.3 + rows * width / max(columns, 2) * (0.75 if columns < 4 else 0.95)))
-    FigureCanvasAgg(figure)
+    figure = new_figure(width, 0.3 + rows * width / max(columns, 2) * (0.75 if columns < 4 else 0.95))
     first = None
     for index, (seed_group, table) in enumerate(moving):
         axes = figure.add_subplot(rows, columns, index + 1, sharey=first, sharex=first)

@@ -10,13 +10,12 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from analysis.aggregate import marked
 from analysis.plots.across import Mean, Panel
 from analysis.plots.legends import legend_below
-from analysis.plots.style import look
+from analysis.plots.style import look, new_figure
 from analysis.plots.ticks import log_ticks
 from analysis.seed_groups import SeedGroup
 
@@ -96,8 +95,7 @@ def draw(width: float, panels: Sequence[Panel], fill: Callable[[Axes, Panel, Cou
 
     Returns the reasons where none can be drawn.
     """
-    figure = Figure(figsize=(width, width))
-    FigureCanvasAgg(figure)
+    figure = new_figure(width, width)
     counts = Counts()
     if len(panels) > _MOST:
         return (

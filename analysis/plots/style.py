@@ -7,6 +7,9 @@ import zlib
 from dataclasses import dataclass
 from typing import Any
 
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
 from analysis.seed_groups import SeedGroup
 from nuq.registry import METHODS
 
@@ -17,52 +20,12 @@ FORMATS = ("png", "pdf")
 # The first twelve are at least 16 apart in CIE Lab for eyes with and without red or green cones (a test measures it),
 # and relatives (ALQ, ALQ-N) have neighbouring hues; markers and dashes tell the rest apart, also in grey.
 COLOURS = (
-    "#000000",
-    "#8c8c8c",
-    "#56b4e9",
-    "#0072b2",
-    "#90075e",
-    "#acc456",
-    "#d55e00",
-    "#f2b50c",
-    "#751713",
-    "#f20c55",
-    "#0a7d3c",
-    "#47dbcf",
-    "#cc79a7",
-    "#332288",
-    "#a6761d",
-    "#b8b800",
-    "#44aaff",
-    "#6a51a3",
-    "#999933",
-    "#c51b7d",
-    "#1b7837",
-    "#8c510a",
-    "#01665e",
-    "#bf812d",
-)
+    "#000000", "#8c8c8c", "#56b4e9", "#0072b2", "#90075e", "#acc456", "#d55e00", "#f2b50c",
+    "#751713", "#f20c55", "#0a7d3c", "#47dbcf", "#cc79a7", "#332288", "#a6761d", "#b8b800",
+    "#44aaff", "#6a51a3", "#999933", "#c51b7d", "#1b7837", "#8c510a", "#01665e", "#bf812d",
+)  # fmt: skip
 _MARKER_SCALE = {"*": 1.6, "P": 1.25, "X": 1.15, "p": 1.15, "h": 1.1, "D": 0.85, "d": 1.2}
-MARKERS: tuple[Any, ...] = (
-    "o",
-    "s",
-    "^",
-    "v",
-    "D",
-    "X",
-    "P",
-    "p",
-    "h",
-    ">",
-    "*",
-    "<",
-    "d",
-    "8",
-    "H",
-    (4, 1, 0),
-    (3, 1, 0),
-    (6, 1, 0),
-)
+MARKERS: tuple[Any, ...] = (*"os^vDXPph>*<d8H", (4, 1, 0), (3, 1, 0), (6, 1, 0))
 DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (3, 1, 1, 1)), (0, (1.2, 1)), (0, (7, 1.5, 1.5, 1.5, 1.5, 1.5)))
 
 RC: dict[Any, Any] = {
@@ -99,6 +62,13 @@ RC: dict[Any, Any] = {
     "figure.constrained_layout.use": True,
 }
 OWN_TEXT = {**RC, "text.parse_math": True}  # for figures whose every word is in our code
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """An empty figure of so many inches, outside pyplot's global state."""
+    figure = Figure(figsize=(width, height))
+    FigureCanvasAgg(figure)
+    return figure
 
 
 @dataclass(frozen=True)

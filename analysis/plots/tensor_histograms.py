@@ -11,7 +11,6 @@ from dataclasses import dataclass
 import numpy as np
 from matplotlib import rc_context
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
@@ -20,7 +19,7 @@ from matplotlib.ticker import LogLocator, NullFormatter, NullLocator
 from analysis.aggregate import runs_to_use
 from analysis.logs.histograms import Histogram, read
 from analysis.plots.histogram_figure import density, seed_of, sound
-from analysis.plots.style import COLOURS, RC
+from analysis.plots.style import COLOURS, RC, new_figure
 from analysis.results import compression_ratio
 from analysis.seed_groups import Group, SeedGroup
 from analysis.tensor_formats import KINDS
@@ -61,8 +60,7 @@ def tensor_histograms(group: Group, width: float) -> Figure | str:
     columns = min(len(shown.kinds), 5 if width > 5 else 2)
     rows = -(-len(shown.kinds) // columns)
     inches = width / max(columns, 2)
-    figure = Figure(figsize=(width, 0.75 + rows * max(inches * _ASPECT, 1.1)))
-    FigureCanvasAgg(figure)
+    figure = new_figure(width, 0.75 + rows * max(inches * _ASPECT, 1.1))
     first = None
     for index, (kind, histogram) in enumerate(shown.kinds.items()):
         axes = figure.add_subplot(rows, columns, index + 1, sharex=first, sharey=first)

@@ -65,7 +65,7 @@ def of_seed_groups(panel: Panel) -> Rows:
 
     They are means over the complete runs, of the variance and the tails in the last quarter of their measurements.
     """
-    logs, complete = panel.group.logs, _complete(panel)
+    logs, complete = panel.group.logs, panel.group.logs.complete
     quantities = {
         "variance": excess(logs, complete),
         **{tag: late(logs, tag, complete) for tag in (KURTOSIS, LARGEST)},
@@ -81,11 +81,6 @@ def of_seed_groups(panel: Panel) -> Rows:
                     for name, mean in means.items()
                 }
     return found
-
-
-def _complete(panel: Panel) -> list[str]:
-    status = panel.group.logs.status
-    return list(status.index[status["complete"].to_numpy(bool)])
 
 
 @rc_context(RC)
@@ -112,7 +107,7 @@ def _filled(axes: Axes, panel: Panel, counts: Counts, rows: Rows, name: str) -> 
     if len(known) < _LEAST:
         tag = "est_var" if name == "variance" else name
         return f"fewer than {_LEAST} settings of methods have logged Vloss and {tag}"
-    losses = final(panel.group.logs, "Vloss", _complete(panel))
+    losses = final(panel.group.logs, "Vloss", panel.group.logs.complete)
     for number, series in enumerate(panel.series):
         points = sorted((known[number, at], own.runs) for at, own in series.points.items() if (number, at) in known)
         values = [losses.reindex(list(runs)).dropna() for _, runs in points]

@@ -12,8 +12,6 @@ from pathlib import Path
 import numpy as np
 from matplotlib import rc_context
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter, NullLocator
 
 from analysis.plots import style
@@ -45,8 +43,7 @@ def draw(question: Question, workers: Sequence[int], bandwidths: Sequence[float]
         columns = min(len(shown), COLUMNS)
         rows = math.ceil(len(shown) / columns)
         width = style.WIDTHS["column"] if columns == 1 else style.WIDTHS["page"]
-        figure = Figure(figsize=(width, PANEL_HEIGHT * rows))
-        FigureCanvasAgg(figure)
+        figure = style.new_figure(width, PANEL_HEIGHT * rows)
         panels = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).ravel()
         for number, (axes, count) in enumerate(zip(panels, shown, strict=False)):
             _panel(axes, question, count, grid)

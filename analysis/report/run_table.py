@@ -15,7 +15,7 @@ from markupsafe import Markup
 from analysis.logs.load import Logs
 from analysis.report.page import part
 from analysis.report.runs import RESULTS, Runs, differing, results, shared
-from analysis.seed_groups import shown
+from analysis.seed_groups import short_name, shown
 
 
 @dataclass(frozen=True)
@@ -59,8 +59,8 @@ def run_table(logs: Logs, runs: Runs, page_folder: Path) -> Markup:
 
 def _short(name: str, names: Sequence[str]) -> str:
     """The last part of a setting's name, with its group where two settings end alike."""
-    last = name.removesuffix(".name").rpartition(".")[2]
-    alone = [other.removesuffix(".name").rpartition(".")[2] for other in names].count(last) == 1
+    last = short_name(name)
+    alone = [*map(short_name, names)].count(last) == 1
     return last.replace("_", " ") if alone else name
 
 

@@ -10,7 +10,7 @@ import pandas as pd
 from analysis import published
 from analysis.aggregate import Estimate, estimate
 from analysis.logs.load import load
-from analysis.results import of_runs
+from analysis.results import of_complete_runs
 from analysis.tables.text_table import written
 from files.aligned import aligned
 
@@ -48,7 +48,7 @@ def _ours(runs: Path, sweep: str) -> dict[tuple[int, int, str] | None, np.ndarra
     if not (runs / sweep).is_dir():
         return {}
     logs = load(runs, sweep)
-    final = of_runs(logs)["final"].where(logs.status["complete"].astype(bool)).to_numpy(float)
+    final = of_complete_runs(logs)["final"].to_numpy(float)
     found: dict[tuple[int, int, str] | None, list[float]] = {}
     for accuracy, settings in zip(final, logs.settings.to_dict("records"), strict=True):
         theirs = published.accuracy(sweep, settings) or {}

@@ -14,7 +14,7 @@ from rich.table import Table
 from analysis import published
 from analysis.aggregate import Estimate, estimate, geometric_mean
 from analysis.logs.load import Logs
-from analysis.results import of_runs
+from analysis.results import of_complete_runs
 from analysis.seed_groups import RATE, SeedGroup, begun, of_the_method, seed_groups, shown, without_chosen_rate
 from analysis.tables.columns import COLUMNS, PAGE, WIDTH, Column, column_named, left_out, legend, shown_columns, written
 from analysis.tables.paired import difference, holm, partners
@@ -65,10 +65,7 @@ def table(logs: Logs) -> pd.DataFrame:
     every, logs = logs, begun(logs)
     complete = logs.status["complete"].to_numpy(bool)
     place = {str(run): index for index, run in enumerate(logs.settings.index)}
-    values = {
-        name: of_run.to_numpy(float)
-        for name, of_run in of_runs(logs).where(logs.status["complete"].astype(bool)).items()
-    }
+    values = {name: of_run.to_numpy(float) for name, of_run in of_complete_runs(logs).items()}
     # on SGD's all are equal
     of_pairs = without_chosen_rate(logs.settings)
     partner = partners(of_pairs.loc[complete & (of_pairs["trajectory"] != "sgd").to_numpy()])

@@ -10,7 +10,7 @@ import pandas as pd
 from analysis import published
 from analysis.aggregate import Estimate, estimate
 from analysis.logs.load import load
-from analysis.results import of_runs
+from analysis.results import of_complete_runs
 from analysis.seed_groups import title
 from analysis.tables.text_table import MISSING, written
 from files.aligned import aligned
@@ -51,7 +51,7 @@ def _ours(runs: Path, sweep: str) -> dict[str, np.ndarray]:
     if not (runs / sweep).is_dir():
         return {}
     logs = load(runs, sweep)
-    of_run = of_runs(logs).where(logs.status["complete"].astype(bool))
+    of_run = of_complete_runs(logs)
     values = of_run.assign(score=of_run["final"].fillna(of_run["correlation"]))[["score", "ratio"]].to_numpy(float)
     found: dict[str, list[np.ndarray]] = {}
     for pair, settings in zip(values, logs.settings.to_dict("records"), strict=True):
