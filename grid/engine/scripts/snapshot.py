@@ -2,12 +2,14 @@
 
 A snapshot is ``jobs/code/<first 12 digits of the digest>/``.  It holds every file that git tracks or would add (outside
 git every file) but notes (UNREAD), links to the generated folders of the checkout, so that relative paths keep working
-there, and the built library.
+there, and the built library.  Git lists the files.  It does not hash or copy them: a tree object would be a second way
+beside the one that has to work outside git, would pass filters and attributes, and saves time only where a copy is new.
 """
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import hashlib
 import json
 import os
@@ -17,7 +19,6 @@ import stat
 import subprocess
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from files import plain
@@ -37,7 +38,7 @@ ABANDONED_S = 3600.0  # a half-built copy that a killed process left is removed 
 TRIES = 3
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Code:
     """The identity of the code: the digest of the files, and the commit they were edited from ("" outside git)."""
 
@@ -66,17 +67,13 @@ def snapshot(root: Path) -> tuple[Code, str]:
     A snapshot that was damaged meanwhile is repaired file by file.  ValueError as in ``current``.
     """
     for _ in range(TRIES):
-        marks = _marks(root)
-        code = _code(root, marks)
+        code, marks = marked(root)
         name = f"{FOLDER}/{code.digest[:DIGITS]}"
-        folder = root / name
-        if not folder.is_dir():
-            try:
-                _build(root, folder, code, marks)
-            except _Changed:
-                continue
         with contextlib.suppress(_Changed):
-            _complete(root, folder, code, marks)
+            if (root / name).is_dir():
+                _fill(root, root / name, code, marks)
+            else:
+                _build(root, root / name, code, marks)
             return code, name
     raise ValueError(f"{root}: files change while they are copied; submit again when nothing writes there")
 
@@ -107,35 +104,40 @@ class _Changed(Exception):
 
 
 def _marks(root: Path) -> dict[str, str]:
-    """Path -> its kind and the hash of its contents: ``file``, ``exec`` or ``link``, then 64 digits."""
+    """Path -> mark of every file of the code, sorted by path."""
     marks = {}
-    listed = _git_files(root)
-    for name, tracked in sorted(listed.items() if listed is not None else ((name, False) for name in _walk(root))):
-        if _is_generated(name):
-            continue
-        path = root / name
-        try:
-            status = path.lstat()
-        except (FileNotFoundError, NotADirectoryError):  # deleted, but still in git's index
-            continue
-        if not tracked and stat.S_ISREG(status.st_mode) and status.st_size > LARGEST_UNTRACKED_BYTES:
-            advice = "name it in .gitignore or move it to data/" if listed is not None else "move it to data/"
-            raise ValueError(
-                f"{path}: {status.st_size / 2**20:.0f} MB, and every submission would keep a copy of it; untracked "
-                f"files may have {LARGEST_UNTRACKED_BYTES // 2**20} MB: {advice}"
-            )
-        if stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode):
-            marks[name] = _mark(status, _contents(path, status))
+    for name, is_tracked in sorted(dict(_files(root)).items()):
+        if not _is_generated(name) and (mark := _mark(root / name, None if is_tracked else LARGEST_UNTRACKED_BYTES)):
+            marks[name] = mark
     return marks
 
 
-def _contents(path: Path, status: os.stat_result) -> bytes:
-    return os.fsencode(os.readlink(path)) if stat.S_ISLNK(status.st_mode) else path.read_bytes()
+def _mark(path: Path, most_bytes: int | None = None) -> str:
+    """The kind of a file and the hash of its contents: ``file``, ``exec`` or ``link``, then 64 digits; "" for no file.
+
+    ValueError for more than ``most_bytes``.
+    """
+    return _read(path, most_bytes)[0]
 
 
-def _mark(status: os.stat_result, contents: bytes) -> str:
-    kind = "link" if stat.S_ISLNK(status.st_mode) else "exec" if status.st_mode & stat.S_IXUSR else "file"
-    return f"{kind} {hashlib.sha256(contents).hexdigest()}"
+def _read(path: Path, most_bytes: int | None = None) -> tuple[str, bytes]:
+    """The mark of a file (see ``_mark``) and its contents, which are the target of a link."""
+    try:
+        status = path.lstat()
+        if most_bytes is not None and status.st_size > most_bytes:
+            raise ValueError(
+                f"{path}: {status.st_size / 2**20:.0f} MB, and every submission would keep a copy of it; untracked "
+                f"files may have {most_bytes // 2**20} MB: move it to data/ or, in a repository, name it in .gitignore"
+            )
+        if stat.S_ISLNK(status.st_mode):
+            kind, contents = "link", os.fsencode(os.readlink(path))
+        elif stat.S_ISREG(status.st_mode):
+            kind, contents = "exec" if status.st_mode & stat.S_IXUSR else "file", path.read_bytes()
+        else:
+            return "", b""
+    except (FileNotFoundError, NotADirectoryError):  # such as one that is deleted, but still in git's index
+        return "", b""
+    return f"{kind} {hashlib.sha256(contents).hexdigest()}", contents
 
 
 def _code(root: Path, marks: Mapping[str, str]) -> Code:
@@ -145,20 +147,37 @@ def _code(root: Path, marks: Mapping[str, str]) -> Code:
     words = _git(root, "status", "--porcelain=v2", "--branch", "-z", "--untracked-files=normal", "--", ".") or ""
     lines = [line for line in words.split("\0") if line]
     commit = next((line.split()[-1] for line in lines if line.startswith("# branch.oid ")), "")
-    return Code(
-        total.hexdigest(), "" if commit == "(initial)" else commit, any(not line.startswith("#") for line in lines)
-    )
+    is_dirty = any(not line.startswith("#") for line in lines)
+    return Code(total.hexdigest(), "" if commit == "(initial)" else commit, is_dirty)
 
 
 def _is_generated(name: str) -> bool:
-    parts = PurePosixPath(name).parts
-    if parts[0] in GENERATED or not CACHES.isdisjoint(parts) or any(part.endswith(".egg-info") for part in parts):
-        return True
-    return PurePosixPath(name).suffix in UNREAD or name == LIBRARY
+    path = PurePosixPath(name)
+    return (
+        path.parts[0] in GENERATED
+        or not CACHES.isdisjoint(path.parts)
+        or any(part.endswith(".egg-info") for part in path.parts)
+        or path.suffix in UNREAD
+        or name == LIBRARY
+    )
 
 
-def _walk(root: Path, below: str = "") -> Iterator[str]:
-    """Every file outside git, except caches, virtual environments and the files that Python and compilers write."""
+def _files(root: Path, below: str = "") -> Iterator[tuple[str, bool]]:
+    """The files that git tracks (True) or would add (False), nested repositories included; outside git ``_walk``."""
+    words = _git(root / below, "ls-files", "-t", "-z", "--cached", "--others", "--exclude-standard")
+    if words is None:
+        yield from ((name, False) for name in _walk(root, below))
+        return
+    for line in filter(None, words.split("\0")):
+        name = below + line[2:].rstrip("/")
+        if not (root / name).is_dir() or (root / name).is_symlink():
+            yield name, not line.startswith("?")
+        elif (root / name / ".git").exists():  # a submodule, or a clone that git leaves alone
+            yield from _files(root, f"{name}/")
+
+
+def _walk(root: Path, below: str) -> Iterator[str]:
+    """Every file, except caches, virtual environments and the files that Python and compilers write."""
     for entry in os.scandir(root / below):
         name = below + entry.name
         if entry.is_dir(follow_symlinks=False):
@@ -168,38 +187,16 @@ def _walk(root: Path, below: str = "") -> Iterator[str]:
             yield name
 
 
-def _git_files(folder: Path) -> dict[str, bool] | None:
-    """The files that git tracks (True) or would add (False), relative to ``folder``; includes nested repositories."""
-    words = _git(folder, "ls-files", "-t", "-z", "--cached", "--others", "--exclude-standard")
-    if words is None:
-        return None
-    files: dict[str, bool] = {}
-    for line in filter(None, words.split("\0")):
-        name, tracked = line[2:].rstrip("/"), not line.startswith("?")
-        inside = folder / name
-        if inside.is_dir() and not inside.is_symlink():  # a submodule, or a clone that git leaves alone
-            more = (_git_files(inside) if (inside / ".git").exists() else None) or {}
-            files.update({f"{name}/{part}": known for part, known in more.items()})
-        else:
-            files[name] = tracked
-    return files
-
-
 def _git(folder: Path, *words: str) -> str | None:
     """The output of a git command; None outside git and where git is not installed.
 
     ValueError with git's words for another failure.
     """
-    environ = {
-        key: value for key, value in os.environ.items() if key not in ("GIT_DIR", "GIT_INDEX_FILE", "GIT_WORK_TREE")
-    }
+    told = ("GIT_DIR", "GIT_INDEX_FILE", "GIT_WORK_TREE")
+    environ = {name: value for name, value in os.environ.items() if name not in told} | {"LC_ALL": "C"}
+    command = ["git", "--no-optional-locks", "-C", str(folder), *words]
     try:
-        done = subprocess.run(
-            ["git", "--no-optional-locks", "-C", str(folder), *words],
-            capture_output=True,
-            env={**environ, "LC_ALL": "C"},
-            check=False,
-        )
+        done = subprocess.run(command, capture_output=True, env=environ, check=False)
     except FileNotFoundError:
         return None
     if done.returncode == 0:
@@ -215,89 +212,66 @@ def _git(folder: Path, *words: str) -> str | None:
 
 def _build(root: Path, folder: Path, code: Code, marks: Mapping[str, str]) -> None:
     """Build the copy aside, then rename it. A process that finds a snapshot in place meanwhile uses that one."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
     for left in folder.parent.glob(".*.building.*"):
         with contextlib.suppress(FileNotFoundError):  # another one's, which is ready now
             if time.time() - left.stat().st_mtime > ABANDONED_S:
                 shutil.rmtree(left, ignore_errors=True)
-    aside = folder.with_name(f".{folder.name}.building.{secrets.token_hex(4)}")
+    building = folder.with_name(f".{folder.name}.building.{secrets.token_hex(4)}")
     try:
-        aside.mkdir()
-        for name, mark in marks.items():
-            _copy(root, name, mark, aside)
-        _write_manifest(aside, code, marks)
+        building.mkdir(parents=True)
+        _fill(root, building, code, marks)
         try:
-            aside.rename(folder)
+            building.rename(folder)
         except OSError:
             if not folder.is_dir():
                 raise
     finally:
-        shutil.rmtree(aside, ignore_errors=True)
+        shutil.rmtree(building, ignore_errors=True)
 
 
-def _complete(root: Path, folder: Path, code: Code, marks: Mapping[str, str]) -> None:
-    """Make every file whole, put every link in place, and build today's library; nothing changes where all is well."""
+def _fill(root: Path, folder: Path, code: Code, marks: Mapping[str, str]) -> None:
+    """Make every file whole, and put every link and today's library in place; what is well stays."""
+    for parent in {(folder / name).parent for name in marks}:
+        parent.mkdir(parents=True, exist_ok=True)
     for name, mark in marks.items():
-        if not _is_whole(root, folder, name, mark):
-            _copy(root, name, mark, folder)
+        _copy(root, name, mark, folder)
     if not (folder / MANIFEST).is_file():
         _write_manifest(folder, code, marks)
     for name in _links(root, marks):
         with contextlib.suppress(FileExistsError):
             (folder / name).symlink_to(os.path.relpath(root.resolve() / name, folder.resolve()))
-    library = root / LIBRARY
-    if library.is_file() and (folder / LIBRARY).parent.is_dir() and not _same_times(library, folder / LIBRARY):
+    library = (root / LIBRARY).resolve()
+    if (folder / LIBRARY).parent.is_dir() and _mark(library) not in ("", _mark(folder / LIBRARY)):
         with aside(folder / LIBRARY) as path:
-            shutil.copy2(library, path)
-
-
-def _is_whole(root: Path, folder: Path, name: str, mark: str) -> bool:
-    path = folder / name
-    try:
-        status = path.lstat()
-        if mark.startswith("link "):
-            return stat.S_ISLNK(status.st_mode) and os.readlink(path) == _target(root, name, folder)
-        return stat.S_ISREG(status.st_mode) and _mark(status, path.read_bytes()) == mark
-    except (FileNotFoundError, NotADirectoryError):
-        return False
-
-
-def _same_times(left: Path, right: Path) -> bool:
-    with contextlib.suppress(FileNotFoundError):
-        here, there = left.stat(), right.stat()
-        return (here.st_size, here.st_mtime_ns) == (there.st_size, there.st_mtime_ns)
-    return False
+            shutil.copy(library, path)
 
 
 def _copy(root: Path, name: str, mark: str, folder: Path) -> None:
-    try:
-        status = (root / name).lstat()
-        contents = _contents(root / name, status)
-    except FileNotFoundError:
-        raise _Changed(name) from None
-    if _mark(status, contents) != mark:
+    """Make one file of the copy whole.  ``_Changed`` where the tree holds another one than the mark says."""
+    place = folder / name
+    if _mark(place) == mark:
+        return
+    now, contents = _read(root / name)
+    if now != mark:
         raise _Changed(name)
-    (folder / name).parent.mkdir(parents=True, exist_ok=True)
-    with aside(folder / name) as path:
+    with aside(place) as path:
         if mark.startswith("link "):
-            path.symlink_to(_target(root, name, folder))
+            path.symlink_to(_target(root, name, os.fsdecode(contents), folder))
         else:
             path.write_bytes(contents)
             if mark.startswith("exec "):
-                path.chmod(path.stat().st_mode | stat.S_IMODE(status.st_mode) & 0o111)
+                shutil.copymode(root / name, path)
 
 
 def _write_manifest(folder: Path, code: Code, marks: Mapping[str, str]) -> None:
-    record = {"digest": code.digest, "commit": code.commit, "dirty": code.dirty, "files": dict(marks)}
-    write_text(folder / MANIFEST, json.dumps(record, indent=0))
+    write_text(folder / MANIFEST, json.dumps({**dataclasses.asdict(code), "files": dict(marks)}, indent=0))
 
 
-def _target(root: Path, name: str, folder: Path) -> str:
+def _target(root: Path, name: str, target: str, folder: Path) -> str:
     """The target of a link of the tree, as the snapshot needs it.
 
     It stays as written, unless it is relative and leads outside of the tree.
     """
-    target = os.readlink(root / name)
     place = os.path.dirname(name)
     if os.path.isabs(target) or not os.path.normpath(os.path.join(place, target)).startswith(".."):
         return target
