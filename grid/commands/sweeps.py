@@ -44,14 +44,13 @@ def list_sweeps(argv: Sequence[str], root: Path) -> int:
     )
     add_json(parser)
     options = parser.parse_args(argv)
-    from grid.engine.sweep import families, load, load_family
+    from grid.engine.sweeps.families import families, load_all
 
     found = []
     for family in [options.grid] if options.grid else families():
-        for run_name in load_family(family):
-            sweep = load(family, run_name)
+        for sweep in load_all(family):
             numbers = {"experiments": len(sweep.experiments()), "points": sweep.num_points}
-            found.append({"grid": family, "run_name": run_name, **numbers, "summary": sweep.summary})
+            found.append({"grid": family, "run_name": sweep.run_name, **numbers, "summary": sweep.summary})
     if options.json:
         print(as_json(found))
         return 0

@@ -34,7 +34,10 @@ def families() -> list[str]:
 
 def load_family(name: str) -> dict[str, Callable[[], Sweep]]:
     """The sweep functions of ``grid/<name>.py``, or of the file at path ``name``, by run name."""
-    module = _module(name)
+    return _functions(_module(name))
+
+
+def _functions(module: ModuleType) -> dict[str, Callable[[], Sweep]]:
     return {
         key: value
         for key, value in vars(module).items()
@@ -89,7 +92,18 @@ def _call(family: str, function: Callable[[], Made]) -> Made:
 
 def load(family: str, run_name: str, seeds: Sequence[int] | None = None) -> Sweep:
     """The sweep that function ``run_name`` of ``family`` makes, with these seeds where they are given."""
-    module, functions = _module(family), load_family(family)
+    made = _made(family, _module(family), run_name)
+    return made if seeds is None else dataclasses.replace(made, seeds=tuple(seeds))
+
+
+def load_all(family: str) -> list[Sweep]:
+    """Every sweep of ``family``, as ``load`` gives it."""
+    module = _module(family)
+    return [_made(family, module, run_name) for run_name in _functions(module)]
+
+
+def _made(family: str, module: ModuleType, run_name: str) -> Sweep:
+    functions = _functions(module)
     if (
         run_name not in functions
         and inspect.isfunction(plain := vars(module).get(run_name))
@@ -122,7 +136,7 @@ def load(family: str, run_name: str, seeds: Sequence[int] | None = None) -> Swee
     asked = made.resources
     if callable(asked):
         made = dataclasses.replace(made, resources=lambda config: _call(family, lambda: asked(config)))
-    return made if seeds is None else dataclasses.replace(made, seeds=tuple(seeds))
+    return made
 
 
 def _check(what: str, made: object) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from grid.engine.sweep import Sweep, axis, needs, point, product, union, when, where_read
-from grid.engine.sweeps.families import find, load, parse_seeds
+from grid.engine.sweeps.families import find, load, load_all, parse_seeds
 
 
 def test_points_that_mean_the_same_run_are_aliases() -> None:
@@ -275,3 +275,17 @@ def test_a_users_own_file(tmp_path: Path) -> None:
         load(str(tmp_path / "none.py"), "mine")
     with pytest.raises(ValueError, match=r"unknown grid 'nuk'; did you mean 'nuq'\?"):
         load("nuk", "mnist")
+
+
+def test_a_file_of_sweeps_is_run_once_for_all_of_them(tmp_path: Path) -> None:
+    family = tmp_path / "mine.py"
+    family.write_text(
+        "from grid.engine.sweep import Sweep, point\n"
+        "with open(__file__ + '.runs', 'a') as file:\n    file.write('x')\n"
+        "def one() -> Sweep:\n    '''First.'''\n    return Sweep([point(method='sgd')])\n"
+        "def two() -> Sweep:\n    return Sweep([point(method='alq')], seeds=2)\n"
+    )
+    found = load_all(str(family))
+    assert [(sweep.run_name, sweep.doc, sweep.num_points) for sweep in found] == [("one", "First.", 1), ("two", "", 2)]
+    assert (tmp_path / "mine.py.runs").read_text() == "x"
+    assert [sweep.points for sweep in found] == [load(str(family), name).points for name in ("one", "two")]
