@@ -5,9 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import subprocess
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -122,6 +120,9 @@ def dry_run(argv: Sequence[str], root: Path) -> int:
         "the whole run."
     )
     options = command_parser("dry-run", what, one="the first of the sweep").parse_args(argv)
+    import subprocess
+    import tempfile
+
     from grid.engine.scripts.script import pinned
     from grid.engine.submission.preflight import keep_measured
 

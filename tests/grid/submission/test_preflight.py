@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from grid.commands import sweeps
 from grid.engine.states.runs import named, runs_of
 from grid.engine.submission import preflight
 from tests.grid import bench
@@ -84,7 +84,7 @@ def test_the_dry_run_is_evidence(here: Bench, free: Callable[[float], None], mon
         Path(env["NUQ_MEASURED"]).write_text('{"disk_gb": 0.5}')
         return SimpleNamespace(returncode=0)
 
-    monkeypatch.setattr(sweeps.subprocess, "run", tried)
+    monkeypatch.setattr(subprocess, "run", tried)
     here.good("dry-run")
     assert preflight.read_measured(here.root, "tiny") == {"cnn": 500_000_000}
 
