@@ -22,8 +22,8 @@ from settings.run import Compute, Exchange, Measure, Untrain
 
 GROUPS: dict[str, dict[str, type]] = {
     "method": {name: entry.settings for name, entry in METHODS.items()},
-    "data": DATA,
-    "model": MODELS,
+    "data": {name: record.settings for name, record in DATA.items()},
+    "model": {name: record.settings for name, record in MODELS.items()},
     "optim": OPTIMIZERS,
     "schedule": SCHEDULES,
 }

@@ -1,11 +1,17 @@
-"""Settings of data sets: one dataclass for each kind, and the table of their names. Imports no torch."""
+"""The catalog of data sets: one record for each, and the dataclasses of their settings.  Imports no torch.
+
+Adding a data set is one file in ``train/data/`` and one line of ``DATA``, with settings of its own only where none of
+these fits; ``--help``, the orchestrator's checks, the dry run, the tests and README read this table.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from nuq.settings import setting
-from settings.text import Glue, Imdb, OnDisk
+from settings.text import Glue, Imdb
 
 CUTOUT = (
     "side in pixels of a square that is blanked at a random place of each training image (0: none; 8 in ResNet-9's "
@@ -49,7 +55,7 @@ class SourceText:
 
 
 @dataclass
-class Files(OnDisk):
+class Files:
     """Pictures read from ``data_dir``."""
 
     augment: bool = setting(True, "random crop and flip of training images, as in the paper")
@@ -100,17 +106,58 @@ class Folder(Pictures):
     )
 
 
-DATA: dict[str, type] = {
-    "digits": Embedded,
-    **{f"logreg{classes}": Synthetic for classes in (2, 5, 10)},
-    "text": SourceText,
-    "mnist": Mnist,
-    "fashion_mnist": FashionMnist,
-    "cifar10": Downloadable,
-    "cifar100": Downloadable,
-    "svhn": Svhn,
-    "imagenet": Pictures,
-    "folder": Folder,
-    "glue": Glue,
-    "imdb": Imdb,
+@dataclass(frozen=True)
+class DataRecord:
+    """A line of the catalog: a data set with all that is known of it before it is read."""
+
+    settings: type
+    code: str  # ``module:class``, a ``train.data.source.Source``
+    num_classes: (
+        int  # of a folder of pictures in its stand-in: the true ones are the folder's; of GLUE those of a score
+    )
+    input_shape: tuple[int, ...] | None = None  # (channel, height, width); None where settings give it
+    sizes: tuple[int, int] | None = None  # examples to train and to test; None where settings or files give them
+    # where its files may lie below data_dir, {NAME} being a setting: one of these is there; none: it needs no files
+    places: tuple[str, ...] = ()
+    in_memory: bool = True  # decoded on the training device; False: read from disk, batch by batch
+    num_stand_ins: int = 1024  # training examples of a stand-in; a quarter as many to test
+    # inputs are int64 tokens: of a text (length,), with a label at every place, or of sentences (2, length)
+    tokens: bool = False
+
+
+def _idx(name: str, theirs: str) -> tuple[str, ...]:
+    return name, f"{name}/raw", f"{name}/{theirs}/raw", f"{theirs}/raw", theirs
+
+
+_DIGITS = (1, 28, 28), (60_000, 10_000)
+_CIFAR = (3, 32, 32), (50_000, 10_000)
+_CIFAR10 = ("cifar10", "cifar-10-batches-py", "cifar-10-batches-bin", "cifar-10-python.tar.gz")
+_CIFAR100 = ("cifar100", "cifar-100-python", "cifar-100-binary", "cifar-100-python.tar.gz")
+_SVHN = ("svhn/train_32x32.mat", "SVHN/train_32x32.mat", "train_32x32.mat")
+_IMAGENET = (3, 224, 224), (1_281_167, 50_000), ("imagenet", "meta.bin")
+
+DATA: dict[str, DataRecord] = {
+    "digits": DataRecord(Embedded, "train.data.digits:Digits", 10, (1, 8, 8), (1442, 355)),
+    **{f"logreg{classes}": DataRecord(Synthetic, "train.data.synthetic:Points", classes) for classes in (2, 5, 10)},
+    "text": DataRecord(SourceText, "train.data.text:StandardLibrary", 97, tokens=True),
+    "mnist": DataRecord(Mnist, "train.data.idx:Mnist", 10, *_DIGITS, _idx("mnist", "MNIST")),
+    "fashion_mnist": DataRecord(
+        FashionMnist, "train.data.idx:FashionMnist", 10, *_DIGITS, _idx("fashion_mnist", "FashionMNIST")
+    ),
+    "cifar10": DataRecord(Downloadable, "train.data.cifar:Cifar10", 10, *_CIFAR, _CIFAR10),
+    "cifar100": DataRecord(Downloadable, "train.data.cifar:Cifar100", 100, *_CIFAR, _CIFAR100),
+    "svhn": DataRecord(Svhn, "train.data.svhn:Svhn", 10, (3, 32, 32), (73_257, 26_032), _SVHN),
+    "imagenet": DataRecord(
+        Pictures, "train.data.imagenet:ImageNet", 1000, *_IMAGENET, in_memory=False, num_stand_ins=256
+    ),
+    "folder": DataRecord(Folder, "train.data.folder:Folder", 10, places=("{path}",), num_stand_ins=256),
+    "glue": DataRecord(Glue, "train.data.glue:GlueTask", 1, places=("glue", "glue_data", "GLUE"), tokens=True),
+    "imdb": DataRecord(
+        Imdb, "train.data.imdb:Imdb", 2, None, (25_000, 25_000), ("aclImdb", "imdb/aclImdb", "imdb"), tokens=True
+    ),
 }
+
+
+def is_on_disk(config: Mapping[str, Any]) -> bool:
+    """Whether a resolved configuration reads files of ``data_dir``."""
+    return bool(DATA[config["data"]["name"]].places) and not config["stand_in"]

@@ -1,9 +1,13 @@
-"""Settings of models: one dataclass for each kind, and the table of their names. Imports no torch."""
+"""The catalog of models: one record for each, and the dataclasses of their settings.  Imports no torch.
+
+Adding a model is one file in ``train/models/`` and one line of ``MODELS``, with settings of its own only where none of
+these fits; ``--help``, the trainer, the tests and README read this table.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from nuq.settings import setting
@@ -82,30 +86,97 @@ class Bert(BertSettings, Model):
     """BERT with a head for sentences (data=glue, data=imdb); its context is ``data.length``."""
 
 
-MODELS: dict[str, type] = {
-    "cnn": Model,
-    "mlp": Model,
-    "logreg": Model,
-    **dict.fromkeys(
-        ("mnist_cnn", "mnist_convnet", "bigcnn", "mnist_mlp", "smlp", "ssmlp", "cifar_cnn", "cifar_mlp"), Model
-    ),
-    "lenet": Model,
-    **{f"resnet{depth}": BatchNormModel for depth in (8, 20, 32, 44, 56, 110, 1202)},
-    "resnet9": Model,
-    "wide_resnet": WideResNet,
-    **{f"cifar_resnet{depth}": ResidualModel for depth in (18, 34, 50, 101, 110, 152)},
-    "alexnet": TorchvisionModel,
-    **{f"vgg{depth}": Model for depth in (11, 13, 16, 19)},
-    **{f"vgg{depth}_bn": TorchvisionModel if depth == 16 else Model for depth in (11, 13, 16, 19)},
-    "inception": Model,
-    **dict.fromkeys(("resnet18", "resnet34", "resnet50"), TorchvisionResNet),
-    "torchvision": AnyTorchvisionModel,
-    "gpt": Gpt,
-    "bert": Bert,
+# --- the catalog --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """The inputs that a model takes, in words, and whether those of a shape are among them."""
+
+    words: str
+    fit: Callable[[tuple[int, ...]], bool]
+    tokens: bool = False  # a text or sentences, and nothing else
+
+
+@dataclass(frozen=True)
+class ModelRecord:
+    """A line of the catalog."""
+
+    settings: type
+    # ``module:function or class``: it gets those that it names of the settings, what is fixed, ``settings`` as a
+    # whole, ``input_shape``, ``num_classes`` and ``num_tokens``
+    code: str
+    takes: Inputs
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+    large: str = ""  # for images of at least 64x64 pixels it is torchvision's model of this name
+
+
+def _images(words: str, fit: Callable[[int, int, int], bool]) -> Inputs:
+    return Inputs(f"images {words}", lambda shape: len(shape) == 3 and fit(*shape))
+
+
+ANYTHING = Inputs("any input but text", lambda shape: True)
+IMAGES = _images("of at least 8x8 pixels", lambda channels, height, width: min(height, width) >= 8)
+# below 16 nothing is left of them, from 64 on LeNet has 10^7 parameters
+SMALL = _images(
+    "of 16x16 to 63x63 pixels", lambda channels, height, width: 16 <= min(height, width) <= max(height, width) < 64
+)
+COLOUR = _images(
+    "with 3 channels of at least 32x32 pixels",
+    lambda channels, height, width: channels == 3 and min(height, width) >= 32,
+)
+MNIST = _images("with 1 channel of 28x28 pixels", lambda *shape: shape == (1, 28, 28))
+CIFAR = _images("with 3 channels of 32x32 pixels", lambda *shape: shape == (3, 32, 32))
+TEXT = Inputs("a text (data=text)", lambda shape: len(shape) == 1, tokens=True)
+SENTENCES = Inputs("sentences (data=glue, data=imdb)", lambda shape: len(shape) == 2, tokens=True)
+
+_ROOM = "train.models."
+TORCHVISION = f"{_ROOM}imagenet_resnet:build"
+
+
+def _vgg(depth: int, batch_norm: bool) -> ModelRecord:
+    settings = TorchvisionModel if batch_norm and depth == 16 else Model
+    name = f"vgg{depth}{'_bn' * batch_norm}"
+    return ModelRecord(settings, f"{_ROOM}classic:VGG", COLOUR, {"depth": depth, "batch_norm": batch_norm}, name)
+
+
+MODELS: dict[str, ModelRecord] = {
+    "cnn": ModelRecord(Model, f"{_ROOM}small:CNN", IMAGES),
+    "mlp": ModelRecord(Model, f"{_ROOM}small:mlp", ANYTHING),
+    "logreg": ModelRecord(Model, f"{_ROOM}small:logreg", ANYTHING),
+    "mnist_cnn": ModelRecord(Model, f"{_ROOM}small:MnistCNN", MNIST),
+    "mnist_convnet": ModelRecord(Model, f"{_ROOM}original:MnistConvnet", MNIST, {"first": 64, "second": 128}),
+    "bigcnn": ModelRecord(Model, f"{_ROOM}original:MnistConvnet", MNIST, {"first": 1000, "second": 1000}),
+    "mnist_mlp": ModelRecord(Model, f"{_ROOM}original:dropout_mlp", MNIST, {"width": 1024}),
+    "smlp": ModelRecord(Model, f"{_ROOM}original:dropout_mlp", MNIST, {"width": 50}),
+    "ssmlp": ModelRecord(Model, f"{_ROOM}original:dropout_mlp", MNIST, {"width": 20}),
+    "cifar_cnn": ModelRecord(Model, f"{_ROOM}original:CifarConvnet", CIFAR),
+    "cifar_mlp": ModelRecord(Model, f"{_ROOM}original:dropout_mlp", CIFAR, {"width": 1024}),
+    "lenet": ModelRecord(Model, f"{_ROOM}classic:LeNet", SMALL),
+    **{
+        f"resnet{depth}": ModelRecord(BatchNormModel, f"{_ROOM}cifar_resnet:CifarResNet", COLOUR, {"depth": depth})
+        for depth in (8, 20, 32, 44, 56, 110, 1202)
+    },
+    "resnet9": ModelRecord(Model, f"{_ROOM}resnet9:ResNet9", COLOUR),
+    "wide_resnet": ModelRecord(WideResNet, f"{_ROOM}wide_resnet:WideResNet", COLOUR),
+    **{
+        f"cifar_resnet{depth}": ModelRecord(
+            ResidualModel, f"{_ROOM}cifar_stem_resnet:CifarStemResNet", COLOUR, {"depth": depth}
+        )
+        for depth in (18, 34, 50, 101, 110, 152)
+    },
+    "alexnet": ModelRecord(TorchvisionModel, f"{_ROOM}classic:AlexNet", COLOUR, large="alexnet"),
+    **{f"vgg{depth}": _vgg(depth, False) for depth in (11, 13, 16, 19)},
+    **{f"vgg{depth}_bn": _vgg(depth, True) for depth in (11, 13, 16, 19)},
+    "inception": ModelRecord(Model, f"{_ROOM}inception:CifarInception", COLOUR, large="googlenet"),
+    **dict.fromkeys(("resnet18", "resnet34", "resnet50"), ModelRecord(TorchvisionResNet, TORCHVISION, COLOUR)),
+    "torchvision": ModelRecord(AnyTorchvisionModel, f"{_ROOM}imagenet_resnet:by_name", COLOUR),
+    "gpt": ModelRecord(Gpt, f"{_ROOM}gpt:build", TEXT),
+    "bert": ModelRecord(Bert, f"{_ROOM}bert:build", SENTENCES),
 }
 
 
 def check_model(model: Mapping[str, Any]) -> None:
     """Raise ValueError where settings of a model do not go with one another."""
-    if model["name"] in ("gpt", "bert") and model["width"] % model["heads"]:
+    if "heads" in model and model["width"] % model["heads"]:
         raise ValueError(f"model.width={model['width']}: must be a multiple of model.heads={model['heads']}")

@@ -13,8 +13,6 @@ from nuq.settings import setting
 
 # --- data ---------------------------------------------------------------------------------------------------------
 
-IMDB_SIZES = (25_000, 25_000)  # reviews to train and to test
-
 
 @dataclass(frozen=True)
 class Task:
@@ -68,12 +66,7 @@ TASKS: dict[str, Task] = {
 
 
 @dataclass
-class OnDisk:
-    """Data read from ``data_dir``."""
-
-
-@dataclass
-class Sentences(OnDisk):
+class Sentences:
     """Sentences, or pairs of them, as tokens of BERT's WordPiece."""
 
     length: int = setting(

@@ -17,8 +17,7 @@ from files.plain import Unreadable, opened, read_text
 from nuq.errors import NonFiniteError, RankLost
 from nuq.settings.quantized_training import formats_of
 from settings import run_identity
-from settings.data import DATA
-from settings.text import OnDisk
+from settings.data import is_on_disk
 from train.data.sources import UNUSABLE, DataError
 from train.logs.run_log import Log
 from train.models import WeightsError
@@ -172,8 +171,7 @@ def _elsewhere(run_dir: Path, config: dict[str, Any]) -> str:
     """The end of a sentence on a finished run that names its data; empty where this folder of data sets was its."""
     its, data_dir = yaml.safe_load(read_text(run_dir / "config.yaml")).get("data_dir"), config["data_dir"]
     data = statuses.read(run_dir).get("data")
-    on_disk = issubclass(DATA[config["data"]["name"]], OnDisk) and not config["stand_in"]
-    if its == data_dir or not on_disk or not isinstance(data, dict):
+    if its == data_dir or not is_on_disk(config) or not isinstance(data, dict):
         return ""
     return (
         f" on the data of data_dir={its} (fingerprint {data.get('fingerprint')}), whatever lies in {data_dir}: with "

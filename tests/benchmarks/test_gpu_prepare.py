@@ -15,7 +15,7 @@ import pytest
 from packaging.requirements import Requirement
 
 from benchmarks.gpu import data, prepare, wheels
-from train.data.cifar10 import CIFAR10
+from settings.data import DATA
 
 
 def plain(name: str) -> str:
@@ -165,7 +165,7 @@ def test_a_folder_without_cifar10_is_told(tmp_path: Path) -> None:
         (sets / form).mkdir(parents=True)
         assert data.environment_of(to, tmp_path / "site", given, tmp_path) == (given, "")
         (sets / form).rmdir()
-    assert set(data.FORMS) == {CIFAR10.folder, CIFAR10.binary_folder, CIFAR10.archive}
+    assert set(data.FORMS) == set(DATA["cifar10"].places[1:])
 
 
 def test_only_what_a_machine_lacks_is_installed(tmp_path: Path) -> None:

@@ -20,11 +20,11 @@ import pytest
 
 import main
 from settings import command_line, resolving
+from settings.models import MODELS
 from tests.faults.compare import differences, logged
 from tests.train.emitted import BERT, STEPS, emit, signals_kept, words, write
 from tests.train.glue_files import needs_extra
 from train import evaluator
-from train.models import MODELS
 from train.steps.trainer import Trainer
 
 OWN: dict[str, dict[str, Any]] = {
@@ -61,7 +61,7 @@ def data_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def settings(name: str) -> dict[str, Any]:
     chosen = {
-        "data": "cifar10" if MODELS[name].takes((3, 32, 32)) else "mnist",
+        "data": "cifar10" if MODELS[name].takes.fit((3, 32, 32)) else "mnist",
         "model": name,
         "method": "qsgdinf",
         **OWN.get(name, {}),

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from . import fingerprint
 from .augment import Augmentation, Cutout
+from .objective import CLASSES, Objective
 
 Split = Literal["train", "test"]
 
@@ -35,6 +36,11 @@ class DataSet(Protocol):
 
     @property
     def num_classes(self) -> int: ...
+    @property
+    def objective(self) -> Objective:
+        """The loss that is trained on, and what an evaluation tells."""
+        ...
+
     @property
     def is_stand_in(self) -> bool:
         """Whether the examples are random numbers of the right shape: results from them mean nothing."""
@@ -136,17 +142,18 @@ class InMemory:
         normalization: Normalization | None = None,
         augmentation: Augmentation | None = None,
         cutout: Cutout | None = None,
+        objective: Objective = CLASSES,
         is_stand_in: bool = False,
     ) -> None:
         """Raise ValueError for a label that is no class."""
-        for split, arrays in (("training", train), ("test", test)):
+        for split, arrays in (("training", train), ("test", test)) if objective.counts else ():
             check_labels(arrays.labels, num_classes, f"data={name}, {split} split")
         self.name = name
         self.num_train, self.num_test = len(train.labels), len(test.labels)
         self.input_shape = tuple(train.inputs.shape[1:])
-        self.num_classes = num_classes
+        self.num_classes, self.objective = num_classes, objective
         self.is_stand_in = is_stand_in
-        self.fingerprint = fingerprint.of_arrays((arrays.inputs, arrays.labels) for arrays in (train, test))
+        self.fingerprint = self._digits_of(train, test)
         self.device = device
         self._splits = {
             split: (torch.from_numpy(arrays.inputs).to(device), torch.from_numpy(arrays.labels).to(device))
@@ -162,7 +169,7 @@ class InMemory:
         chosen = inputs.index_select(0, indices)
         if self._augmentation:
             chosen = self._augmentation(chosen, generator)
-        chosen = self._normalized(chosen)
+        chosen = self._prepared(chosen)
         if self._cutout:
             chosen = self._cutout(chosen, generator)
         return chosen, labels.index_select(0, indices)
@@ -170,7 +177,11 @@ class InMemory:
     def batches(self, split: Split, batch_size: int) -> Iterator[tuple[Tensor, Tensor]]:
         inputs, labels = self._splits[split]
         for start in range(0, len(labels), batch_size):
-            yield self._normalized(inputs[start : start + batch_size]), labels[start : start + batch_size]
+            yield self._prepared(inputs[start : start + batch_size]), labels[start : start + batch_size]
 
-    def _normalized(self, inputs: Tensor) -> Tensor:
+    def _digits_of(self, train: Arrays, test: Arrays) -> str:
+        return fingerprint.of_arrays((arrays.inputs, arrays.labels) for arrays in (train, test))
+
+    def _prepared(self, inputs: Tensor) -> Tensor:
+        """What a model is given of inputs as they are kept."""
         return inputs if self._normalization is None else normalized(inputs, *self._normalization)

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import torch
 
-from .dataset import Arrays, DataSet, InMemory, Normalization
+from .dataset import Arrays, Normalization
+from .source import Source, Splits
 
-NORMALIZATION = Normalization(mean=(0.3053,), std=(0.3760,), top=16.0)  # of all pixels, in units of a full pixel
 TEST_EVERY = 5  # every fifth image of each class is a test image
 
 
@@ -29,24 +26,21 @@ def _bundled_file() -> Path:
     return Path(package.origin).parent / "datasets" / "data" / "digits.csv.gz"
 
 
-def load(config: Mapping[str, Any], device: torch.device) -> DataSet:
+class Digits(Source):
     """The 1442 training and 355 test images.
 
     The split is stratified and uses no random number, so it is the same everywhere.
     """
-    table = np.loadtxt(_bundled_file(), delimiter=",", dtype=np.uint8)
-    images = table[:, :-1].reshape(-1, 1, 8, 8)
-    labels = table[:, -1].astype(np.int64)
-    place_in_class = np.empty(len(labels), dtype=np.int64)
-    for label in range(10):
-        members = labels == label
-        place_in_class[members] = np.arange(members.sum())
-    test = place_in_class % TEST_EVERY == TEST_EVERY - 1
-    return InMemory(
-        config["data"]["name"],
-        Arrays(images[~test], labels[~test]),
-        Arrays(images[test], labels[test]),
-        10,
-        device,
-        normalization=NORMALIZATION,
-    )
+
+    normalization = Normalization(mean=(0.3053,), std=(0.3760,), top=16.0)  # of all pixels, in units of a full pixel
+
+    def read(self) -> Splits:
+        table = np.loadtxt(_bundled_file(), delimiter=",", dtype=np.uint8)
+        images = table[:, :-1].reshape(-1, 1, 8, 8)
+        labels = table[:, -1].astype(np.int64)
+        place_in_class = np.empty(len(labels), dtype=np.int64)
+        for label in range(10):
+            members = labels == label
+            place_in_class[members] = np.arange(members.sum())
+        test = place_in_class % TEST_EVERY == TEST_EVERY - 1
+        return Arrays(images[~test], labels[~test]), Arrays(images[test], labels[test])

@@ -15,80 +15,62 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from settings.text import TASKS, Task
-from train.data import objective
 
-from . import sentences
-from .dataset import DataSet
+from . import objective
+from .sentences import Examples, SentenceSource
 from .sources import damaged, first_existing, missing
 
 HIGHEST_SCORE = 5.0
 CUT_SHORT = 1e-3  # share of QQP's rows that may be: its training file has 3 of 363,849
+PARAPHRASES, DEV_IDS = "msr_paraphrase_train.txt", "dev_ids.tsv"
 Row = tuple[int, dict[str, str]]  # number of its line, from 1, and its fields by column
 
 
-def load(config: Mapping[str, Any], device: torch.device) -> DataSet:
-    """The data set of a GLUE task.
+class GlueTask(SentenceSource):
+    """A task of GLUE, ``data.task``; an error on a damaged file names the line."""
 
-    FileNotFoundError for files that are not there, ValueError for damaged ones, naming the line.
-    """
-    task = TASKS[config["data"]["task"]]
-    folder = _folder(config, task)
-    train, dev = folder / "train.tsv", folder / task.dev
-    if train.exists() and dev.exists():
-        splits = {"train": rows(train, task), "test": rows(dev, task)}
-    elif task is TASKS["mrpc"] and (folder / PARAPHRASES).exists():
-        train = dev = folder / PARAPHRASES
-        splits = _paraphrases(folder, task)
-    else:
-        raise _missing(config, task, dev if train.exists() else train)
-    read = {"train": examples(train, splits["train"], task), "test": examples(dev, splits["test"], task)}
-    objective = _objective(task)
-    return sentences.tokenized(config["data"], read, task.num_classes, objective, device)  # type: ignore[arg-type]
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        super().__init__(config)
+        self.task = TASKS[self.settings["task"]]
+        self.num_classes, self.pairs = self.task.num_classes, len(self.task.texts) == 2
+        self.objective = (objective.classes if self.task.labels else objective.numbers)(self.task.scores)
 
+    def sizes(self) -> tuple[int, int]:
+        return self.task.num_train, self.task.num_dev
 
-def true_size(config: Mapping[str, Any]) -> tuple[int, int, int]:
-    """The numbers of examples of the two splits, and the bytes that they take in memory."""
-    task = TASKS[config["data"]["task"]]
-    return task.num_train, task.num_dev, sentences.num_bytes(config["data"], task.num_train + task.num_dev)
+    def texts(self) -> tuple[Examples, Examples]:
+        task, folder = self.task, self._folder()
+        train, dev = folder / "train.tsv", folder / task.dev
+        if train.exists() and dev.exists():
+            splits = {"train": rows(train, task), "test": rows(dev, task)}
+        elif task is TASKS["mrpc"] and (folder / PARAPHRASES).exists():
+            train = dev = folder / PARAPHRASES
+            splits = _paraphrases(folder, task)
+        else:
+            raise self._missing(dev if train.exists() else train)
+        return examples(train, splits["train"], task), examples(dev, splits["test"], task)
 
+    def _folder(self) -> Path:
+        folders = [self.data_dir / home / self.task.folder for home in self.record.places]
+        found = first_existing(folders)
+        if found is None:
+            raise self._missing(folders[0] / "train.tsv")
+        return found
 
-def stand_in(config: Mapping[str, Any], device: torch.device, num_train: int, num_test: int) -> DataSet:
-    """A stand-in of random tokens, always the same."""
-    task = TASKS[config["data"]["task"]]
-    return sentences.random(
-        config["data"], (num_train, num_test), len(task.texts) == 2, task.num_classes, _objective(task), device
-    )
-
-
-def _objective(task: Task) -> objective.Objective:
-    return objective.classes(task.scores) if task.labels else objective.numbers(task.scores)
+    def _missing(self, path: Path) -> FileNotFoundError:
+        task, other = self.task, self.task.dev if path.name == "train.tsv" else "train.tsv"
+        what = f"{path}, with {other} beside it, as in GLUE's own archive"
+        if task is TASKS["mrpc"]:
+            what += f" (or {PARAPHRASES} and {DEV_IDS})"
+        remedy = (
+            f"set data_dir (now {self.data_dir}) to the folder that holds glue/{task.folder}; nothing is downloaded "
+            "here"
+        )
+        return missing(f"GLUE's {self.settings['task']}", what, remedy)
 
 
 # --- files --------------------------------------------------------------------------------------------------------
-
-PARAPHRASES, DEV_IDS = "msr_paraphrase_train.txt", "dev_ids.tsv"
-
-
-def _folder(config: Mapping[str, Any], task: Task) -> Path:
-    data_dir = Path(config["data_dir"])
-    found = first_existing(data_dir / home / task.folder for home in ("glue", "glue_data", "GLUE"))
-    if found is None:
-        raise _missing(config, task, data_dir / "glue" / task.folder / "train.tsv")
-    return found
-
-
-def _missing(config: Mapping[str, Any], task: Task, path: Path) -> FileNotFoundError:
-    what = f"{path}, with {task.dev if path.name == 'train.tsv' else 'train.tsv'} beside it, as in GLUE's own archive"
-    if task is TASKS["mrpc"]:
-        what += f" (or {PARAPHRASES} and {DEV_IDS})"
-    remedy = (
-        f"set data_dir (now {config['data_dir']}) to the folder that holds glue/{task.folder}; nothing is downloaded "
-        "here"
-    )
-    return missing(f"GLUE's {config['data']['task']}", what, remedy)
 
 
 def _text(path: Path) -> str:
@@ -130,7 +112,7 @@ def rows(path: Path, task: Task) -> Iterator[Row]:
         yield number, dict(zip(columns, fields, strict=False))  # a stray tab behind the last one is nobody's
 
 
-def examples(path: Path, found: Iterator[Row], task: Task) -> sentences.Examples:
+def examples(path: Path, found: Iterator[Row], task: Task) -> Examples:
     """The texts and labels of the rows of ``path``.
 
     ValueError, with its line, for a label that is none, or a file without rows.

@@ -5,34 +5,18 @@ from __future__ import annotations
 import gzip
 import math
 import zlib
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import torch
 
-from .augment import Augmentation, Cutout
-from .dataset import Arrays, DataSet, InMemory, Normalization
-from .sources import Origin, damaged, download, download_remedy, first_existing, missing, verify
+from .augment import Augmentation
+from .dataset import Arrays, Normalization
+from .source import Fetched, Splits
+from .sources import Origin, damaged, download_remedy, first_existing, missing, verify
 
 STEMS = {"train": "train", "test": "t10k"}
 SIDE, NUM_CLASSES = 28, 10
-
-
-@dataclass(frozen=True)
-class Idx:
-    """A data set of four idx files of 28x28 pixels.
-
-    It holds where they may lie below ``data_dir``, and what is done with them.
-    """
-
-    title: str
-    origin: Origin
-    folders: tuple[str, ...]
-    normalization: Normalization
-    augmentation: Augmentation
 
 
 def read_idx(path: Path, num_dims: int) -> np.ndarray:
@@ -55,63 +39,57 @@ def read_idx(path: Path, num_dims: int) -> np.ndarray:
     return np.frombuffer(data, np.uint8, offset=header).reshape(shape)
 
 
-def _find(kind: Idx, data_dir: Path, stem: str, what: str) -> Path:
-    names = [f"{stem}-{what}", f"{stem}-{what.replace('-idx', '.idx')}"]
-    path = first_existing(
-        data_dir / folder / (name + suffix) for folder in kind.folders for name in names for suffix in ("", ".gz")
-    )
-    if path is None:
-        wanted = f"{data_dir / kind.folders[0] / names[0]} (also .gz, also in {', '.join(kind.folders[1:])})"
-        raise missing(kind.title, wanted, download_remedy(kind.origin.name, data_dir))
-    return path
+class Idx(Fetched):
+    """A data set of four idx files of 28x28 pixels, in torchvision's folder or one of its own name."""
+
+    title: str
+
+    def find(self) -> Callable[[], Splits]:
+        train, test = (
+            (self._path(stem, "images-idx3-ubyte"), self._path(stem, "labels-idx1-ubyte")) for stem in STEMS.values()
+        )
+        return lambda: (self._read_split(*train), self._read_split(*test))
+
+    def _path(self, stem: str, what: str) -> Path:
+        names, (own, *others) = [f"{stem}-{what}", f"{stem}-{what.replace('-idx', '.idx')}"], self.record.places
+        path = first_existing(
+            self.data_dir / folder / (name + suffix)
+            for folder in (own, *others)
+            for name in names
+            for suffix in ("", ".gz")
+        )
+        if path is None:
+            wanted = f"{self.data_dir / own / names[0]} (also .gz, also in {', '.join(others)})"
+            raise missing(self.title, wanted, download_remedy(self.name, self.data_dir))
+        return path
+
+    def _read_split(self, image_path: Path, label_path: Path) -> Arrays:
+        for path in (image_path, label_path):
+            if path.suffix == ".gz":
+                verify(path, self.origin, self.settings)
+        images, labels = read_idx(image_path, 3), read_idx(label_path, 1)
+        if images.shape[1:] != (SIDE, SIDE) or not len(images):
+            raise damaged(image_path, f"at least one image of {SIDE}x{SIDE} pixels", f"the shape {list(images.shape)}")
+        if len(labels) != len(images):
+            raise damaged(label_path, f"{len(images)} labels, one for each image of {image_path.name}", len(labels))
+        if labels.max() >= NUM_CLASSES:
+            raise damaged(label_path, f"labels 0 to {NUM_CLASSES - 1}", f"the label {labels.max()}")
+        return Arrays(images[:, None].copy(), labels.astype(np.int64))
 
 
-def _paths(kind: Idx, data_dir: Path) -> list[tuple[Path, Path]]:
-    """The paths of the images and labels of each split."""
-    return [
-        (_find(kind, data_dir, stem, "images-idx3-ubyte"), _find(kind, data_dir, stem, "labels-idx1-ubyte"))
-        for stem in STEMS.values()
-    ]
+class Mnist(Idx):
+    """MNIST: handwritten digits."""
+
+    title = "MNIST"
+    origin = Origin("mnist", "MNIST", size_mb=12)
+    normalization = Normalization(mean=(0.1307,), std=(0.3081,))  # of all training pixels; the original's constants
+    augmentation = Augmentation(padding=2, flip=False)  # a mirrored digit is another sign
 
 
-def _is_complete(kind: Idx, data_dir: Path) -> bool:
-    try:
-        _paths(kind, data_dir)
-    except FileNotFoundError:
-        return False
-    return True
+class FashionMnist(Idx):
+    """Fashion-MNIST, 10 kinds of clothing: Xiao, Rasul, Vollgraf, 2017."""
 
-
-def _read_split(kind: Idx, image_path: Path, label_path: Path, settings: Mapping[str, Any]) -> Arrays:
-    for path in (image_path, label_path):
-        if path.suffix == ".gz":
-            verify(path, kind.origin, settings)
-    images, labels = read_idx(image_path, 3), read_idx(label_path, 1)
-    if images.shape[1:] != (SIDE, SIDE) or not len(images):
-        raise damaged(image_path, f"at least one image of {SIDE}x{SIDE} pixels", f"the shape {list(images.shape)}")
-    if len(labels) != len(images):
-        raise damaged(label_path, f"{len(images)} labels, one for each image of {image_path.name}", len(labels))
-    if labels.max() >= NUM_CLASSES:
-        raise damaged(label_path, f"labels 0 to {NUM_CLASSES - 1}", f"the label {labels.max()}")
-    return Arrays(images[:, None].copy(), labels.astype(np.int64))
-
-
-def load(kind: Idx, config: Mapping[str, Any], device: torch.device) -> DataSet:
-    """The data of the four files, packed or not.
-
-    They are fetched first where they are missing and the configuration asks for that.
-    """
-    settings, data_dir = config["data"], Path(config["data_dir"])
-    if settings["download"] and not _is_complete(kind, data_dir):
-        download(kind.origin, data_dir, lambda: _is_complete(kind, data_dir))
-    train, test = (_read_split(kind, *paths, settings) for paths in _paths(kind, data_dir))
-    return InMemory(
-        settings["name"],
-        train,
-        test,
-        NUM_CLASSES,
-        device,
-        normalization=kind.normalization,
-        augmentation=kind.augmentation if settings["augment"] else None,
-        cutout=Cutout.of(settings, (1, SIDE, SIDE)),
-    )
+    title = "Fashion-MNIST"
+    origin = Origin("fashion_mnist", "FashionMNIST", size_mb=31)
+    normalization = Normalization(mean=(0.2860,), std=(0.3530,))  # of all training pixels
+    augmentation = Augmentation(padding=2, flip=True)

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
-
 import torch
 
 from . import pictures
 from .dataset import DataSet, Normalization
 from .picture_set import PictureSet
+from .source import Source
 from .sources import first_existing, missing
 
 # torchvision's, and the original's
@@ -20,27 +17,29 @@ SHORT_SIDE = 256
 ARCHIVES = {"train": "ILSVRC2012_img_train.tar", "val": "ILSVRC2012_img_val.tar"}
 
 
-def load(config: Mapping[str, Any], device: torch.device) -> DataSet:
+class ImageNet(Source):
     """The pictures in the folders ``train`` and ``val`` of ``data_dir/imagenet``.
 
     The folder is ``data_dir`` itself where torchvision's ``meta.bin`` lies there.
     """
-    settings, data_dir = config["data"], Path(config["data_dir"])
-    home = data_dir if (data_dir / "meta.bin").exists() else data_dir / "imagenet"
-    remedy = (
-        f"ImageNet cannot be downloaded without an account: put its folders there, or set data_dir (now {data_dir}) "
-        "to the folder that holds imagenet/"
-    )
-    for split, name in ARCHIVES.items():
-        archive = first_existing((home / name, data_dir / name))
-        if archive and not (home / split).is_dir():
-            unpacking = (
-                f"unpack {archive} once: torchvision.datasets.ImageNet({str(archive.parent)!r}, split={split!r}) does "
-                "it"
-            )
-            raise missing("ImageNet's pictures", f"{home}/{split}/<class>/<picture>.JPEG", unpacking)
-    if not home.is_dir():
-        raise missing("ImageNet", f"{home}/{{train,val}}/<class>/<picture>.JPEG", remedy)
-    train, test = (pictures.list_tree(home / split, remedy) for split in ("train", "val"))
-    pictures.same_classes(train, test)
-    return PictureSet(train, test, device, settings, size=SIZE, short_side=SHORT_SIDE, normalization=NORMALIZATION)
+
+    def load(self, device: torch.device) -> DataSet:
+        data_dir = self.data_dir
+        home = data_dir if (data_dir / "meta.bin").exists() else data_dir / "imagenet"
+        remedy = (
+            f"ImageNet cannot be downloaded without an account: put its folders there, or set data_dir (now "
+            f"{data_dir}) to the folder that holds imagenet/"
+        )
+        for split, name in ARCHIVES.items():
+            archive = first_existing((home / name, data_dir / name))
+            if archive and not (home / split).is_dir():
+                theirs = f"torchvision.datasets.ImageNet({str(archive.parent)!r}, split={split!r})"
+                unpacking = f"unpack {archive} once: {theirs} does it"
+                raise missing("ImageNet's pictures", f"{home}/{split}/<class>/<picture>.JPEG", unpacking)
+        if not home.is_dir():
+            raise missing("ImageNet", f"{home}/{{train,val}}/<class>/<picture>.JPEG", remedy)
+        train, test = (pictures.list_tree(home / split, remedy) for split in ("train", "val"))
+        pictures.same_classes(train, test)
+        return PictureSet(
+            train, test, device, self.settings, size=SIZE, short_side=SHORT_SIDE, normalization=NORMALIZATION
+        )

@@ -9,45 +9,25 @@ class is 1 for ``pos``.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-import torch
-
-from settings.text import IMDB_SIZES
-from train.data.objective import CLASSES
-
-from . import sentences
-from .dataset import DataSet
+from .sentences import Examples, SentenceSource
 from .sources import damaged, first_existing, missing
 
 KINDS = ("neg", "pos")
 
 
-def load(config: Mapping[str, Any], device: torch.device) -> DataSet:
-    """The data set of the reviews.
+class Imdb(SentenceSource):
+    """The reviews; errors name the folder that is not there, or the review that is no text."""
 
-    FileNotFoundError for folders that are not there, ValueError for a review that is no text; both name the file.
-    """
-    data_dir = Path(config["data_dir"])
-    home = first_existing(data_dir / place for place in ("aclImdb", "imdb/aclImdb", "imdb")) or data_dir / "aclImdb"
-    remedy = f"unpack aclImdb_v1.tar.gz in data_dir (now {data_dir}), or set data_dir; nothing is downloaded here"
-    splits = {split: _read(home / split, remedy) for split in ("train", "test")}
-    return sentences.tokenized(config["data"], splits, len(KINDS), CLASSES, device)  # type: ignore[arg-type]
+    def texts(self) -> tuple[Examples, Examples]:
+        data_dir = self.data_dir
+        home = first_existing(data_dir / place for place in self.record.places) or data_dir / self.record.places[0]
+        remedy = f"unpack aclImdb_v1.tar.gz in data_dir (now {data_dir}), or set data_dir; nothing is downloaded here"
+        return _read(home / "train", remedy), _read(home / "test", remedy)
 
 
-def true_size(config: Mapping[str, Any]) -> tuple[int, int, int]:
-    """The numbers of reviews of the two splits, and the bytes that they take in memory."""
-    return *IMDB_SIZES, sentences.num_bytes(config["data"], sum(IMDB_SIZES))
-
-
-def stand_in(config: Mapping[str, Any], device: torch.device, num_train: int, num_test: int) -> DataSet:
-    """A stand-in of random tokens, always the same."""
-    return sentences.random(config["data"], (num_train, num_test), False, len(KINDS), CLASSES, device)
-
-
-def _read(folder: Path, remedy: str) -> sentences.Examples:
+def _read(folder: Path, remedy: str) -> Examples:
     texts, labels = [], []
     for label, kind in enumerate(KINDS):
         names = (

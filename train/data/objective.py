@@ -1,7 +1,4 @@
-"""The objective that a data set sets for a model: the loss that is trained on, and the values that an evaluation tells.
-
-The objective is that of classes, unless the data set says otherwise.
-"""
+"""The objective that a data set sets for a model: the loss that is trained on, and what an evaluation tells."""
 
 from __future__ import annotations
 
@@ -63,11 +60,6 @@ def most_likely(output: Tensor) -> Tensor:
 
 
 CLASSES = Objective(loss_of, most_likely)
-
-
-def objective_of(dataset: object) -> Objective:
-    """The objective that a data set names for its examples; classes where it names none."""
-    return getattr(dataset, "objective", CLASSES)
 
 
 # --- scores -------------------------------------------------------------------------------------------------------

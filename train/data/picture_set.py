@@ -13,6 +13,7 @@ from torch import Tensor
 
 from . import augment, fingerprint, pictures
 from .dataset import Normalization, Split, normalized
+from .objective import CLASSES
 
 MOST_AHEAD_BYTES = 2**28  # decoded before they are asked for: 1,783 pictures of 224x224
 
@@ -51,6 +52,9 @@ class Decoding:
 class PictureSet:
     """Pictures of ``size`` x ``size``, a random view of each in training and the central one in evaluation."""
 
+    objective = CLASSES
+    is_stand_in = False
+
     def __init__(
         self,
         train: pictures.Tree,
@@ -67,7 +71,6 @@ class PictureSet:
         self.num_train, self.num_test = sum(train.counts), sum(test.counts)
         self.input_shape = (3, size, size)
         self.num_classes = len(train.classes)
-        self.is_stand_in = False
         self.fingerprint = fingerprint.of_trees((train, test))
         self.device = device
         self._splits = {

@@ -5,23 +5,18 @@ from __future__ import annotations
 import struct
 import warnings
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import torch
 
 from . import cache
-from .augment import Augmentation, Cutout
-from .dataset import Arrays, DataSet, InMemory, Normalization
-from .sources import Origin, damaged, download, download_remedy, first_existing, missing, verify
+from .augment import Augmentation
+from .dataset import Arrays, Normalization
+from .source import Fetched, Splits
+from .sources import Origin, damaged, download_remedy, first_existing, missing, verify
 
-NORMALIZATION = Normalization(mean=(0.4377, 0.4438, 0.4728), std=(0.1980, 0.2010, 0.1970))  # of all training pixels
-AUGMENTATION = Augmentation(padding=4, flip=False)  # a mirrored digit is another sign
-ORIGIN = Origin("svhn", "SVHN", size_mb=246, splits=("train", "test"))
 SIZE, NUM_CLASSES = 32, 10
-FOLDERS = ("svhn", "SVHN", "")  # torchvision puts the files into the folder that it is given
 
 # What scipy meets in a file that is cut short, changed, or of another version.
 _DAMAGE = (
@@ -38,68 +33,54 @@ _DAMAGE = (
 )
 
 
-def load(config: Mapping[str, Any], device: torch.device) -> DataSet:
-    """The data set SVHN: 73,257 training and 26,032 test images of 32x32 pixels, house numbers cropped to a digit.
+class Svhn(Fetched):
+    """House numbers, cropped to a digit; the digit 0, labelled 10 in the files, is class 0."""
 
-    The digit 0, labelled 10 in the files, is class 0.
-    """
-    settings, data_dir = config["data"], Path(config["data_dir"])
-    if settings["download"] and not all(_find(data_dir, split) for split in ORIGIN.splits):
-        download(ORIGIN, data_dir, lambda: all(_find(data_dir, split) for split in ORIGIN.splits))
-    paths = {split: _find(data_dir, split) for split in ORIGIN.splits}
-    for split, path in paths.items():
+    origin = Origin("svhn", "SVHN", size_mb=246, splits=("train", "test"))
+    normalization = Normalization(mean=(0.4377, 0.4438, 0.4728), std=(0.1980, 0.2010, 0.1970))  # of all training pixels
+    augmentation = Augmentation(padding=4, flip=False)  # a mirrored digit is another sign
+
+    def find(self) -> Callable[[], Splits]:
+        train, test = (self._path(split) for split in self.origin.splits)
+        return lambda: (self._read_split(train), self._read_split(test))
+
+    def _path(self, split: str) -> Path:
+        own, *others = (self.data_dir / place.replace("train", split) for place in self.record.places)
+        path = first_existing((own, *others))
         if path is None:
-            wanted = f"{data_dir / FOLDERS[0] / _file_name(split)} (or {data_dir / _file_name(split)})"
-            raise missing("SVHN", wanted, download_remedy("svhn", data_dir))
-    train, test = (_read_split(path, data_dir, settings) for path in paths.values() if path)
-    return InMemory(
-        settings["name"],
-        train,
-        test,
-        NUM_CLASSES,
-        device,
-        normalization=NORMALIZATION,
-        augmentation=AUGMENTATION if settings["augment"] else None,
-        cutout=Cutout.of(settings, (3, SIZE, SIZE)),
-    )
+            raise missing("SVHN", f"{own} (or {others[-1]})", download_remedy("svhn", self.data_dir))
+        return path
 
+    def _read_split(self, path: Path) -> Arrays:
+        """The images and labels of a file: X uint8 (32, 32, 3, n), row, column, colour, number; y (n, 1).
 
-def _file_name(split: str) -> str:
-    return f"{split}_32x32.mat"
-
-
-def _find(data_dir: Path, split: str) -> Path | None:
-    return first_existing(data_dir / folder / _file_name(split) for folder in FOLDERS)
-
-
-def _read_split(path: Path, data_dir: Path, settings: Mapping[str, Any]) -> Arrays:
-    """The images and labels of a file: X uint8 (32, 32, 3, n), row, column, colour, number; y (n, 1).
-
-    Pixels are kept unpacked, which takes seconds.
-    """
-    verify(path, ORIGIN, settings)
-    state = path.stat()
-    labels = _variable(path, "y")
-    if labels.ndim != 2 or labels.shape[1] != 1 or not labels.size or labels.dtype.kind not in "ui":
-        raise damaged(path, "labels y of shape [n, 1], whole numbers", f"{labels.dtype} {list(labels.shape)}")
-    labels = labels[:, 0].astype(np.int64)
-    strange = labels[(labels < 1) | (labels > NUM_CLASSES)]
-    if len(strange):
-        raise damaged(path, f"labels 1 to {NUM_CLASSES}, where {NUM_CLASSES} is the digit 0", f"the label {strange[0]}")
-
-    def build() -> np.ndarray:
-        images = _variable(path, "X")
-        if images.dtype != np.uint8 or images.shape != (SIZE, SIZE, 3, len(labels)):
+        Pixels are kept unpacked, which takes seconds.
+        """
+        verify(path, self.origin, self.settings)
+        state = path.stat()
+        labels = _variable(path, "y")
+        if labels.ndim != 2 or labels.shape[1] != 1 or not labels.size or labels.dtype.kind not in "ui":
+            raise damaged(path, "labels y of shape [n, 1], whole numbers", f"{labels.dtype} {list(labels.shape)}")
+        labels = labels[:, 0].astype(np.int64)
+        strange = labels[(labels < 1) | (labels > NUM_CLASSES)]
+        if len(strange):
             raise damaged(
-                path,
-                f"X of type uint8 and shape [{SIZE}, {SIZE}, 3, {len(labels)}]",
-                f"{images.dtype} {list(images.shape)}",
+                path, f"labels 1 to {NUM_CLASSES}, where {NUM_CLASSES} is the digit 0", f"the label {strange[0]}"
             )
-        return np.ascontiguousarray(images.transpose(3, 2, 0, 1))
 
-    name = f"svhn-{path.stem}-{state.st_size:x}-{state.st_mtime_ns:x}"
-    images = cache.kept(data_dir, name, (len(labels), 3, SIZE, SIZE), build)
-    return Arrays(images, labels % NUM_CLASSES)
+        def build() -> np.ndarray:
+            images = _variable(path, "X")
+            if images.dtype != np.uint8 or images.shape != (SIZE, SIZE, 3, len(labels)):
+                raise damaged(
+                    path,
+                    f"X of type uint8 and shape [{SIZE}, {SIZE}, 3, {len(labels)}]",
+                    f"{images.dtype} {list(images.shape)}",
+                )
+            return np.ascontiguousarray(images.transpose(3, 2, 0, 1))
+
+        name = f"svhn-{path.stem}-{state.st_size:x}-{state.st_mtime_ns:x}"
+        images = cache.kept(self.data_dir, name, (len(labels), 3, SIZE, SIZE), build)
+        return Arrays(images, labels % NUM_CLASSES)
 
 
 def _variable(path: Path, name: str) -> np.ndarray:

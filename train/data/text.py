@@ -15,15 +15,16 @@ import hashlib
 import os
 import sys
 import sysconfig
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from .dataset import DataSet, Split
+from .objective import CLASSES
+from .source import Source
 
 VOCABULARY = bytes(range(32, 127)) + b"\n"  # a byte that is not here has the last code
 NUM_CODES = len(VOCABULARY) + 1
@@ -52,6 +53,8 @@ class Text:
 
     The labels of each are the characters that follow its own.
     """
+
+    objective = CLASSES
 
     def __init__(
         self,
@@ -98,30 +101,6 @@ def decode(codes: np.ndarray) -> str:
     return (np.frombuffer(VOCABULARY + b"?", dtype=np.uint8)[codes]).tobytes().decode("ascii")
 
 
-def load(config: Mapping[str, Any], device: torch.device) -> DataSet:
-    """The first ``num_train`` and ``num_test`` windows; ValueError where this Python's text is shorter."""
-    settings = config["data"]
-    length = settings["length"]
-    home = Path(sysconfig.get_path("stdlib"))
-    files = source_files(home)
-    splits = {}
-    for split, count in (("train", settings["num_train"]), ("test", settings["num_test"])):
-        parts, found, needed = [], 0, count * length + 1
-        for name in files[split]:
-            parts.append(encode((home / name).read_bytes()))
-            found += len(parts[-1])
-            if found >= needed:
-                break
-        else:
-            raise ValueError(
-                f"data.num_{split}={count} windows of data.length={length} need {needed} characters, and the "
-                f"{len(files[split])} {split} files below {home} have {found} (legal: data.num_{split} at most "
-                f"{max(found - 1, 0) // length})"
-            )
-        splits[split] = np.concatenate(parts)[:needed]
-    return Text(settings["name"], splits["train"], splits["test"], length, device)
-
-
 def source_files(home: Path) -> dict[str, list[str]]:
     """The paths below ``home`` of both splits, in the order in which they are read.
 
@@ -145,17 +124,39 @@ def source_files(home: Path) -> dict[str, list[str]]:
     }
 
 
-def true_size(config: Mapping[str, Any]) -> tuple[int, int, int]:
-    """The numbers of windows of the two splits, and the bytes that they take in memory: one a character."""
-    settings = config["data"]
-    counts = settings["num_train"], settings["num_test"]
-    return *counts, sum(count * settings["length"] + 1 for count in counts)
+class StandardLibrary(Source):
+    """The first ``num_train`` and ``num_test`` windows; ValueError where this Python's text is shorter."""
 
+    def load(self, device: torch.device) -> DataSet:
+        settings, length = self.settings, self.settings["length"]
+        home = Path(sysconfig.get_path("stdlib"))
+        files = source_files(home)
+        splits = {}
+        for split, count in (("train", settings["num_train"]), ("test", settings["num_test"])):
+            parts, found, needed = [], 0, count * length + 1
+            for name in files[split]:
+                parts.append(encode((home / name).read_bytes()))
+                found += len(parts[-1])
+                if found >= needed:
+                    break
+            else:
+                raise ValueError(
+                    f"data.num_{split}={count} windows of data.length={length} need {needed} characters, and the "
+                    f"{len(files[split])} {split} files below {home} have {found} (legal: data.num_{split} at most "
+                    f"{max(found - 1, 0) // length})"
+                )
+            splits[split] = np.concatenate(parts)[:needed]
+        return Text(self.name, splits["train"], splits["test"], length, device)
 
-def stand_in(config: Mapping[str, Any], device: torch.device, num_train: int, num_test: int) -> DataSet:
-    """A stand-in of random characters, always the same."""
-    settings, draws = config["data"], np.random.default_rng(0)
-    train, test = (
-        draws.integers(0, NUM_CODES, count * settings["length"] + 1, dtype=np.uint8) for count in (num_train, num_test)
-    )
-    return Text(settings["name"], train, test, settings["length"], device, is_stand_in=True)
+    def input_shape(self) -> tuple[int, ...]:
+        return (self.settings["length"],)
+
+    def num_bytes(self) -> int:
+        return sum(count * self.settings["length"] + 1 for count in self.sizes())  # one a character
+
+    def stand_in(self, device: torch.device, num_train: int, num_test: int) -> DataSet:
+        length, draws = self.settings["length"], np.random.default_rng(0)
+        train, test = (
+            draws.integers(0, NUM_CODES, count * length + 1, dtype=np.uint8) for count in (num_train, num_test)
+        )
+        return Text(self.name, train, test, length, device, is_stand_in=True)

@@ -46,13 +46,9 @@ class Bert(nn.Module):
         return self.classifier(self.dropout(found.pooler_output))
 
 
-def build(settings: Mapping[str, Any], num_tokens: int, length: int, num_classes: int) -> nn.Module:
-    """The model of these settings.
-
-    settings: of the model; num_tokens: of the data's vocabulary.
-
-    ValueError where weights are not for such data, or are damaged.
-    """
+def build(settings: Mapping[str, Any], num_tokens: int, input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
+    """The model of these settings, for so many tokens; ValueError where weights are damaged or not for such data."""
+    _, length = input_shape
     folder = Path(settings["weights"]) if settings["weights"] else None
     if folder is not None:
         sizes = _sizes(folder, num_tokens, length)

@@ -80,3 +80,10 @@ class GPT(nn.Module):
     def forward(self, tokens: Tensor) -> Tensor:
         x = self.dropout(self.tokens(tokens) + self.places.weight[: tokens.shape[1]])
         return self.output(self.norm(self.blocks(x)))
+
+
+def build(
+    input_shape: tuple[int, ...], num_classes: int, layers: int, heads: int, width: int, dropout: float, tied: bool
+) -> nn.Module:
+    """The model of the settings of these names, for windows of such a shape over ``num_classes`` tokens."""
+    return GPT(num_classes, *input_shape, layers=layers, heads=heads, width=width, dropout=dropout, tied=tied)

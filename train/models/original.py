@@ -7,6 +7,8 @@ In training mode their dropout draws from torch's global generator of the device
 
 from __future__ import annotations
 
+import math
+
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -57,7 +59,7 @@ class CifarConvnet(nn.Module):
         return self.output(x)
 
 
-def dropout_mlp(num_inputs: int, width: int, num_classes: int) -> nn.Module:
+def dropout_mlp(input_shape: tuple[int, ...], width: int, num_classes: int) -> nn.Module:
     """A network of two hidden layers of ``width`` units.
 
     In training a fifth of the inputs and half of the units are dropped.
@@ -66,7 +68,7 @@ def dropout_mlp(num_inputs: int, width: int, num_classes: int) -> nn.Module:
     and ``ssmlp`` 20.
     """
     return nn.Sequential(
-        *(nn.Flatten(), nn.Dropout(0.2), nn.Linear(num_inputs, width), nn.ReLU()),
+        *(nn.Flatten(), nn.Dropout(0.2), nn.Linear(math.prod(input_shape), width), nn.ReLU()),
         *(nn.Dropout(), nn.Linear(width, width), nn.ReLU()),
         *(nn.Dropout(), nn.Linear(width, num_classes)),
     )

@@ -22,7 +22,7 @@ from nuq.exchange.finite import surely_finite
 from nuq.exchange.flat_layout import of_parameters
 from train import models
 from train.data.dataset import DataSet, ReadsAhead
-from train.data.objective import Tally, objective_of
+from train.data.objective import Tally
 from train.steps.cuda_graphs import Pass, Recorded
 from train.steps.loss_scale import LossScale, unscaled
 from train.steps.order import Order, generator, seed_of
@@ -42,7 +42,7 @@ class Gradients:
 
     def __init__(self, config: dict[str, Any], dataset: DataSet, device: torch.device) -> None:
         self.config, self.data, self.device = config, dataset, device
-        self._objective = objective_of(dataset)
+        self._objective = dataset.objective
         self._reads_ahead = dataset if isinstance(dataset, ReadsAhead) else None
         compute = config["compute"]
         _check_device(compute, device)
@@ -231,7 +231,7 @@ def evaluate(
     They are computed in float32, whatever the precision of training.
     """
     model.eval()
-    tally = Tally(objective_of(dataset))
+    tally = Tally(dataset.objective)
     for x, y in dataset.batches(split, batch_size):  # type: ignore[arg-type]
         tally.add(model(channels_last(x)), y)
         between()

@@ -6,7 +6,6 @@ import contextlib
 import itertools
 import json
 import os
-import re
 import shutil
 import tempfile
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -25,8 +24,7 @@ from grid.engine.submission.plan import Plan
 from grid.engine.submission.rehearsal import data_place, rehearse
 from grid.engine.sweeps.resources import Resources, seconds
 from nuq.settings import unknown
-from settings.data import DATA
-from settings.text import OnDisk
+from settings.data import DATA, is_on_disk
 
 # the checks that --ignore takes; each may be wrong about somebody's cluster
 CHECKS = ("time", "data", "folders", "disk", "opinion", "build")
@@ -108,32 +106,20 @@ def _too_short(plan: Plan, site: Site) -> list[str]:
 
 def _data(runs: Iterable[Run], root: Path, site: Site) -> list[str]:
     """Data sets that are read from files and are not there."""
-    found: dict[str, str] = {}
-    looked: set[tuple[str, str]] = set()
+    needed: dict[tuple[str, ...], None] = {}
     for run in runs:
-        config = run.experiment.config
-        name = config["data"]["name"]
-        if not issubclass(DATA[name], OnDisk) or config["stand_in"] or config["data"].get("download"):
-            continue
-        place = data_place(run, site)
-        if not place or (name, place) in looked:  # known only inside the job, or asked before
-            continue
-        looked.add((name, place))
-        folder = root / place
-        if not folder.is_dir() or not any(_belongs(entry.name, name) for entry in folder.iterdir()):
-            found[f"{name} {place}"] = (
-                f"data={name}: {place} holds no {name} (name the folder with --set data_dir=..., NUQ_DATA or the "
-                f"site's environment)"
-            )
-    return list(found.values())
-
-
-def _belongs(entry: str, name: str) -> bool:
-    """Whether a file or folder of this name can be of the data set.
-
-    Names of CIFAR-10 and IMDB: cifar10, cifar-10-batches-py, CIFAR10.tar.gz, aclImdb.
-    """
-    return re.sub(r"[^a-z0-9]", "", entry.lower()).removeprefix("acl").startswith(name)
+        config, place = run.experiment.config, data_place(run, site)
+        data = config["data"]
+        if place and is_on_disk(config) and not data.get("download"):  # without a place: known only inside the job
+            files = (where.format(**data) for where in DATA[data["name"]].places)
+            needed[data["name"], place, *files] = None
+    absent = (
+        f"data={name}: {place} holds no {name} (name the folder with --set data_dir=..., NUQ_DATA or the "
+        f"site's environment)"
+        for name, place, *files in needed
+        if not any((root / place / file).exists() for file in files)
+    )
+    return list(dict.fromkeys(absent))
 
 
 def _folders(runs: Sequence[Run], root: Path) -> list[str]:

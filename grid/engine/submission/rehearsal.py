@@ -21,8 +21,7 @@ from grid.engine.slurm.site import Site
 from grid.engine.states.record_values import data_told
 from grid.engine.states.runs import Run
 from grid.engine.states.state import State
-from settings.data import DATA
-from settings.text import OnDisk
+from settings.data import is_on_disk
 
 LIMIT_S = 60.0  # the limit for all combinations; one takes some .1 s, importing torch 2 s
 FEW = 3  # at most this many labels stand for all
@@ -57,7 +56,7 @@ def rehearse(
         if (
             state.data
             and (state.word == "done" or state.step)
-            and _is_on_disk(run.experiment.config)
+            and is_on_disk(run.experiment.config)
             and places[run.run_dir]
         ):
             earlier.setdefault(_data(run.experiment.config, places[run.run_dir]), []).append(run)
@@ -126,10 +125,6 @@ def _of_other_data(here: str, runs: Sequence[Run], states: Mapping[str, State], 
 def _some(runs: Sequence[Run]) -> str:
     labels = list(dict.fromkeys(run.experiment.label for run in runs))
     return f"{len(runs)} run{'s' * (len(runs) > 1)} ({', '.join(labels[:FEW])}{', ...' * (len(labels) > FEW)})"
-
-
-def _is_on_disk(config: Config) -> bool:
-    return issubclass(DATA[config["data"]["name"]], OnDisk) and not config["stand_in"]
 
 
 def _data(config: Config, place: str) -> str:

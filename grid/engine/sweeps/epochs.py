@@ -4,20 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from settings.text import IMDB_SIZES, TASKS
+from settings.data import DATA
+from settings.text import TASKS
 
-# Training samples of each data set, and of each task of GLUE.
-NUM_TRAIN = {
-    "digits": 1_442,
-    "mnist": 60_000,
-    "fashion_mnist": 60_000,
-    "cifar10": 50_000,
-    "cifar100": 50_000,
-    "svhn": 73_257,
-    "imagenet": 1_281_167,
-    "imdb": IMDB_SIZES[0],
-    **{name: task.num_train for name, task in TASKS.items()},
-}
+# Training samples of each data set that has a size of its own, and of each task of GLUE.
+NUM_TRAIN = {name: record.sizes[0] for name, record in DATA.items() if record.sizes}
+NUM_TRAIN |= {name: task.num_train for name, task in TASKS.items()}
 
 
 def steps_per_epoch(data: str, batch_size: int, workers: int, accumulate: int = 1) -> int:

@@ -15,7 +15,7 @@ from scipy.io import savemat
 from tests.train.archive_files import UNVERIFIED, write_binary, write_cifar100, write_svhn
 from tests.train.data.test_data import load, unnormalized, whole, write_cifar, write_idx, write_mnist
 from train import data
-from train.data import cifar10, cifar100, fashion_mnist, svhn
+from train.data import cifar, idx, svhn
 from train.data.torchvision_import import torchvision
 from train.steps.order import Order, generator
 
@@ -37,9 +37,7 @@ def test_fashion_mnist_reads_idx_files(tmp_path: Path, folder: str, suffix: str)
     write_mnist(tmp_path / "MNIST" / "raw", suffix, num=3)  # files of the same names, which are not meant
     images, labels = write_mnist(tmp_path / folder, suffix)
     dataset = load("fashion_mnist", tmp_path, **UNVERIFIED)
-    check(
-        dataset, dict.fromkeys(("train", "test"), (images[:, None], labels)), fashion_mnist.FASHION_MNIST.normalization
-    )
+    check(dataset, dict.fromkeys(("train", "test"), (images[:, None], labels)), idx.FashionMnist.normalization)
     assert (dataset.input_shape, dataset.num_classes, dataset.num_train) == ((1, 28, 28), 10, 12)
 
 
@@ -68,16 +66,20 @@ def test_cifar100_reads_the_fine_labels_of_the_pickles(tmp_path: Path, place: st
             tar.add(source, "cifar-100-python")
     dataset = load("cifar100", tmp_path, **UNVERIFIED)
     assert (dataset.num_train, dataset.num_test, dataset.input_shape, dataset.num_classes) == (12, 5, (3, 32, 32), 100)
-    check(dataset, splits, cifar100.NORMALIZATION)
+    check(dataset, splits, cifar.Cifar100.normalization)
 
 
 def test_cifar_reads_the_binary_files(tmp_path: Path) -> None:
     splits = write_binary(tmp_path / "cifar-100-binary", {"train": 12, "test": 5}, coarse=True)
-    check(load("cifar100", tmp_path), splits, cifar100.NORMALIZATION)
+    check(load("cifar100", tmp_path), splits, cifar.Cifar100.normalization)
     names = [f"data_batch_{number}" for number in range(1, 6)]
     splits = write_binary(tmp_path / "cifar-10-batches-bin", {**dict.fromkeys(names, 4), "test_batch": 4}, coarse=False)
     images, labels = (np.concatenate([splits[name][part] for name in names]) for part in (0, 1))
-    check(load("cifar10", tmp_path), {"train": (images, labels), "test": splits["test_batch"]}, cifar10.NORMALIZATION)
+    check(
+        load("cifar10", tmp_path),
+        {"train": (images, labels), "test": splits["test_batch"]},
+        cifar.Cifar10.normalization,
+    )
 
 
 def test_cifar_names_a_damaged_or_missing_binary_file(tmp_path: Path) -> None:
@@ -129,7 +131,7 @@ def test_svhn_reads_the_mat_files(tmp_path: Path, folder: str, compressed: bool)
             (3, 32, 32),
             10,
         )
-        check(dataset, splits, svhn.NORMALIZATION)
+        check(dataset, splits, svhn.Svhn.normalization)
     assert len(list((tmp_path / ".cache").iterdir())) == 2
 
 
@@ -139,7 +141,7 @@ def test_svhn_labels_are_torchvisions(tmp_path: Path, monkeypatch: pytest.Monkey
     theirs = torchvision().datasets.SVHN(str(tmp_path), split="train")
     x, y = whole(load("svhn", tmp_path, **UNVERIFIED), "train")
     np.testing.assert_array_equal(y, theirs.labels)
-    np.testing.assert_array_equal(np.rint(unnormalized(x, svhn.NORMALIZATION)), theirs.data)
+    np.testing.assert_array_equal(np.rint(unnormalized(x, svhn.Svhn.normalization)), theirs.data)
 
 
 @pytest.mark.parametrize(

@@ -17,9 +17,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from settings import resolving
-from settings.data import DATA
 from train import data
-from train.data import cifar10, idx, pickles
+from train.data import cifar, idx, pickles
 from train.data.dataset import Normalization
 
 UNVERIFIED = {"data.verify": False}  # files of the true format, not the original ones
@@ -105,10 +104,6 @@ def unnormalized(x: np.ndarray, normalization: Normalization) -> np.ndarray:
 
 
 # --- embedded and synthetic ----------------------------------------------------------------------------------------
-
-
-def test_table_of_data_sets_is_the_table_of_settings() -> None:
-    assert list(data.KINDS) == list(DATA)
 
 
 def test_digits_are_split_by_class_and_normalised() -> None:
@@ -231,7 +226,7 @@ def test_cifar10_reads_the_original_pickles(tmp_path: Path, place: str) -> None:
     assert (dataset.num_train, dataset.num_test, dataset.input_shape, dataset.num_classes) == (20, 4, (3, 32, 32), 10)
     x, y = whole(dataset, "train")
     expected = np.concatenate([batches[f"data_batch_{number}"][0] for number in range(1, 6)]).reshape(-1, 3, 32, 32)
-    np.testing.assert_array_equal(np.rint(unnormalized(x, cifar10.NORMALIZATION)), expected)
+    np.testing.assert_array_equal(np.rint(unnormalized(x, cifar.Cifar10.normalization)), expected)
     np.testing.assert_array_equal(y, np.concatenate([batches[f"data_batch_{number}"][1] for number in range(1, 6)]))
     np.testing.assert_array_equal(whole(dataset, "test")[1], batches["test_batch"][1])
 

@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
+from settings.data import DATA
 from tests.train.archive_files import UNVERIFIED, write_cifar100, write_svhn
 from tests.train.data.test_data import load, write_mnist
-from train.data import cifar10, cifar100, fashion_mnist, sources, svhn
-from train.data.mnist import MNIST
+from train.data import cifar, idx, sources, svhn
 from train.data.torchvision_import import torchvision
 
 
@@ -63,20 +63,20 @@ def test_originals_are_held_against_torchvisions_checksums(tmp_path: Path, monke
 
 def test_the_tables_of_torchvision_are_what_is_read() -> None:
     for origin in (
-        MNIST.origin,
-        fashion_mnist.FASHION_MNIST.origin,
-        cifar10.CIFAR10.origin,
-        cifar100.CIFAR100.origin,
-        svhn.ORIGIN,
+        idx.Mnist.origin,
+        idx.FashionMnist.origin,
+        cifar.Cifar10.origin,
+        cifar.Cifar100.origin,
+        svhn.Svhn.origin,
     ):
         found = sources.checksums(origin)
         assert found and all(len(digest) == 32 and set(digest) <= set("0123456789abcdef") for digest in found.values())
         assert all(address.startswith("http") for address in sources.addresses(origin))
-    assert set(sources.checksums(svhn.ORIGIN)) >= {"train_32x32.mat", "test_32x32.mat"}
-    assert set(sources.checksums(cifar10.CIFAR10.origin)) == {cifar10.CIFAR10.archive}
+    assert set(sources.checksums(svhn.Svhn.origin)) >= {"train_32x32.mat", "test_32x32.mat"}
+    assert set(sources.checksums(cifar.Cifar10.origin)) == {DATA["cifar10"].places[-1]}
     assert {
         f"{stem}-{what}.gz" for stem in ("train", "t10k") for what in ("images-idx3-ubyte", "labels-idx1-ubyte")
-    } == set(sources.checksums(MNIST.origin))
+    } == set(sources.checksums(idx.Mnist.origin))
 
 
 NAMES = {

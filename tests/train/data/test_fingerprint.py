@@ -11,6 +11,7 @@ import torch
 import yaml
 
 from settings import resolving
+from settings.data import DATA
 from tests.train.archive_files import draws, write_binary
 from tests.train.data.test_data import load
 from tests.train.data.test_pictures import write_imagenet, write_tree
@@ -26,7 +27,7 @@ def arrays(num: int) -> tuple[np.ndarray, np.ndarray]:
     return rng.integers(0, 256, (num, 3, 32, 32), dtype=np.uint8), rng.integers(0, 10, num)
 
 
-@pytest.mark.parametrize("name", data.KINDS)
+@pytest.mark.parametrize("name", DATA)
 def test_every_data_set_has_one(name: str) -> None:
     config = resolving.resolve({"data": name, **({"data.size": 8} if name == "folder" else {})})
     first, second = (data.stand_in(config, "cpu").fingerprint for _ in range(2))

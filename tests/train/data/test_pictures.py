@@ -13,8 +13,9 @@ from PIL import Image
 from scipy.stats import ks_2samp
 
 from settings import resolving
+from settings.data import DATA
 from train import data
-from train.data import augment, cifar10, pictures
+from train.data import augment, cifar, pictures
 from train.data.augment import Augmentation
 from train.data.torchvision_import import torchvision
 
@@ -62,7 +63,8 @@ def check_colours(dataset: data.DataSet) -> None:
         y = torch.cat([y for _, y in dataset.batches(split, 7)])  # type: ignore[arg-type]
         assert y.tolist() == [label for label in range(10) for _ in range(num)]
         mean, std = (
-            torch.tensor(values).view(1, 3, 1, 1) for values in (cifar10.NORMALIZATION.mean, cifar10.NORMALIZATION.std)
+            torch.tensor(values).view(1, 3, 1, 1)
+            for values in (cifar.Cifar10.normalization.mean, cifar.Cifar10.normalization.std)
         )
         pixels = (x * std + mean) * 255
         expected = torch.stack([y * 20, torch.arange(num).repeat(10) * 40, torch.full_like(y, blue * 200)], 1)
@@ -305,13 +307,13 @@ def test_imagenet_names_what_is_wrong(tmp_path: Path) -> None:
 # --- stand-ins and downloads ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", [name for name in data.KINDS if name not in ("glue", "imdb")])  # those: test_sentences
+@pytest.mark.parametrize("name", [name for name in DATA if name not in ("glue", "imdb")])  # those: test_sentences
 def test_stand_ins_are_marked_and_shaped(name: str) -> None:
     dataset = load(name, stand_in=True)
     assert dataset.is_stand_in and dataset.name == name
     shapes = {"folder": (3, 32, 32), "text": (64,)}
-    assert dataset.input_shape == (data.KINDS[name].input_shape or shapes.get(name, (100,)))
-    assert dataset.num_classes == data.KINDS[name].num_classes
+    assert dataset.input_shape == (DATA[name].input_shape or shapes.get(name, (100,)))
+    assert dataset.num_classes == DATA[name].num_classes
     x, y = dataset.train_batch(torch.arange(dataset.num_train), generator())
     assert x.shape == (dataset.num_train, *dataset.input_shape) and x.dtype == (
         torch.int64 if name == "text" else torch.float32
@@ -337,7 +339,7 @@ def test_real_cifar10() -> None:
         means.append(x.mean(dim=(0, 2, 3)))
         labels.append(y)
     assert torch.bincount(torch.cat(labels)).tolist() == [5000] * 10
-    std = torch.tensor(cifar10.NORMALIZATION.std)
+    std = torch.tensor(cifar.Cifar10.normalization.std)
     assert (torch.stack(means).mean(0) * std).abs().max() < 0.003  # the documented means are those of the data
     folder = DATA_DIR / "cifar10" / "test" / "frog"
     name = sorted(os.listdir(folder))[123]

@@ -17,12 +17,13 @@ from torch import nn
 from torch.nn import functional as F
 
 from settings import resolving
+from settings.data import DATA
 from settings.models import MODELS
 from train import data, models
 from train.data import torchvision_import
 from train.models import cifar_resnet, small
 
-SHAPES = {name: kind.input_shape or (100,) for name, kind in data.KINDS.items()} | {
+SHAPES = {name: record.input_shape or (100,) for name, record in DATA.items()} | {
     "text": (64,),
     "folder": (3, 32, 32),
 }
@@ -70,10 +71,6 @@ def size(model: nn.Module) -> int:
     return sum(parameter.numel() for parameter in model.parameters())
 
 
-def test_table_of_models_is_the_table_of_settings() -> None:
-    assert list(models.MODELS) == list(MODELS)
-
-
 # --- sizes ---------------------------------------------------------------------------------------------------------
 
 
@@ -112,7 +109,7 @@ def test_sizes_of_the_small_models() -> None:
 # --- what they compute ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", [name for name in models.MODELS if name not in LARGE])
+@pytest.mark.parametrize("name", [name for name in MODELS if name not in LARGE])
 def test_logits_and_a_gradient_for_every_parameter(name: str) -> None:
     needs(name)
     shape = input_shape(name)
@@ -136,7 +133,7 @@ def test_logits_and_a_gradient_for_every_parameter(name: str) -> None:
         assert parameter.grad.abs().sum() > 0, key
 
 
-@pytest.mark.parametrize("name", [name for name in models.MODELS if name not in LARGE])
+@pytest.mark.parametrize("name", [name for name in MODELS if name not in LARGE])
 def test_weights_come_from_the_callers_seed(name: str) -> None:
     needs(name)
     first, again, other = (
@@ -230,8 +227,8 @@ def test_the_cnn_learns_the_digits() -> None:
 # --- what does not fit ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("data_name", list(data.KINDS))
-@pytest.mark.parametrize("name", list(models.MODELS))
+@pytest.mark.parametrize("data_name", list(DATA))
+@pytest.mark.parametrize("name", list(MODELS))
 def test_a_model_takes_the_data_or_names_those_that_do(data_name: str, name: str) -> None:
     config, shape = resolving.resolve({"data": data_name, "model": name}), SHAPES[data_name]
     tokens = {"text": {"gpt"}, "glue": {"bert"}, "imdb": {"bert"}}

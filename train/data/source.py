@@ -1,0 +1,134 @@
+"""What every data set can be asked before it is read, with the answers of pictures of one size.
+
+A data set is a subclass of ``Source``, or of ``Fetched`` where torchvision can fetch its files, with ``read``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from settings.data import DATA
+
+from .augment import Augmentation, Cutout
+from .dataset import Arrays, DataSet, InMemory, Normalization
+from .sources import Origin, download
+
+Splits = tuple[Arrays, Arrays]  # to train and to test
+LABEL_BYTES = 8
+
+
+@dataclass(frozen=True)
+class Size:
+    """Examples of the two splits, and the bytes that they take in memory."""
+
+    num_train: int
+    num_test: int
+    num_bytes: int
+
+
+class Source:
+    """The data set of a resolved configuration; ``record`` is its line in the catalog."""
+
+    normalization: Normalization | None = None
+    augmentation: Augmentation | None = None  # where ``data.augment`` asks for it
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        self.settings, self.data_dir = config["data"], Path(config["data_dir"])
+        self.name = self.settings["name"]
+        self.record = DATA[self.name]
+        self.num_classes = self.record.num_classes
+
+    def read(self) -> Splits:
+        """The examples as decoded.  FileNotFoundError for files that are not there, ValueError for damaged ones."""
+        raise NotImplementedError
+
+    def load(self, device: torch.device) -> DataSet:
+        """The data set on ``device``; errors as of ``read``."""
+        return self._in_memory(*self.read(), device, self.normalization, self.augmentation)
+
+    def input_shape(self) -> tuple[int, ...]:
+        """The shape of an example, without the batch."""
+        assert self.record.input_shape
+        return self.record.input_shape
+
+    def sizes(self) -> tuple[int, int]:
+        """The examples of both splits; FileNotFoundError where only the files could tell."""
+        return self.record.sizes or (self.settings["num_train"], self.settings["num_test"])
+
+    def example_bytes(self) -> int:
+        """The bytes of an example in memory, without its label."""
+        return math.prod(self.input_shape())
+
+    def num_bytes(self) -> int:
+        """The bytes of both splits in memory; 0 where they are read batch by batch."""
+        return sum(self.sizes()) * (self.example_bytes() + LABEL_BYTES) if self.record.in_memory else 0
+
+    def num_tokens(self) -> int:
+        """The number of different tokens in sentences; 0 where inputs are something else."""
+        return 0
+
+    def stand_in(self, device: torch.device, num_train: int, num_test: int) -> DataSet:
+        """So many random examples, always the same."""
+        draws = np.random.default_rng(0)
+        train, test = (
+            Arrays(self._drawn(draws, count), np.arange(count) % self.num_classes) for count in (num_train, num_test)
+        )
+        pictures = len(self.input_shape()) == 3
+        normalization = Normalization((0.5,) * train.inputs.shape[1], (0.29,) * train.inputs.shape[1])
+        augmentation = Augmentation(padding=4, flip=True)
+        return self._in_memory(train, test, device, normalization if pictures else None, augmentation, is_stand_in=True)
+
+    def _drawn(self, draws: np.random.Generator, count: int) -> np.ndarray:
+        return draws.integers(0, 256, (count, *self.input_shape()), dtype=np.uint8)
+
+    def _in_memory(
+        self,
+        train: Arrays,
+        test: Arrays,
+        device: torch.device,
+        normalization: Normalization | None,
+        augmentation: Augmentation | None,
+        *,
+        is_stand_in: bool = False,
+    ) -> DataSet:
+        return InMemory(
+            self.name,
+            train,
+            test,
+            self.num_classes,
+            device,
+            normalization=normalization,
+            augmentation=augmentation if self.settings.get("augment") else None,
+            cutout=Cutout.of(self.settings, self.input_shape()),
+            is_stand_in=is_stand_in,
+        )
+
+
+class Fetched(Source):
+    """A data set whose files torchvision can fetch."""
+
+    origin: Origin
+    normalization: Normalization
+
+    def find(self) -> Callable[[], Splits]:
+        """The reader of the form that is there; FileNotFoundError where there is none, or not all of it."""
+        raise NotImplementedError
+
+    def read(self) -> Splits:
+        if self.settings["download"] and not self._is_there():
+            download(self.origin, self.data_dir, self._is_there)
+        return self.find()()
+
+    def _is_there(self) -> bool:
+        try:
+            self.find()
+        except FileNotFoundError:
+            return False
+        return True
