@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from args import DEFAULTS, GROUPS, SECTIONS, Config
 from nuq.registry import METHODS
-from nuq.settings import check, converted, types_of, unknown
+from nuq.settings import check, typed, unknown
 from nuq.settings.feedback import Feedback, check_masking, check_memory
 from settings.command_line import jobs, parse_overrides
 from settings.models import check_model
@@ -21,13 +20,9 @@ from settings.text import check_text
 
 
 @functools.cache
-def _fields(settings: type) -> dict[str, tuple[Any, Any]]:
-    """The annotated type and the default of each field of a settings dataclass, by name."""
-    instance = settings()
-    return {
-        item.name: (types_of(settings)[item.name], getattr(instance, item.name))
-        for item in dataclasses.fields(settings)
-    }
+def _fields(settings: type) -> dict[str, Any]:
+    """The default of each field of a settings dataclass, by name."""
+    return vars(settings())
 
 
 def resolve(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -92,9 +87,8 @@ class Resolver:
         """
         key = schema, repr((head, given))
         if key not in self._parts:
-            fields = {name: field for name, field in _fields(schema).items() if name not in SECTIONS}
-            values = {name: _copy(default) for name, (_, default) in fields.items()}
-            values |= {name: converted(value, fields[name][0], where + name) for name, value in given.items()}
+            values = {name: _copy(default) for name, default in _fields(schema).items() if name not in SECTIONS}
+            values |= typed(schema, given, where)
             check(schema, values, where)
             counted = counting(schema, {**head, **values})
             self._parts[key] = {**head, **values}, {name: canonical(value) for name, value in counted.items()}

@@ -2,23 +2,27 @@
 
 Imports ``nuq.registry``, which lists these dataclasses, and no torch.
 
-``setting`` declares a field, ``check`` holds values against the declarations, ``unknown`` words the error for a name
-that is in no table.
+``setting`` declares a field, ``check`` holds values against the declarations, ``read`` makes a record of a mapping that
+somebody wrote, ``unknown`` words the error for a name that is in no table.
 """
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import difflib
 import functools
 import math
+import re
 import types
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import Any, Literal
 
 FROM_ONE = range(1, 2**63)  # for ``read_if``: switched on by any number that is not zero
+TEXT = (r"(?s).+", "text, and not empty")  # a ``pattern``
+_NO_RULE: Mapping[str, Any] = types.MappingProxyType({})
 
 
 def setting(
@@ -31,17 +35,23 @@ def setting(
     items: int = 0,
     identity: bool | Literal["unless default"] = True,
     read_if: tuple[str, Any] | None = None,
+    pattern: tuple[str, str] | None = None,
+    must: str = "",
+    parse: Callable[[Any], Any] | None = None,
 ) -> Any:
     """A dataclass field with its reason, its legal range or choices, and whether it can change a result.
 
     items: the fewest that a list has.  identity: "unless default" for one that is younger than runs with its default,
     which therefore must never move.  read_if: (another setting, its value, a tuple or a range of them) without which
-    this one has no effect: legal is the default.
+    this one has no effect: legal is the default.  pattern: (regular expression, the same in words) of a text, of each
+    text of a list, or of the names of a mapping; a number is no such text.  must: type and range in words, where the
+    checker's own do not say it all.  parse: makes the value of what is given, or says in a ValueError what is wrong.
     """
     metadata: dict[str, Any] = {"reason": reason, "low": low, "high": high, "choices": choices}
     metadata |= {"items": items, "identity": identity, "read_if": read_if}
-    if isinstance(default, list):
-        return field(default_factory=lambda: list(default), metadata=metadata)
+    metadata |= {"pattern": pattern, "must": must, "parse": parse}
+    if isinstance(default, list | dict):
+        return field(default_factory=lambda: copy.copy(default), metadata=metadata)
     return field(default=default, metadata=metadata)
 
 
@@ -66,36 +76,104 @@ def types_of(settings: type) -> dict[str, Any]:
     return typing.get_type_hints(settings)
 
 
-def converted(value: Any, annotation: Any, shown: str) -> Any:
-    """The value as its annotated type (ints as floats, numbers as str, tuples as lists); ValueError for all else."""
-    origin = typing.get_origin(annotation)
-    if origin is list and isinstance(value, list | tuple):
-        return [converted(item, typing.get_args(annotation)[0], shown) for item in value]
-    if annotation is float and isinstance(value, int | float) and not isinstance(value, bool):
-        return float(value)
-    if annotation is str and isinstance(value, int | float) and not isinstance(value, bool):
-        return str(value)
-    if origin is None and type(value) is annotation:
+def converted(value: Any, annotation: Any, shown: str, rule: Mapping[str, Any] = _NO_RULE) -> Any:
+    """The value as its annotated type (ints as floats, numbers as str, tuples as lists); ValueError for all else.
+
+    A dataclass is read from a mapping of its fields.  rule: the field's metadata.
+    """
+    if annotation is Any or type(value) is annotation:
         return value
-    name = str(annotation) if isinstance(annotation, types.GenericAlias) else annotation.__name__
-    raise ValueError(f"{shown}={value!r}: must be of type {name}")
+    origin, parts = typing.get_origin(annotation), typing.get_args(annotation)
+    if types.NoneType in parts:
+        return value if type(value) in parts else converted(value, parts[0], shown, rule)
+    if dataclasses.is_dataclass(annotation):
+        return read(typing.cast(type, annotation), value, shown)
+    if origin is Mapping:
+        return {key: converted(item, parts[1], f"{shown}.{key}", rule) for key, item in named(value, shown).items()}
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if is_number and annotation in (float, str) and not rule.get("pattern"):
+        return annotation(value)
+    if origin in (list, tuple, Sequence) and isinstance(value, list | tuple):
+        made = [converted(item, parts[0], shown, rule) for item in value]
+        if origin is not tuple:
+            return made
+        if parts[-1] is Ellipsis or len(parts) == len(made):
+            return tuple(made)
+    if annotation is str and rule.get("pattern"):
+        must = "be text; quote it"
+    elif rule.get("must"):
+        must = rule["must"]
+    elif origin in (tuple, Sequence):
+        must = f"be a list, as in [{value if isinstance(value, str) else 'a'}, ...]"
+    else:
+        must = f"be of type {annotation if isinstance(annotation, types.GenericAlias) else annotation.__name__}"
+    raise ValueError(f"{shown}={value!r:.999}: must {must}")
 
 
 def typed(settings: type, values: Mapping[str, Any], where: str = "") -> dict[str, Any]:
     """Values of some fields of a dataclass as the fields' types (``converted``)."""
-    return {name: converted(value, types_of(settings)[name], f"{where}{name}") for name, value in values.items()}
+    rules = {item.name: item.metadata for item in dataclasses.fields(settings)}
+    made = {}
+    for name, value in values.items():
+        rule, shown = rules[name], f"{where}{name}"
+        if rule.get("parse") and value is not None:
+            try:
+                value = rule["parse"](value)
+            except ValueError as error:
+                raise ValueError(f"{shown}: {error}") from error
+        made[name] = converted(value, types_of(settings)[name], shown, rule)
+    return made
+
+
+def named(values: Any, where: str = "", legal: Mapping[str, Any] | list[str] | None = None) -> Mapping[str, Any]:
+    """The mapping of (``legal``) names that somebody wrote; ValueError for all else, in which ``where`` names it."""
+    before = f"{where}: " if where else ""
+    if not isinstance(values, Mapping):
+        raise ValueError(f"{before}must be a mapping (key: value), not {values!r:.999}")
+    for key in values:
+        if not isinstance(key, str):
+            raise ValueError(f"{before}key {key!r} must be text; quote it")
+        if legal and key not in legal:
+            raise ValueError(f"{before}{unknown('key', key, legal)}")
+    return values
+
+
+def read(settings: type, values: Any, where: str = "") -> Any:
+    """A record of a dataclass from a mapping that somebody wrote and ``where`` names; None is an empty one.
+
+    ValueError as ``check``, for a name that is no field, and for a field that has no default and is not given.
+    """
+    values = named({} if values is None else values, where, types_of(settings))
+    dotted = f"{where}." if where else ""
+    for item in dataclasses.fields(settings):
+        if _default(item) is dataclasses.MISSING and item.name not in values:
+            raise ValueError(f"{dotted}{item.name}: must be given")
+    made = settings(**typed(settings, values, dotted))
+    _check_rules(dataclasses.fields(settings), vars(made), dotted)
+    return made
+
+
+def _default(item: dataclasses.Field[Any]) -> Any:
+    return item.default if item.default_factory is dataclasses.MISSING else item.default_factory()
 
 
 def check(settings: type, values: Mapping[str, Any], where: str) -> None:
-    """Raise ValueError where a value is not of its type, or outside the range or choices of its ``setting``."""
-    declared = [item for item in dataclasses.fields(settings) if item.metadata]
+    """Raise ValueError where a value is not of its type, or outside the range or choices of its ``setting``.
+
+    The default itself is legal.
+    """
+    declared = [
+        item for item in dataclasses.fields(settings) if item.metadata and values[item.name] is not item.default
+    ]
     typed(settings, {item.name: values[item.name] for item in declared}, where)
+    _check_rules(declared, values, where)
+
+
+def _check_rules(declared: Sequence[dataclasses.Field[Any]], values: Mapping[str, Any], where: str) -> None:
     for item in declared:
-        rule, value = item.metadata, values[item.name]
-        shown = f"{where}{item.name}={value!r}"
-        default = item.default if item.default_factory is dataclasses.MISSING else item.default_factory()
+        rule, name, value, default = item.metadata, f"{where}{item.name}", values[item.name], _default(item)
         if rule.get("choices") and value not in rule["choices"]:
-            raise ValueError(f"{shown}: must be one of {', '.join(map(str, rule['choices']))}")
+            raise ValueError(f"{name}={value!r}: must be one of {', '.join(map(str, rule['choices']))}")
         if rule.get("read_if") and value != default:
             other, needed = rule["read_if"]
             readers = needed if isinstance(needed, tuple | range) else (needed,)
@@ -105,18 +183,37 @@ def check(settings: type, values: Mapping[str, Any], where: str) -> None:
                 else:
                     legal = "=" + " or ".join(map(repr, readers))
                 raise ValueError(
-                    f"{shown}: has no effect with {where}{other}={values[other]!r}; it is read with {other}{legal} only"
+                    f"{name}={value!r}: has no effect with {where}{other}={values[other]!r}; it is read with "
+                    f"{other}{legal} only"
                 )
         if rule.get("items") and len(value) < rule["items"]:
-            raise ValueError(f"{shown}: must have at least {rule['items']} value{'s' * (rule['items'] > 1)}")
-        for number in value if isinstance(value, list | tuple) else [value]:
-            if isinstance(number, str | bool):
-                continue
-            if not math.isfinite(number):
-                raise ValueError(f"{shown}: must be finite")
-            if isinstance(number, int) and not abs(number) < 2**63:
-                raise ValueError(f"{shown}: must be below 2^63")
-            if rule.get("low") is not None and not number >= rule["low"]:
-                raise ValueError(f"{shown}: must be at least {rule['low']}")
-            if rule.get("high") is not None and not number <= rule["high"]:
-                raise ValueError(f"{shown}: must be at most {rule['high']}")
+            raise ValueError(f"{name}={value!r}: must have at least {rule['items']} value{'s' * (rule['items'] > 1)}")
+        form, words = (rule.get("pattern") if value != default else None) or ("", "")
+        for part in _parts(value):
+            if not isinstance(part, str):
+                if must := _exceeded(part, rule):
+                    raise ValueError(f"{name}={value!r:.999}: must {must}")
+            elif form and not re.fullmatch(form, part):
+                raise ValueError(f"{name}={part!r}: must be {words}")
+
+
+def _parts(value: Any) -> Iterator[str | int | float]:
+    """The texts and numbers of a value that may be a list, or a mapping by such names."""
+    for part in value if isinstance(value, list | tuple | Mapping) else [value]:
+        if isinstance(part, list | tuple | Mapping):
+            yield from _parts(part)
+        elif isinstance(part, str | int | float) and not isinstance(part, bool):
+            yield part
+
+
+def _exceeded(number: float, rule: Mapping[str, Any]) -> str:
+    """The part of a rule that a number breaks, in words; empty for a legal one."""
+    if isinstance(number, int) and not abs(number) < 2**63:
+        return "be below 2^63"
+    if not math.isfinite(number):
+        return rule.get("must") or "be finite"
+    if rule.get("low") is not None and not number >= rule["low"]:
+        return rule.get("must") or f"be at least {rule['low']}"
+    if rule.get("high") is not None and not number <= rule["high"]:
+        return rule.get("must") or f"be at most {rule['high']}"
+    return ""

@@ -13,7 +13,6 @@ parameters of one line are one vector, whether they are neighbours or not.
 
 from __future__ import annotations
 
-import dataclasses
 import fnmatch
 import re
 import typing
@@ -22,7 +21,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from nuq.registry import METHODS, legal_formats, method
-from nuq.settings import check, unknown
+from nuq.settings import check, types_of, unknown
 
 FORM = "'PATTERN = METHOD key=value ...', as in '*norm* = supersgd' or 'layer1.* = topk ratio=0.01'"
 _METHOD = r"(?P<method>[^\s=]+)(?P<rest>(\s+[^\s=]+=(\[[^\]]*\]|[^\s=]+))*)\s*"
@@ -122,13 +121,12 @@ def parsed_format(text: str, where: str = "format") -> tuple[str, Any]:
 def _settings(name: str, pairs: str, where: str, text: str, defaults: Mapping[str, Any]) -> Any:
     """An instance of a method's dataclass, from ``key=value ...``."""
     settings = method(name).settings
-    types = typing.get_type_hints(settings)
-    fields = {item.name: item for item in dataclasses.fields(settings)}
-    values = {key: value for key, value in defaults.items() if key in fields}
+    types = types_of(settings)
+    values = {key: value for key, value in defaults.items() if key in types}
     given: set[str] = set()
     for key, value in _PAIR.findall(pairs):
-        if key not in fields:
-            raise unknown(f"setting of method={name} in {where}={text!r}:", key, list(fields))
+        if key not in types:
+            raise unknown(f"setting of method={name} in {where}={text!r}:", key, types)
         if key in given:
             raise ValueError(f"{where}={text!r}: {key} is set twice; a method has one of each")
         given.add(key)

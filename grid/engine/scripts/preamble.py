@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from grid.engine.scripts.templates import piece
 
@@ -23,17 +22,6 @@ _TOKEN = re.compile(
     rf"|(?P<bad>[$`])|(?P<mark>[\\\"])"
 )
 _MODULE = re.compile(r"[\w.+@=:-][\w./+@=:-]*")
-
-
-@dataclass(frozen=True)
-class Stage:
-    """A file or folder that is copied to node-local disk.
-
-    A relative ``to`` lies in scratch, a relative ``source`` in the checkout.
-    """
-
-    source: str
-    to: str
 
 
 def quoted(value: str, where: str) -> tuple[str, dict[str, str]]:
@@ -71,17 +59,19 @@ def lines(
     activate: Sequence[str] = (),
     environment: Mapping[str, str] | None = None,
     scratch: str | None = None,
-    stage: Sequence[Stage] = (),
+    stage: Sequence[Mapping[str, str]] = (),
 ) -> list[str]:
     """The lines of the preamble: scratch, modules, environment, activation, staging; none where nothing is asked for.
 
-    ValueError for a value that would run a command, and for staging without a place.
+    stage: pairs ``from``, ``to`` of a file or folder, which may lie in the checkout, and its copy on the node's disk,
+    which may lie in scratch.  ValueError for a value that would run a command, and for staging without a place.
     """
+    code = [line.rstrip() for text in activate for line in text.splitlines() if line.strip()]
     parts = [
         *(_scratch(scratch) if scratch else []),
         *(_modules(modules) if modules else []),
         *(line for key, value in (environment or {}).items() for line in _export(key, value, f"environment.{key}")),
-        *(_activate(activate) if activate else []),
+        *(_activate(code) if code else []),
         *(_stage(stage, bool(scratch)) if stage else []),
     ]
     if not parts:
@@ -100,6 +90,8 @@ def _fail(message: str) -> str:
 
 
 def _export(name: str, value: str, where: str) -> list[str]:
+    if not re.fullmatch(_NAME, name):
+        raise ValueError(f"environment: {name!r} is no name of an environment variable (letters, digits and '_')")
     text, needed = quoted(value, where)
     checks = [f'if [ -z "{test}" ]; then {_fail(_unset(other, value, where))}; fi' for other, test in needed.items()]
     return [*checks, f"export {name}={text}"]
@@ -142,19 +134,21 @@ def _activate(code: Sequence[str]) -> list[str]:
     return _loose(["{", *code, f"}} || {_fail(f'activation failed: {code[-1].strip()}')}"])
 
 
-def _stage(stage: Sequence[Stage], has_scratch: bool) -> list[str]:
+def _stage(stage: Sequence[Mapping[str, str]], has_scratch: bool) -> list[str]:
     made = [*piece("stage").splitlines()]
     for number, item in enumerate(stage):
-        if not has_scratch and not item.to.startswith(("/", "$")):
-            raise ValueError(
-                f"stage.to={item.to!r}: must be an absolute path, or give scratch, the folder it then lies in"
-            )
-        to = item.to if item.to.startswith(("/", "$")) else f"${SCRATCH}/{item.to}"
+        if set(item) != {"from", "to"} or not all(item.values()):
+            raise ValueError(f"stage: {dict(item)!r} must have both from and to, and nothing else")
+        to = item["to"]
+        if not to.startswith(("/", "$")):
+            if not has_scratch:
+                raise ValueError(
+                    f"stage.to={to!r}: must be an absolute path, or give scratch, the folder it then lies in"
+                )
+            to = f"${SCRATCH}/{to}"
         made += [
-            *_export("site_from", item.source, f"stage[{number}].from"),
+            *_export("site_from", item["from"], f"stage[{number}].from"),
             *_export("site_to", to, f"stage[{number}].to"),
-        ]
-        made += [
             'if [ "${SLURM_NNODES:-1}" -gt 1 ]; then',
             '  srun --nodes="$SLURM_NNODES" --ntasks="$SLURM_NNODES" --ntasks-per-node=1 bash -c \\',
             '    "$(declare -f site_fail site_stage); site_stage \\"\\$site_from\\" \\"\\$site_to\\"" || exit 2',

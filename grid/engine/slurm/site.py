@@ -8,59 +8,96 @@ bash.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from grid.engine.scripts import preamble
-from grid.engine.scripts.preamble import Stage
-from grid.engine.sweeps.resources import Resources, megabytes, seconds, time_text
-from nuq.settings import unknown
+from grid.engine.sweeps.resources import WORD, Resources, megabytes, seconds, time_text, whole
+from nuq.settings import TEXT, named, setting, unknown
+
+MAIL_EVENTS: str = "BEGIN END FAIL REQUEUE TIME_LIMIT TIME_LIMIT_90 TIME_LIMIT_80 TIME_LIMIT_50 ARRAY_TASKS ALL"
+
+
+def _amount(parse: Callable[[str], int]) -> Callable[[Any], str]:
+    """A reader of times or amounts of memory, of which a bare number is SLURM's minutes or megabytes."""
+
+    def read(value: Any) -> str:
+        text = str(value) if type(value) is int else value
+        parse(text)
+        return text
+
+    return read
+
+
+def _defaults(values: Any) -> dict[str, Any]:
+    """The resources of an experiment that says nothing itself."""
+    given = {
+        key: value for key, value in named(values, legal=["cpus", "gpus", "mem", "time"]).items() if value is not None
+    }
+    given |= {key: str(given[key]) for key in ("mem", "time") if type(given.get(key)) is int}
+    Resources().merged(given)
+    return given
 
 
 @dataclass(frozen=True)
 class Partition:
     """The limits of one partition; None: not known, so not checked."""
 
-    max_time: str | None = None
-    gpus: int | None = None  # of one node
-    cpus: int | None = None  # of one node
-    mem: str | None = None  # of one node
-    nodes: int | None = None  # most of one job
-    constraint: str | None = None  # asked for on this partition, unless the experiment asks for another
+    max_time: str | None = setting(None, "most of one job", parse=_amount(seconds))
+    gpus: int | None = whole(None, "of one node", low=0)
+    cpus: int | None = whole(None, "of one node")
+    mem: str | None = setting(None, "of one node", parse=_amount(megabytes))
+    nodes: int | None = whole(None, "most of one job")
+    constraint: str | None = setting(
+        None, "asked for on this partition, unless the experiment asks for another", pattern=WORD
+    )
 
 
 @dataclass(frozen=True)
 class Mail:
     """The address that is written to, and the events on which mail is sent."""
 
-    user: str = ""
-    on: tuple[str, ...] = ("FAIL",)
+    user: str = setting("", "the address", pattern=WORD)
+    on: tuple[str, ...] = setting(("FAIL",), f"the events: {MAIL_EVENTS}", pattern=TEXT)
+
+    def __post_init__(self) -> None:
+        if not self.user:
+            raise ValueError(f"mail.user={self.user!r}: must be text, and not empty: the address to write to")
+        for event in self.on:
+            if event not in MAIL_EVENTS.split():
+                raise ValueError(f"mail.on: {unknown('event', event, MAIL_EVENTS.split())}")
 
 
 @dataclass(frozen=True)
 class Site:
     """All settings that differ between clusters; the empty site asks for nothing and checks nothing."""
 
-    name: str = ""
-    account: str | None = None
-    qos: str | None = None
-    partition: str | None = None
-    constraint: str | None = None
-    exclude: str | None = None
-    defaults: Mapping[str, Any] = field(default_factory=dict)
-    partitions: Mapping[str, Partition] = field(default_factory=dict)
-    modules: tuple[str, ...] = ()
-    activate: tuple[str, ...] = ()  # lines of bash
-    environment: Mapping[str, str] = field(default_factory=dict)  # values in which $NAME is expanded inside the job
-    scratch: str | None = None  # a folder of the node, exported as NUQ_SCRATCH
-    stage: tuple[Stage, ...] = ()
-    mail: Mail | None = None
-    signal_s: int = 120  # warning before the time limit
-    max_requeues: int = 100
-    max_array_size: int | None = None  # None: the cluster's own word
-    max_submit: int | None = None
-    sbatch: tuple[str, ...] = ()  # further options
+    name: str = setting("", "what errors call it; empty: as its file", pattern=TEXT)
+    account: str | None = setting(None, "sbatch --account", pattern=WORD)
+    qos: str | None = setting(None, "sbatch --qos", pattern=WORD)
+    partition: str | None = setting(None, "where an experiment names none", pattern=WORD)
+    constraint: str | None = setting(None, "features of nodes", pattern=WORD)
+    exclude: str | None = setting(None, "nodes to avoid", pattern=WORD)
+    defaults: Mapping[str, Any] = setting({}, "resources where a sweep says nothing", parse=_defaults)
+    partitions: Mapping[str, Partition] = setting({}, "what partitions can give; none: not checked", pattern=WORD)
+    modules: tuple[str, ...] = setting((), "loaded in the job", pattern=TEXT)
+    activate: tuple[str, ...] = setting(
+        (), "lines of bash", pattern=TEXT, parse=lambda value: [value] if isinstance(value, str) else value
+    )
+    environment: Mapping[str, str] = setting(
+        {}, "values in which $NAME is expanded inside the job", must="be text or a number; quote it"
+    )
+    scratch: str | None = setting(None, "a folder of the node, exported as NUQ_SCRATCH", pattern=TEXT)
+    stage: tuple[Mapping[str, str], ...] = setting(
+        (), "copied to the node's disk", pattern=TEXT, must="be a list of {from: FOLDER, to: FOLDER}"
+    )
+    mail: Mail | None = setting(None, "None: no mail")
+    signal_s: int = whole(120, "warning before the time limit")
+    max_requeues: int = whole(100, "a job that was requeued more often is going nowhere", low=0)
+    max_array_size: int | None = whole(None, "None: the cluster's own word")
+    max_submit: int | None = whole(None, "None: the cluster's own word")
+    sbatch: tuple[str, ...] = setting((), "further options", pattern=TEXT)
 
     def resources(self, partition: str | None = None) -> Mapping[str, Any]:
         """The resources of an experiment that says nothing itself, on ``partition`` (None: the profile's own)."""

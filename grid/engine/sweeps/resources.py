@@ -10,34 +10,34 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
-from nuq.settings import unknown
+from nuq.settings import check, setting, types_of, unknown
 
 TIME_FORMS = "minutes (90), MM:SS, HH:MM:SS (12:00:00), D-HH, D-HH:MM or D-HH:MM:SS"
 MEM_FORMS = "a whole number with its unit: 18GB, 18G, 500M, 1T; without one it counts megabytes; 0 is all of the node"
 MEGABYTES = {"K": 1 / 1024, "M": 1, "G": 1024, "T": 1024 * 1024}
 # One word each, for they become options of sbatch; brackets and signs belong to lists of nodes and features, but name
 # nothing by themselves.
-WORD = re.compile(r"(?=.*\w)[\w.,:@&|()*/+\[\]][\w.,:@&|()*/+\[\]=-]*")
+WORD = (
+    r"(?=.*\w)[\w.,:@&|()*/+\[\]][\w.,:@&|()*/+\[\]=-]*",
+    "one word, with a letter or digit and without blanks or quotes, as sbatch takes it",
+)
+
+
+def whole(default: Any, reason: str, low: int = 1) -> Any:
+    """A setting that is a whole number of at least ``low``."""
+    return setting(default, reason, low=low, must=f"be a whole number of at least {low}")
 
 
 def seconds(time: str) -> int:
     """The seconds of a time limit as SLURM takes it; a bare number counts minutes. ValueError for anything else."""
     found = re.fullmatch(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?", time, re.ASCII) if isinstance(time, str) else None
     if found:
-        days, parts = found[1], [int(part) for part in found.groups()[1:] if part is not None]
-        if days is not None:
-            hours, minutes, rest = [*parts, 0, 0][:3]
-            legal = hours < 24 and minutes < 60 and rest < 60
-            total = int(days) * 86400 + hours * 3600 + minutes * 60 + rest
-        else:
-            legal = all(part < 60 for part in parts[1:])
-            total = sum(
-                part * unit
-                for part, unit in zip(parts, {1: (60,), 2: (60, 1), 3: (3600, 60, 1)}[len(parts)], strict=True)
-            )
-        if legal and total > 0:
+        days, parts = int(found[1] or 0), [int(part) for part in found.groups()[1:] if part is not None]
+        units = (3600, 60, 1) if found[1] else {1: (60,), 2: (60, 1), 3: (3600, 60, 1)}[len(parts)]
+        total = days * 86400 + sum(part * unit for part, unit in zip(parts, units, strict=False))
+        if total > 0 and all(part < 60 for part in parts[1:]) and (not found[1] or parts[0] < 24):
             return total
     raise ValueError(f"time={time!r}: must be a time above 0 in text, as SLURM takes it: {TIME_FORMS}")
 
@@ -68,49 +68,32 @@ class Resources:
     Raises ValueError for a value that makes no sense.
     """
 
-    nodes: int = 1
-    ranks: int = 1  # torch.distributed processes of one experiment, over all nodes; a multiple of nodes
-    gpus: float | None = (
-        None  # per node; None: one per rank of the node; 0.5: two runs of a script share a GPU; 0: none
+    nodes: int = whole(1, "machines")
+    ranks: int = whole(1, "torch.distributed processes of one experiment, over all nodes; a multiple of nodes")
+    gpus: int | float | None = setting(
+        None,
+        "per node; None: one per rank of the node; 0.5: two runs of a script share a GPU; 0: none",
+        low=0,
+        must="be a number of GPUs per node: 0, 1, 2, ..., or a fraction such as 0.5 to share one",
     )
-    cpus: int = 3  # per rank
-    mem: str = "18GB"  # per node
-    time: str | None = None  # None: the partition's own default
-    partition: str | None = None
-    account: str | None = None
-    qos: str | None = None
-    constraint: str | None = None
-    exclude: str | None = None
-
-    NAMES: ClassVar[tuple[str, ...]] = ()  # the names of the fields; filled in below
+    cpus: int = whole(3, "per rank")
+    mem: str = setting("18GB", "per node")
+    time: str | None = setting(None, "None: the partition's own default")
+    partition: str | None = setting(None, "sbatch --partition", pattern=WORD)
+    account: str | None = setting(None, "sbatch --account", pattern=WORD)
+    qos: str | None = setting(None, "sbatch --qos", pattern=WORD)
+    constraint: str | None = setting(None, "sbatch --constraint", pattern=WORD)
+    exclude: str | None = setting(None, "sbatch --exclude", pattern=WORD)
 
     def __post_init__(self) -> None:
-        for name in ("nodes", "ranks", "cpus"):
-            value = getattr(self, name)
-            if not _whole(value) or value < 1:
-                raise ValueError(f"{name}={value!r}: must be a whole number of at least 1")
-        if self.ranks % self.nodes:
-            raise ValueError(f"ranks={self.ranks}: must be a multiple of nodes={self.nodes}; every node runs as many")
-        if self.gpus is not None:
-            self._check_gpus(self.gpus)
         megabytes(self.mem)
         if self.time is not None:
             seconds(self.time)
-        for name in ("partition", "account", "qos", "constraint", "exclude"):
-            value = getattr(self, name)
-            if value is not None and (not isinstance(value, str) or not WORD.fullmatch(value)):
-                raise ValueError(
-                    f"{name}={value!r}: must be one word, with a letter or digit and without blanks or quotes, as "
-                    f"sbatch --{name} takes it"
-                )
-
-    def _check_gpus(self, gpus: object) -> None:
-        if isinstance(gpus, bool) or not isinstance(gpus, int | float) or not math.isfinite(gpus) or gpus < 0:
-            raise ValueError(
-                f"gpus={gpus!r}: must be a number of GPUs per node: 0, 1, 2, ..., or a fraction such as 0.5 to share "
-                f"one"
-            )
-        if gpus != int(gpus) and gpus > 1:
+        check(Resources, vars(self), "")
+        if self.ranks % self.nodes:
+            raise ValueError(f"ranks={self.ranks}: must be a multiple of nodes={self.nodes}; every node runs as many")
+        gpus = self.gpus or 0
+        if gpus > 1 and gpus != int(gpus):
             raise ValueError(
                 f"gpus={gpus!r}: must be whole above 1; a fraction below 1 lets several runs of one script share a GPU"
             )
@@ -148,15 +131,8 @@ class Resources:
         return self.mem if parallel == 1 or not megabytes(self.mem) else f"{megabytes(self.mem) * parallel}M"
 
     def merged(self, changes: Mapping[str, Any]) -> Resources:
-        """A checked copy with the values of ``changes``; ValueError, with the legal names, for what is no resource."""
+        """A checked copy with the values of ``changes``; ValueError, with the legal ones, for what is no resource."""
         for name in changes:
-            if name not in self.NAMES:
-                raise unknown("resource", name, list(self.NAMES))
+            if name not in types_of(Resources):
+                raise unknown("resource", name, types_of(Resources))
         return dataclasses.replace(self, **changes) if changes else self
-
-
-Resources.NAMES = tuple(item.name for item in dataclasses.fields(Resources))
-
-
-def _whole(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)

@@ -1,0 +1,50 @@
+"""The file of a site profile: YAML of version 1.2, and what its values may be."""
+
+from __future__ import annotations
+
+import pytest
+
+from grid.engine.slurm.site_yaml import read_site
+
+
+def test_yaml_is_of_version_1_2() -> None:
+    made = read_site("account: on\nqos: 1_000\nexclude: 2026-01-02\nsignal_s: 010\nmax_requeues: 0x1F\nmail: ~", "f")
+    assert (made.account, made.qos, made.exclude) == ("on", "1_000", "2026-01-02")
+    assert (made.signal_s, made.max_requeues, made.mail) == (10, 31, None)
+    with pytest.raises(ValueError, match=r"^f: account=True: must be text; quote it$"):
+        read_site("account: TRUE", "f")
+    with pytest.raises(ValueError, match=r"^f: unknown key '<<'"):
+        read_site("mail: &a {user: me}\n<<: *a", "f")
+    for odd in ("!!int x", "!!float x", "!!python/name:os.system x", "!!timestamp x", "&a [*a]", "!!bool [a]"):
+        with pytest.raises(ValueError, match=r"^f: .") as caught:
+            read_site(f"account: {odd}", "f")
+        assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("stage: [{from: a, to: /b, too: c}]", r"stage: .* must have both from and to, and nothing else"),
+        ("stage: {from: a, to: b}", r"stage=.*: must be a list of \{from: FOLDER, to: FOLDER\}"),
+        ("stage: [{from: 7, to: /b}]", r"stage\.from=7: must be text; quote it"),
+        ("partitions: {a b: {}}", r"partitions='a b': must be one word"),
+        ("partitions: {3: {}}", r"partitions: key 3 must be text; quote it"),
+        ("modules: [7]", r"modules=7: must be text; quote it"),
+        ("modules: ['']", r"modules='': must be text, and not empty"),
+        ("activate: 3", r"activate=3: must be a list"),
+        ("scratch: ''", r"scratch='': must be text, and not empty"),
+        ("max_submit: many", r"max_submit='many': must be a whole number of at least 1"),
+        ("defaults: [a]", r"defaults: must be a mapping \(key: value\), not \['a'\]"),
+        ("mail: me", r"mail: must be a mapping"),
+    ],
+)
+def test_a_mistake_is_named(text: str, sentence: str) -> None:
+    with pytest.raises(ValueError, match=rf"^f: {sentence}") as caught:
+        read_site(text, "f")
+    assert "\n" not in str(caught.value)
+
+
+def test_what_may_be_left_out() -> None:
+    made = read_site("partitions: {gpu: }\nsignal_s:\nactivate: |\n  one  \n\n  two\n", "f", "n")
+    assert (made.name, made.signal_s, dict(made.partitions)) == ("n", 120, {"gpu": type(made.partitions["gpu"])()})
+    assert [line for line in made.preamble() if line in ("one", "two", "one  ")] == ["one", "two"]
