@@ -117,6 +117,7 @@ def of_parameters(shapes: Mapping[str, Sequence[int]]) -> FlatLayout:
 
 def _cut(segments: Sequence[Segment], num_shards: int) -> list[list[Segment]]:
     total, begin = sum(segment.size for segment in segments), segments[0].start if segments else 0
+    assert all(own.start + own.size == after.start for own, after in itertools.pairwise(segments)), "a hole"
     bounds = [min(-(-total * i // num_shards // _ALIGNMENT) * _ALIGNMENT, total) for i in range(num_shards)] + [total]
     shards: list[list[Segment]] = []
     for low, high in itertools.pairwise(begin + bound for bound in bounds):

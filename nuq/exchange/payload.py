@@ -22,10 +22,10 @@ from nuq.compressors.message import HEADER_BYTES, Message, from_bytes
 from nuq.errors import MessageError, NonFiniteError
 from nuq.exchange.finite import first_not_finite
 from nuq.exchange.flat_layout import FlatLayout, Segment
-from nuq.kernels.spec import Key
+from nuq.kernels.spec import MOST_TOGETHER, Key
 
 MARKER = b"!NAN"
-_MOST_PER_SEGMENT, _MOST_PER_COORDINATE = 1 << 16, 16  # bytes: above what any method takes, coder tables included
+_SLACK_BYTES = 1 << 12  # for a marker, and formulas that are a few bytes short
 
 
 def joined(pieces: Sequence[Tensor], device: torch.device) -> Tensor:
@@ -42,6 +42,14 @@ class _Plan:
     groups: list[tuple[Compressor, Pieces]]
     table: Table | None
     counts: list[int]
+    most_bytes: int
+
+
+def checked(told_bytes: int, most_bytes: int, rank: int) -> int:
+    """The length of a payload that another rank told; MessageError where it can have no such length."""
+    if not 0 <= told_bytes <= most_bytes:
+        raise MessageError(f"rank {rank} tells of a payload of {told_bytes} bytes: it can have 0 to {most_bytes}")
+    return told_bytes
 
 
 class PayloadCodec:
@@ -71,11 +79,11 @@ class PayloadCodec:
             members.setdefault(self._of(segment), []).append(number)
         groups = [(compressor, _pieces(layout, numbers)) for compressor, numbers in members.items()]
         counts = [segment.size for segment in layout.segments]
-        table = None
-        if all(compressor.exact_bytes for compressor in members):
-            sizes = [self._of(segment).message_bytes(segment.size) - HEADER_BYTES for segment in layout.segments]
-            table = Table.of(counts, sizes)
-        plan = self._plans[layout] = _Plan(groups, table, counts)
+        sizes = [self._of(segment).message_bytes(segment.size) - HEADER_BYTES for segment in layout.segments]
+        longest = Table.of(counts, sizes)
+        fixed = all(compressor.exact_bytes for compressor in members)
+        most_bytes = longest.num_bytes + _SLACK_BYTES
+        plan = self._plans[layout] = _Plan(groups, longest if fixed else None, counts, most_bytes)
         return plan
 
     def size(self, layout: FlatLayout) -> int | None:
@@ -83,15 +91,9 @@ class PayloadCodec:
         table = self._plan(layout).table
         return None if table is None else table.num_bytes if layout.segments else 0
 
-    def checked(self, told_bytes: int, layout: FlatLayout, rank: int) -> int:
-        """The length of a payload that another rank told; MessageError where no payload of the layout is so long."""
-        most = _MOST_PER_SEGMENT * (1 + len(layout.segments)) + _MOST_PER_COORDINATE * layout.num_coordinates
-        if not 0 <= told_bytes <= most:
-            raise MessageError(
-                f"rank {rank} tells of a payload of {told_bytes} bytes: {layout.num_coordinates} coordinates take 0 to "
-                f"{most}"
-            )
-        return told_bytes
+    def most_bytes(self, layout: FlatLayout) -> int:
+        """The most bytes that a payload of the layout can have, or somewhat more."""
+        return self._plan(layout).most_bytes
 
     def encode(self, vector: Tensor, layout: FlatLayout, key: Key) -> Tensor:
         """Encode a gradient: uint8[bytes].  NonFiniteError where it is not finite."""
@@ -152,7 +154,7 @@ class PayloadCodec:
         frame, plan = Frame.read(payload.to(total.device)), self._plan(layout)
         if frame.num_messages and (first := frame.message(0)).tag == MARKER:
             worker = int(from_bytes(first.body, torch.int32)) if first.body.numel() == 4 else -1
-            if worker < 0 or first.num_coordinates >= len(layout.segments):
+            if not 0 <= worker < MOST_TOGETHER or first.num_coordinates >= len(layout.segments):
                 raise MessageError(f"a marker of worker {worker} and segment {first.num_coordinates}: damaged")
             raise RemoteNonFinite(worker, first.num_coordinates, layout.segments)
         if frame.num_bytes != payload.numel():

@@ -103,7 +103,7 @@ def encode_(
         check_tensor(levels, "levels", _CPU, torch.float32, num_levels)
         levels = levels.contiguous()
     check_tensor(vector, "a vector", _CPU, vector.dtype)
-    check_encode(vector, num_levels, scales, packed, bucket_size, norm, packing, stochastic)
+    check_encode(vector, num_levels, scales, packed, bucket_size, norm, packing, stochastic, levels is not None)
     k0, k1, own, workers = noise
     check_among((own, workers))
     n = vector.numel()

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from nuq import native
 from nuq.kernels import cpu, reference
-from nuq.kernels.spec import ALONE, Among, Key, Words, check_block, check_input, words_of
+from nuq.kernels.spec import ALONE, ALWAYS_AT_RANDOM, Among, Key, Words, check_block, check_input, words_of
 
 # --- the operators: torch.ops.nuq ----------------------------------------------------------------------------------
 
@@ -91,7 +91,9 @@ def encode_(
     NonFiniteError for a scale that is not finite; ValueError for arguments outside the specification.
     """
     check_input(vector, bucket_size, norm)
-    given, count = (None, levels) if isinstance(levels, int) else (levels, levels.numel())
+    given, count = (levels, levels.numel()) if isinstance(levels, Tensor) else (None, int(levels))
+    if given is None and not stochastic:
+        raise ValueError(ALWAYS_AT_RANDOM)
     if given is None and norm == "quantile":
         raise ValueError(
             "norm='quantile': uniform levels take l2, linf or rms (under quantile the outer levels are not equally "

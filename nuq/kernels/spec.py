@@ -146,6 +146,7 @@ class Key:
 Words = tuple[int, int]
 Among = tuple[int, int]  # a place and the number of places: i and M of step 6
 ALONE: Among = (0, 1)
+ALWAYS_AT_RANDOM = "stochastic=False: takes thresholds; to equally spaced levels coordinates are rounded at random"
 Noise = Sequence[int]  # the words and the place of a call: k0, k1, i and M of step 6
 MOST_TOGETHER = 1 << 16
 LAST_FACTOR = 0x846CA68B
@@ -302,12 +303,15 @@ def check_encode(
     norm: str,
     packing: int,
     stochastic: bool,
+    given: bool,
 ) -> None:
     """Check the arguments of encode: ValueError for a size, type, device or packing that does not fit.
 
-    packed: None where only the scales are wanted.
+    packed: None where only the scales are wanted.  given: whether levels are.
     """
     check_input(vector, bucket_size, norm)
+    if not stochastic and not given:
+        raise ValueError(ALWAYS_AT_RANDOM)
     n, device = vector.numel(), vector.device
     check_tensor(scales, "scales", device, torch.float32, num_buckets(n, bucket_size) * scales_per_bucket(norm))
     if packed is not None:

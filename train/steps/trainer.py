@@ -17,7 +17,6 @@ import torch.distributed as dist
 from torch import Tensor
 
 import args
-from nuq.compressors.message import VERSION
 from nuq.errors import NonFiniteError
 from nuq.exchange import agreement
 from nuq.exchange.driver import Memory
@@ -98,7 +97,7 @@ class Trainer:
 
     def _check_ranks(self) -> None:
         """Raise ValueError, on all ranks, where they were started with other settings or run other versions."""
-        flat: dict[str, Any] = {"torch": torch.__version__, "message version": VERSION}
+        flat: dict[str, Any] = {}
         for name, value in run_identity.result_settings(self.config).items():
             flat |= {f"{name}.{key}": item for key, item in value.items()} if isinstance(value, dict) else {name: value}
         flat["fingerprint of the data"] = self.data.fingerprint

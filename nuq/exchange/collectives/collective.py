@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from torch import Tensor
 
 from nuq.exchange.flat_layout import FlatLayout
-from nuq.exchange.payload import PayloadCodec, joined
+from nuq.exchange.payload import PayloadCodec, checked, joined
 from nuq.exchange.transport import Transport
 from nuq.kernels.spec import Key
 
@@ -149,6 +149,9 @@ def sizes_by_rank(
         return {rank: [size or 0 for size in sizes[share.start : share.stop]] for rank, share in shares.items()}
     told = transport.numbers(padded([payload.numel() for payload in mine], placement.most), "control")
     return {
-        rank: [codec.checked(size, layouts[worker], rank) for worker, size in zip(share, told[rank], strict=False)]
+        rank: [
+            checked(size, codec.most_bytes(layouts[worker]), rank)
+            for worker, size in zip(share, told[rank], strict=False)
+        ]
         for rank, share in shares.items()
     }

@@ -8,12 +8,13 @@ Hence ``settle`` at the end: what has not been read is lost with the process tha
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from nuq.exchange.payload import checked
 from nuq.exchange.transport import Transport, absence, backend_of
 
 MOST_BEHIND = 16  # exchanges
@@ -21,8 +22,6 @@ _PATIENCE = (
     2  # times longer than rank 0 for a worker: rank 0 waits for them, and should be the one to say who is missing
 )
 _HEAD_BYTES = 32  # exchange, rank, worker, payload's bytes: int64
-# The bytes that a rank told, if a payload can be so long; MessageError (``PayloadCodec.checked``).
-Check = Callable[[int, int], int]
 
 
 class ParameterServer:
@@ -44,7 +43,7 @@ class ParameterServer:
         self._exchange = 0
         self._read: dict[int, int] = {}  # on rank 0: messages of every other rank so far
         self._hosted: dict[int, int] = {}  # workers of every other rank
-        self._check: Check = lambda size, _: size
+        self._most_bytes = 0  # of a payload, in this exchange and all before, whose late messages are read too
         # the sends of each exchange that may not have been read
         self._pending: deque[list[tuple[int, dist.Work, Tensor]]] = deque()
 
@@ -77,8 +76,8 @@ class ParameterServer:
 
     # --- the workers' ranks ---
 
-    def ask(self, payloads: Mapping[int, Tensor], check: Check) -> Tensor:
-        """Send this rank's payloads, by worker, and receive the answer to everyone."""
+    def ask(self, payloads: Mapping[int, Tensor], most_bytes: int) -> Tensor:
+        """Send this rank's payloads, by worker, and receive the answer to everyone, of at most so many bytes."""
         sent = []
         absence.ends()
         for worker, payload in payloads.items():
@@ -90,19 +89,19 @@ class ParameterServer:
             self._transport.bytes_sent["control"] += _HEAD_BYTES
         self._exchange += 1
         self._pending.append(sent)
-        size = check(int(self._receive(0, 8, self._replies).view(torch.int64)[0]), 0)
+        size = checked(int(self._receive(0, 8, self._replies).view(torch.int64)[0]), most_bytes, 0)
         reply = self._receive(0, size, self._replies)
         self._wait(self._most_behind)
         return reply
 
     # --- rank 0 ---
 
-    def first(self, count: int, ranks: Mapping[int, int], check: Check) -> dict[int, Tensor]:
+    def first(self, count: int, ranks: Mapping[int, int], most_bytes: int) -> dict[int, Tensor]:
         """The first ``count`` payloads of this exchange to arrive, by worker.
 
-        ranks: of the workers of other ranks.
+        ranks: of the workers of other ranks.  most_bytes: of a payload of this exchange.
         """
-        self._check = check
+        self._most_bytes = max(self._most_bytes, most_bytes)
         self._hosted = {rank: list(ranks.values()).count(rank) for rank in set(ranks.values())}
         found: dict[int, Tensor] = {}
         absence.ends()
@@ -127,7 +126,7 @@ class ParameterServer:
         head = self._receive(None, _HEAD_BYTES, self._heads, suspects=suspects)
         exchange, rank, worker, size = head.view(torch.int64).tolist()
         self._read[rank] = self._read.get(rank, 0) + 1
-        return exchange, worker, self._receive(rank, self._check(size, rank), self._payloads)
+        return exchange, worker, self._receive(rank, checked(size, self._most_bytes, rank), self._payloads)
 
     def answer(self, reply: Tensor) -> None:
         """Send the answer to all other ranks, without waiting for them."""

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from nuq.exchange.collectives.collective import ExchangeStats, Vectors, WorkerPlacement, of_worker, padded
 from nuq.exchange.flat_layout import FlatLayout
-from nuq.exchange.payload import PayloadCodec, joined
+from nuq.exchange.payload import PayloadCodec, checked, joined
 from nuq.exchange.transport import Swap, Transport
 from nuq.kernels.spec import Key
 
@@ -77,7 +77,7 @@ class SentShards:
         first = {rank: how.placement.shares[rank].start for rank in self.others}
         return {
             rank: [
-                how.codec.checked(told[rank][(w - first[rank]) * count + owner], self.shards[owner], rank)
+                checked(told[rank][(w - first[rank]) * count + owner], how.codec.most_bytes(self.shards[owner]), rank)
                 for w, owner in pairs
             ]
             for rank, pairs in self.wanted.items()

@@ -55,7 +55,7 @@ class Server(Collective):
         else:
             assert self._server is not None
             with self.stats.time("wire"):
-                reply = self._server.ask(payloads, lambda size, rank: self.mean_codec.checked(size, layout, rank))
+                reply = self._server.ask(payloads, self.mean_codec.most_bytes(layout))
         self.stats.count("means", [reply])
         with self.stats.time("decode"):
             out.zero_()
@@ -69,9 +69,8 @@ class Server(Collective):
         with self.stats.time("wire"):
             if self._server is not None:
                 ranks = {worker: rank for rank, share in enumerate(self.placement.shares) if rank for worker in share}
-                payloads |= self._server.first(
-                    self.num_aggregate - len(payloads), ranks, lambda size, rank: self.codec.checked(size, layout, rank)
-                )
+                count, most_bytes = self.num_aggregate - len(payloads), self.codec.most_bytes(layout)
+                payloads |= self._server.first(count, ranks, most_bytes)
             taken = sorted(payloads)
             if len(taken) > self.num_aggregate:  # more are hosted here than are wanted
                 taken = sorted(random.Random(key.words()[0]).sample(taken, self.num_aggregate))

@@ -71,7 +71,7 @@ def encode_(
         check_tensor(levels, "levels", vector.device, torch.float32, num_levels)
     k0, k1, own, workers = noise
     check_among((own, workers))
-    check_encode(vector, num_levels, scales, packed, bucket_size, norm, packing, stochastic)
+    check_encode(vector, num_levels, scales, packed, bucket_size, norm, packing, stochastic, levels is not None)
     table = scales if levels is None else levels  # which the kernel does not read without levels
     _check_contiguous(vector=vector, levels=table, scales=scales, packed=packed)
     n = vector.numel()

@@ -269,14 +269,18 @@ def test_bytes_are_those_of_the_table(ranks):
 
 
 def first_two_of_three(group):
-    """Rank 2 sets out when the others are done with five exchanges: its messages are late, and nobody waited for it."""
-    rank, n, steps = dist.get_rank(group), 200, 5
+    """Rank 2 sets out when the others are done with six exchanges: its messages are late, and nobody waited for it.
+
+    They are of buckets of two sizes: late ones are longer than any of the exchange in which they are read.
+    """
+    rank, steps = dist.get_rank(group), 6
     by, transport = made("supersgd", group, collective="server", num_aggregate=2)
     assert dist.group.WORLD is not None
     store, done = dist.group.WORLD.get_group_store(), f"done {transport._number}"
     if rank == 2:
         store.wait([done])
     for step in range(steps):
+        n = (20_000, 10)[step % 2]
         mean = torch.empty(n)
         by.mean({rank: torch.full((n,), float(10 * step + rank))}, tiled({"a": n}), Key(0, step, rank), mean)
         assert torch.equal(mean, torch.full((n,), 10 * step + 0.5)), (step, mean[0])  # of ranks 0 and 1 alone

@@ -16,7 +16,7 @@ from nuq.compressors.message import Message
 from nuq.errors import MessageError, NonFiniteError
 from nuq.exchange.compressor_map import MethodState
 from nuq.exchange.flat_layout import FlatLayout, Segment
-from nuq.exchange.payload import PayloadCodec, RemoteNonFinite
+from nuq.exchange.payload import PayloadCodec, RemoteNonFinite, checked
 from nuq.kernels.spec import Key
 from nuq.registry import METHODS
 from nuq.settings.feedback import Feedback
@@ -53,6 +53,7 @@ CODECS = {
         for name in ("qsgd", "alq", "eden")
         for coding in ("huffman", "rans")
     },
+    "sketchml, many cells": codec("sketchml", rows=16, columns_ratio=4.0, groups=1),
     "alq feedback": codec("alq", feedback=True),
     "ecdq feedback": codec("ecdq", feedback=True),
 }
@@ -171,7 +172,7 @@ def test_a_marker_is_as_long_as_the_shortest_payload(name, exact):
 
 
 def test_a_marker_of_no_worker_or_segment_is_damaged():
-    for worker, number in ((-1, 0), (0, len(SEGMENTS))):
+    for worker, number in ((-1, 0), (70_000, 0), (0, len(SEGMENTS))):
         message = Message(b"!NAN", number, torch.tensor([worker], dtype=torch.int32).view(torch.uint8))
         with pytest.raises(MessageError, match=rf"a marker of worker {worker} and segment {number}: damaged"):
             decoded(codec("topk"), Frame.of([message], torch.device("cpu")).sealed())
@@ -182,12 +183,10 @@ def test_a_length_is_believed_only_where_a_payload_can_have_it(name):
     of, x = CODECS[name], vector()
     for values in (x, x.sign(), torch.full((TOTAL,), 1e-30), torch.cat([torch.zeros(TOTAL - 1), torch.ones(1)])):
         length = of.encode(values, LAYOUT, KEY).numel()
-        assert of.checked(length, LAYOUT, 1) == length
+        assert checked(length, of.most_bytes(LAYOUT), 1) == length
     for told in (-5, 1 << 40):
-        with pytest.raises(
-            MessageError, match=rf"rank 1 tells of a payload of {told} bytes: 200 coordinates take 0 to"
-        ):
-            of.checked(told, LAYOUT, 1)
+        with pytest.raises(MessageError, match=rf"rank 1 tells of a payload of {told} bytes: it can have 0 to"):
+            checked(told, of.most_bytes(LAYOUT), 1)
 
 
 # --- shards ---

@@ -68,6 +68,7 @@ BAD: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
         )
     ),
     *(("encode_", UNIFORM, change) for change in ({"num_levels": 9}, {"num_levels": 513}, {"scales": torch.ones(5)})),
+    ("encode_", UNIFORM, {"stochastic": False}),
     *(
         ("decode_", DECODE, change)
         for change in (
