@@ -80,7 +80,7 @@ def shrunk(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def in_one_process(config: dict[str, Any]) -> dict[str, Any]:
-    """A configuration whose collective one process can simulate; where it had another, a message says so."""
+    """The configuration with a collective that one process can simulate; a message tells where that is another one."""
     exchange = config["exchange"]
     if exchange["collective"] != "hierarchical":
         return config
@@ -149,7 +149,7 @@ def _samples(config: Mapping[str, Any]) -> int:
 
 
 def _activations(trainer: Trainer) -> list[int]:
-    """The bytes per example of each tensor but the parameters that the pass of a minibatch keeps for its way back."""
+    """The bytes per example of each tensor that the pass of a minibatch keeps for its way back, without parameters."""
     parameters = {p.untyped_storage().data_ptr() for p in trainer.parameters.values()}
     kept: dict[int, int] = {}
 

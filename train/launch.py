@@ -128,7 +128,6 @@ def _train(
             trainer.part()
         log.finished()
         status.end(statuses.EXIT_DONE)
-        return statuses.EXIT_DONE
     except Preempted as why:
         return _leave(status, statuses.EXIT_REQUEUE, why)
     except statuses.Refused as other:
@@ -145,6 +144,7 @@ def _train(
         with contextlib.suppress(OSError):
             status.end(code, error)
         raise
+    return statuses.EXIT_DONE
 
 
 def _check_folder(run_dir: Path, config: dict[str, Any]) -> None:

@@ -346,12 +346,18 @@ def collect(argv: Sequence[str], root: Path) -> int:
     """Write a table with one row per run: its settings, its state, and its last measurements."""
     parser = command_parser("collect", "A table of runs: settings, state, latest measurements, time, where they ran.")
     parser.add_argument("--format", choices=FORMATS, default="csv", help="of the file (default: csv)")
-    parser.add_argument("--out", metavar="FILE", help="the file (default: runs/<sweep>/runs.csv; -: standard output)")
+    parser.add_argument(
+        "--out",
+        metavar="FILE",
+        help="the file (default: runs/<sweep>/runs.csv, or as the format's; -: standard output)",
+    )
     add_json(parser)
     parsed = parser.parse_args(argv)
     from files.atomic import aside
     from grid.engine.states.collecting import rows_of
 
+    if parsed.json and (parsed.out or parsed.format != "csv"):
+        raise ValueError("--json: prints one document: it goes without --out and --format (--format json --out FILE)")
     form, out = ("json", "-") if parsed.json else (parsed.format, parsed.out)
     if (form, out) == ("parquet", "-"):
         raise ValueError("--format parquet: is no text, so it takes a file (--out FILE)")

@@ -86,7 +86,10 @@ def started(config: Mapping[str, Any], at_s: float) -> Iterator[Any]:
 
 
 def finished(at_s: float) -> Any:
-    """The record of a run that is done.  A failure has none: the run may go on, and TensorBoard keeps the first."""
+    """The record of a run that is done.
+
+    A failed run gets none: TensorBoard keeps the first record that it sees, and the run may be started again.
+    """
     end = PLUGIN.SessionEndInfo(status=API.STATUS_SUCCESS, end_time_secs=at_s)
     return _record("session_end_info", session_end_info=end)
 

@@ -315,7 +315,10 @@ def unusable(path: Path, error: CheckpointError) -> str:
 
 
 def reason(error: BaseException) -> str:
-    """The reason why a file could not be read, in one line; without the advice of torch to trust a stranger."""
+    """The reason why a file could not be read, in one line.
+
+    torch's own words for a file that is more than data are advice to trust it.
+    """
     if isinstance(error, pickle.UnpicklingError):
         return "it holds something else than tensors and plain values, and nothing else is read"
     return str(error).splitlines()[0].split(". ")[0] if str(error) else type(error).__name__

@@ -91,7 +91,10 @@ def _know(store: PrefixStore, patience_s: float) -> None:
 
 
 def leave(exit_code: int) -> None:
-    """End the process at once where a thread still waits: coming back amid Python's own end, it would abort it."""
+    """End the process at once where a thread still waits.
+
+    A thread that comes back while Python shuts down would abort the process.
+    """
     if any(thread.is_alive() for thread in _threads):
         sys.stdout.flush()
         sys.stderr.flush()
@@ -196,7 +199,10 @@ def _is_host() -> bool:
 
 
 def _reach(over: Callable[[], bool]) -> None:
-    """Wait until a rank is at the meeting point, or it is over: RuntimeError.  ``TCPStore`` would print pages."""
+    """Wait until a rank is at the meeting point, about which ``TCPStore`` would print pages.
+
+    RuntimeError when ``over`` says that the wait is over.
+    """
     while not _is_host():
         try:
             socket.create_connection(_place(), REACH_S).close()

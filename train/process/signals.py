@@ -85,7 +85,10 @@ def _listened_to() -> list[signal.Signals]:
 
 
 def _is_python(process: int) -> bool:
-    """Whether a process may be torchrun, as in a container of its own, and not the one that takes in orphans."""
+    """Whether the process may be torchrun itself, as in a container that runs nothing else.
+
+    Otherwise it is the process that takes in orphans.
+    """
     try:
         return b"python" in Path(f"/proc/{process}/cmdline").read_bytes()
     except OSError:

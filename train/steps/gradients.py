@@ -92,7 +92,10 @@ class Gradients:
         return flat, loss
 
     def _of_minibatch(self, indices: Tensor, worker: int, step: int, purpose: str) -> tuple[Tensor, Tensor]:
-        """The flat gradient and the loss; unless training, whose steps may overflow, scaled until all is finite."""
+        """The flat gradient and the loss.
+
+        A training step alone may overflow: for other purposes the loss is scaled down until all is finite.
+        """
         x, y = self._batch(indices, worker, step, purpose)
         scale = self.scale.value if self.scale else 1.0
         while True:

@@ -52,7 +52,10 @@ class LossScale:
 
 
 def skipped(scale: LossScale | None, error: BadGradientError) -> Exchanged:
-    """Note a step without an update, the loss being scaled too far up; raises the error itself if that was not why."""
+    """Note a step without an update, where the loss was scaled too far up.
+
+    Raises the error where the scale was not its cause.
+    """
     if scale is None or not scale.may_skip() or not all(map(math.isfinite, error.losses)):
         raise error
     scale.skip()

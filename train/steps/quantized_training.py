@@ -46,7 +46,7 @@ def at(tensors: CompressedTraining | None, step: int, worker: int, purpose: str)
 
 
 def of_worker(tensors: CompressedTraining, step: int, worker: int, purpose: str) -> None:
-    """Set the key of a worker's passes.  The first worker's in training count: its rank keeps the log."""
+    """Set the key of a worker's passes.  Counted are the training passes of the first worker, whose rank logs."""
     tensors.at(step, worker, purpose)
     tensors.counted = worker == 0 and purpose == "train"
 

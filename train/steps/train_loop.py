@@ -147,7 +147,10 @@ class _Attempt:
         }
 
     def _traffic(self, result: Exchanged) -> dict[str, float]:
-        """The scalars of what was encoded, the same in every split, and of what the first of several processes sent."""
+        """The scalars of what was encoded, the same in every split.
+
+        Where there are several processes, they include what the first one sent, with headers.
+        """
         totals = self.trainer.totals
         values: dict[str, float] = {"comm/bits_per_coordinate": result.bits_per_coordinate, "comm/bytes": totals.bytes}
         if result.means_bytes:
@@ -167,7 +170,7 @@ class _Attempt:
                 self.log.histogram(step, tag, estimator.HISTOGRAM_EDGES, masses)
 
     def _log_evaluation(self) -> dict[str, float]:
-        """The values of an evaluation, on rank 0, which has a word with the others every ATTEND_S; else empty."""
+        """The values of an evaluation on rank 0, which has a word with the others every ATTEND_S; on others none."""
         trainer = self.trainer
         trainer.sync_buffers()
         if trainer.rank:

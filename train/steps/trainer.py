@@ -183,7 +183,10 @@ class Trainer:
         return [one for one in self.workers.levels.every if one.due(self.step)]
 
     def _is_running(self, level_updater: LevelUpdater) -> bool:
-        """Whether the updater learns from training gradients; not on SGD's trajectory, where one worker has them."""
+        """Whether the updater learns from training gradients.
+
+        On SGD's trajectory only the first worker has a gradient, so there none does.
+        """
         return level_updater.settings.statistics == "running" and self.trains_on_method
 
     def _sample_for_levels(self) -> None:
@@ -229,7 +232,10 @@ class Trainer:
         self.untrain()
 
     def _check_weights_file(self) -> None:
-        """Raise WeightsError, on all ranks, where they have read other bytes: nothing later would tell."""
+        """Raise WeightsError, on all ranks, where they have read other bytes.
+
+        Nothing later would tell that their parameters differ.
+        """
         path, transport = self.config["model"]["weights_file"], self.fp32_workers.transport
         if path and transport.world > 1:
             with open(path, "rb") as file:

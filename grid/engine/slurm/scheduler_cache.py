@@ -9,14 +9,14 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import MISSING, asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from files import plain, records
+from files import plain
 from files.atomic import write_text
 
-FORMAT = 2
+FORMAT = 1
 KEEP_S = 60 * 86400.0  # ids that nobody asked for in so long are dropped
 
 WAITING = {"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD"}
@@ -166,15 +166,8 @@ class Known:
 
 
 def read(path: Path | None, cluster: str) -> Known:
-    """The section of a cluster in the file; an empty one where it is missing, damaged or unreadable."""
-    return _known(_sections(path).get(cluster, {}))
-
-
-def _known(section: object) -> Known:
-    try:
-        return records.made(Known, section)
-    except ValueError:
-        return Known()
+    """The section of a cluster in the file; an empty one where the file is missing, damaged or unreadable."""
+    return _known(_sections(path).get(cluster))
 
 
 def write(path: Path | None, cluster: str, known: Known, now: float) -> None:
@@ -182,26 +175,72 @@ def write(path: Path | None, cluster: str, known: Known, now: float) -> None:
     if path is None:
         return
     kept = {name: entry for name, entry in known.ids.items() if now - entry[0] < KEEP_S}
-    missed, history = (
-        {name: value for name, value in values.items() if name in kept} for values in (known.missed, known.history)
-    )
-    section = {**vars(known), "ids": kept, "missed": missed, "history": history}
-    values = {"format": FORMAT, "clusters": {**_sections(path), cluster: section}}
+    entries = {
+        name: {"asked": asked, "jobs": {el: _brief(job) for el, job in jobs.items()}}
+        for name, (asked, jobs) in kept.items()
+    }
+    section = {
+        "ids": {name: {**entry, "missed": known.missed.get(name, {})} for name, entry in entries.items()},
+        "history": {name: asked for name, asked in known.history.items() if name in kept},
+        "failures": list(known.failures),
+        "facts": {"asked": known.facts[0], **asdict(known.facts[1])} if known.facts else None,
+    }
+    text = json.dumps({"format": FORMAT, "clusters": {**_sections(path), cluster: section}}, separators=(",", ":"))
     with contextlib.suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_text(path, json.dumps(values, separators=(",", ":"), default=_plain))
+        write_text(path, text)
 
 
 def _sections(path: Path | None) -> dict[str, Any]:
     try:
-        values = json.loads(plain.read_bytes(path, None)) if path else {}
-        return records.checked(dict, values["clusters"], "clusters") if values.get("format") == FORMAT else {}
-    except (OSError, ValueError, RecursionError, AttributeError, KeyError):
+        values = json.loads(plain.read_bytes(path, None)) if path else None
+    except (OSError, ValueError, RecursionError):
         return {}
+    values = _table(values)
+    return _table(values.get("clusters")) if values.get("format") == FORMAT else {}
 
 
-def _plain(item: Job | Facts) -> dict[str, Any]:
-    """The values of a job that differ from the defaults: thus an array of a thousand elements takes 80 kB."""
-    if isinstance(item, Facts):
-        return vars(item)
-    return {part.name: value for part in fields(item) if (value := getattr(item, part.name)) != part.default}
+def _brief(job: Job) -> dict[str, Any]:
+    """The values that differ from the defaults: thus an array of a thousand elements takes 80 kB."""
+    return {part.name: value for part in fields(job) if (value := getattr(job, part.name)) != part.default}
+
+
+def _known(section: Any) -> Known:
+    """The section, with every value of a wrong kind left out."""
+    values, known = _table(section), Known()
+    for name, entry in _table(values.get("ids")).items():
+        entry = _table(entry)
+        jobs = {element: job for element, value in _table(entry.get("jobs")).items() if (job := _checked(Job, value))}
+        if isinstance(asked := entry.get("asked"), float) and len(jobs) == len(_table(entry.get("jobs"))):
+            known.ids[name] = (asked, jobs)
+            known.missed[name] = {
+                element: at for element, at in _table(entry.get("missed")).items() if isinstance(at, float)
+            }
+    known.history = {name: asked for name, asked in _table(values.get("history")).items() if isinstance(asked, float)}
+    match values.get("failures"):
+        case [int() as count, float() as at, str() as words]:
+            known.failures = (max(0, count), at, words)
+    facts = dict(_table(values.get("facts")))
+    asked = facts.pop("asked", None)
+    if isinstance(asked, float) and (checked := _checked(Facts, facts)):
+        known.facts = (asked, checked)
+    return known
+
+
+def _checked(kind: Any, values: Any) -> Any:
+    """A frozen record of these values; None where a name or a value's type is not its own."""
+    if not isinstance(values, dict):
+        return None
+    types = {part.name: part.type for part in fields(kind)}
+    required = {part.name for part in fields(kind) if part.default is MISSING}
+    if not values.keys() <= types.keys() or not required <= values.keys():
+        return None
+    return (
+        kind(**values)
+        if all(type(value).__name__.removesuffix("Type") in str(types[name]) for name, value in values.items())
+        else None
+    )
+
+
+def _table(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}

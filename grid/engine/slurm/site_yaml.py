@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,8 @@ def read_site(text: str, where: str, name: str = "") -> Site:
         found = _parse(text)
         # `account:` with nothing behind it is as good as left out
         given = {key: value for key, value in named({} if found is None else found).items() if value is not None}
-        site: Site = read(Site, {"name": name, **given})
+        site: Site = read(Site, given)
+        site = replace(site, name=site.name or name)
         for part in (site.partition or "").split(","):
             if part and site.partitions and part not in site.partitions:
                 raise unknown("partition", part, dict(site.partitions))
@@ -80,7 +82,7 @@ def _parse(text: str) -> Any:
         if isinstance(values, dict) and isinstance(values.get("environment"), dict):
             values["environment"] = yaml.load(text, Loader=yaml.BaseLoader)["environment"]  # as written: 007 stays 007
         return plain.checked(values)
-    except (yaml.YAMLError, TypeError, AttributeError) as error:
+    except (yaml.YAMLError, LookupError, TypeError, AttributeError) as error:
         mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
         words = " ".join(str(getattr(error, "problem", None) or error).split())
         raise ValueError(f"line {mark.line + 1}: {words}" if mark else words) from error

@@ -67,11 +67,10 @@ def test_two_clusters_share_a_folder(slurm: Commands, tmp_path: Path, monkeypatc
 
 @pytest.mark.parametrize(
     "text",
-    ["", "{", "[]", "3", '{"format": 2, "clusters": 3}', '{"format": 2}', '{"format": 99}',
-     '{"format":2,"clusters":{"here":{"ids":{"47":[1e99,3]}}}}',
-     '{"format":2,"clusters":{"here":{"ids":{"47":[1795279999.0,{"47_0":{"word":7}}]}}}}',
-     '{"format":2,"clusters":{"here":{"ids":{"47":[1795279999.0,{}]},"failures":["a",1]}}}',
-     '{"format":2,"clusters":{"here":{"ids":{"47":[1795279999.0,{}]},"facts":[1.0,{"colour":"green"}]}}}'],
+    ["", "{", "[]", "3", '{"format": 1, "clusters": 3}', '{"format": 99}',
+     '{"format":1,"clusters":{"here":{"ids":{"47":{"asked":1e99,"jobs":3}}}}}',
+     '{"format":1,"clusters":{"here":{"ids":{"47":{"asked":1795279999.0,"jobs":{"47_0":{"word":7}}}},'
+     '"failures":["a",1],"facts":{"asked":1.0}}}}'],
 )  # fmt: skip
 def test_a_damaged_cache_costs_one_question(slurm: Commands, tmp_path: Path, clock: list[float], text: str) -> None:
     cache = tmp_path / "scheduler.json"
@@ -98,7 +97,7 @@ JSON = st.recursive(
 @given(
     st.dictionaries(
         st.sampled_from(["ids", "history", "failures", "facts"]),
-        JSON | st.just({"47": [1.0, {"47_1": {}}]}),
+        JSON | st.just({"47": {"asked": 1.0, "jobs": {"47_1": {}}}}),
     )
 )
 def test_any_section_is_read(section: dict[str, object]) -> None:
