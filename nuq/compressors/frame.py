@@ -202,12 +202,12 @@ class Frame:
         size = data.numel()
         if size < _HEAD.size:
             raise MessageError(f"a frame cut short: {size} bytes, its head takes {_HEAD.size}")
-        magic, version, zero, checksum, count = _HEAD.unpack(bytes(data[: _HEAD.size].cpu().numpy()))
+        head = bytes(data[: _HEAD.size].cpu().numpy())
+        magic, version, zero, checksum, count = _HEAD.unpack(head)
         if magic == b"NQ":
             raise MessageError("messages without a frame, as older versions sent them: use one version on all ranks")
         if magic != _MAGIC or zero:
-            begins = bytes(data[:4].cpu().numpy())
-            raise MessageError(f"no frame: it begins with {begins!r} where {_MAGIC!r}, the version and 0 are expected")
+            raise MessageError(f"no frame: it begins {head[:4]!r} where {_MAGIC!r}, the version and 0 are expected")
         if version != VERSION:
             raise MessageError(
                 f"a frame of version {version}: this library reads version {VERSION}; use one version on all ranks"

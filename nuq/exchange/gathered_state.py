@@ -24,7 +24,7 @@ def state_dict(driver: Driver) -> dict[str, Any]:
             own["memories"] = [_memory(driver, around) for around in method_state.memories]
     for level_updater in driver.levels.every:
         rows = driver.levels.gathered(level_updater)
-        by_encoder(state)[level_updater.encoder]["statistics"] = [row.to("cpu", copy=True) for row in rows]
+        by_encoder(state)[level_updater.encoder]["statistics"] = [row.cpu().clone() for row in rows]
     return state
 
 
@@ -39,7 +39,7 @@ def _memory(driver: Driver, around: ErrorFeedback) -> dict[str, Any]:
             kept = {worker: around.memories.get(worker, {}).get(kind, {}) for worker in driver.hosted}
             mine = {worker: of_kind.get(name, nothing) for worker, of_kind in kept.items()}
             for worker, row in enumerate(driver.gather(mine)):
-                found[worker][kind][name] = row.to("cpu", copy=True)  # the memory goes on changing
+                found[worker][kind][name] = row.cpu().clone()  # the memory goes on changing
     return {"kinds": list(around.kinds), "workers": found}
 
 
