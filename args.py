@@ -1,9 +1,8 @@
 """Every setting of one experiment: dataclasses, each default with its reason.  Imports no torch.
 
 Here are the settings of the experiment itself and the groups and sections that the others lie in, each in its file of
-``settings/``.  ``settings.resolving`` turns a few settings into the full, checked configuration (what the orchestrator
-does thousands of times);  ``settings.command_line`` hands the same dataclasses to Hydra (what ``main.py`` does once); a
-test holds the two equal.
+``settings/``.  ``settings.resolving`` turns a few settings into the full, checked configuration, for the orchestrator
+as for ``main.py``; ``settings.command_line`` hands the same dataclasses to Hydra, for what ``--cfg`` shows.
 """
 
 from __future__ import annotations

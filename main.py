@@ -37,16 +37,17 @@ def evaluate(settings: command_line.Evaluation) -> int:
 
 
 def main() -> None:
-    """Run the command line: check the overrides, let Hydra compose them, run."""
+    """Run the command line: resolve the overrides, and run what they make at the turn that Hydra gives them."""
     open_streams()
     stop = StopSignal()  # a signal may come while modules are imported, which takes seconds
     import hydra
     from hydra._internal.utils import get_args_parser
+    from hydra.core.hydra_config import HydraConfig
     from hydra.errors import HydraException
     from omegaconf import DictConfig, OmegaConf
     from omegaconf.errors import OmegaConfBaseException
 
-    from settings import command_line, resolving
+    from settings import command_line, resolving, sections
     from train.process.status import EXIT_HELD
 
     words = get_args_parser().parse_args()
@@ -71,14 +72,16 @@ def main() -> None:
     codes: list[int] = []
 
     @hydra.main(version_base="1.3", config_path=None, config_name="experiment")
-    def experiment(config: DictConfig) -> None:
+    def experiment(composed: DictConfig) -> None:
         try:
-            settings = OmegaConf.to_container(config)
-            resolving.validate(settings)  # type: ignore[arg-type]
+            if words.config_name or words.config_dir:  # files of the user's own, which Hydra alone has read
+                config = resolving.resolve(sections.as_set(OmegaConf.to_container(composed)))  # type: ignore[arg-type]
+            else:
+                config = resolving.of_words(*HydraConfig.get().overrides.task)
         except ValueError as error:
             codes.append(_refuse(error))
             return
-        codes.append(run(settings, stop))  # type: ignore[arg-type]
+        codes.append(run(config, stop))
 
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # Hydra's errors come here, and a crash keeps its whole traceback
     try:

@@ -11,10 +11,13 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from args import DEFAULTS, GROUPS, SECTIONS, Config
-from nuq.settings import check, setting, typed, unknown
+from nuq.settings import check, declared, setting, unknown
+
+if TYPE_CHECKING:
+    from hydra.core.override_parser.types import Override
 
 MODES = ("train", "evaluate")
 
@@ -61,12 +64,10 @@ def evaluation(values: Mapping[str, Any]) -> Evaluation:
 
     ValueError for an unknown one (with the legal ones), and for a value that is not legal.
     """
-    legal = [item.name for item in dataclasses.fields(Evaluation)]
     for name in values:
-        if name not in legal:
-            raise unknown("setting of mode=evaluate, which takes all else from the run,", name, legal)
-    settings = Evaluation(**typed(Evaluation, values))
-    check(Evaluation, vars(settings), "")
+        if name not in declared(Evaluation):
+            raise unknown("setting of mode=evaluate, which takes all else from the run,", name, declared(Evaluation))
+    settings = Evaluation(**check(Evaluation, values))
     if not settings.run:
         raise ValueError("run='': mode=evaluate needs the folder of a run, as in run=runs/main/NAME")
     return settings
@@ -110,18 +111,12 @@ def help_text() -> str:
 
 def _lines(schema: type, prefix: str) -> list[str]:
     lines = []
-    for item in dataclasses.fields(schema):
-        if not item.metadata:
-            continue
-        default = item.default
-        if default is dataclasses.MISSING:
-            default = item.default_factory()  # type: ignore[misc]
+    for name, (_, default, rule) in declared(schema).items():
         shown = json.dumps(default) if not isinstance(default, str) else default or "''"
-        rule = [f"one of {'|'.join(map(str, item.metadata['choices']))}"] if item.metadata["choices"] else []
-        rule += [f">= {item.metadata['low']}"] if item.metadata["low"] is not None else []
-        rule += [f"<= {item.metadata['high']}"] if item.metadata["high"] is not None else []
-        note = f"  [{', '.join(rule)}]" if rule else ""
-        lines.append(f"  {prefix}{item.name}={shown}{note}\n      {item.metadata['reason']}")
+        legal = [f"one of {'|'.join(map(str, rule['choices']))}"] if rule["choices"] else []
+        legal += [f"{sign} {rule[end]}" for sign, end in ((">=", "low"), ("<=", "high")) if rule[end] is not None]
+        note = f"  [{', '.join(legal)}]" if legal else ""
+        lines.append(f"  {prefix}{name}={shown}{note}\n      {rule['reason']}")
     return lines
 
 
@@ -145,49 +140,61 @@ def register() -> None:
     store.store(name="experiment", node={"defaults": [*order, *quiet], "hydra": hydra_settings})
 
 
-# --- settings of a run --------------------------------------------------------------------------------------------
+# --- Hydra's grammar ----------------------------------------------------------------------------------------------
 
 
-def parse_overrides(overrides: Sequence[str]) -> dict[str, Any]:
-    """The dotted settings of Hydra overrides (``method.bits=3``), as ``settings.resolving.resolve`` takes them.
-
-    ValueError for anything else.
-    """
+def parsed(text: str) -> Override:
+    """One word ``name=value`` or ``name=a,b``; ValueError for what is not of this form."""
     from hydra.core.override_parser.overrides_parser import OverridesParser
     from hydra.errors import OverrideParseException
 
+    try:
+        (override,) = OverridesParser.create().parse_overrides([text])
+    except OverrideParseException as error:
+        raise ValueError(
+            f"{text!r} is not of the form name=value: {_unread(text) or str(error).splitlines()[0]}"
+        ) from error
+    if override.is_add() or override.is_force_add() or override.is_delete():
+        raise ValueError(f"{text!r}: every setting exists already, so + and ~ are not used; write name=value")
+    return override
+
+
+def parse_overrides(overrides: Sequence[str]) -> dict[str, Any]:
+    """The dotted settings of words such as ``method.bits=3``, as ``settings.resolving.resolve`` takes them.
+
+    ValueError for what is not of this form, and for several values of one setting.
+    """
     settings: dict[str, Any] = {}
-    for text in overrides:
-        try:
-            (override,) = OverridesParser.create().parse_overrides([text])
-        except OverrideParseException as error:
-            raise ValueError(
-                f"{text!r} is not of the form name=value: {_unread(text) or str(error).splitlines()[0]}"
-            ) from error
+    for override in map(parsed, overrides):
         if override.package is not None:
             raise ValueError(
-                f"{text!r}: every setting has its place, so @{override.package} is not used; write name=value"
+                f"{override.input_line!r}: every setting has its place, so @{override.package} is not used; write "
+                "name=value"
             )
-        if override.is_add() or override.is_force_add() or override.is_delete():
-            raise ValueError(f"{text!r}: every setting exists already, so + and ~ are not used; write name=value")
-        settings[override.key_or_group] = override
-    return {key: override.value() for key, override in settings.items() if not override.is_sweep_override()}
+        if override.is_sweep_override():
+            raise ValueError(
+                f"several values in {' '.join(overrides)}: a run has one of each; -m runs them one after another"
+            )
+        settings[override.key_or_group] = override.value()
+    return settings
 
 
 def jobs(overrides: Sequence[str]) -> Iterator[list[str]]:
-    """The overrides of every run that ``-m`` makes of these.
+    """The words of every run that ``-m`` makes of these, as Hydra writes them.
 
     Those whose values Hydra alone knows (``glob(*)``, ``interval(0, 1)``) are left out.
     """
-    from hydra.core.override_parser.overrides_parser import OverridesParser
     from hydra.core.override_parser.types import Glob
 
     words = []
-    for override in OverridesParser.create().parse_overrides(list(overrides)):
+    for override in map(parsed, overrides):
         if not override.is_sweep_override():
-            words.append([str(override.input_line)])
+            values = [override.get_value_element_as_str()]
         elif override.is_discrete_sweep() and not isinstance(override.value(), Glob):
-            words.append([f"{override.key_or_group}={value}" for value in override.sweep_string_iterator()])
+            values = list(override.sweep_string_iterator())
+        else:
+            continue
+        words.append([f"{override.get_key_element()}={value}" for value in values])
     return map(list, itertools.product(*words))
 
 

@@ -8,21 +8,15 @@ from typing import Any
 
 from args import DEFAULTS, GROUPS, SECTIONS, Config
 from nuq.registry import METHODS
-from nuq.settings import check, typed, unknown
+from nuq.settings import check, declared, unknown
 from nuq.settings.feedback import Feedback, check_masking, check_memory
 from settings.command_line import jobs, parse_overrides
 from settings.models import check_model
 from settings.optim import check_optimizer, check_schedule
 from settings.run import Exchange, check_compute, check_tensors
 from settings.run_identity import canonical, counting, digits, joined
-from settings.sections import methods_of, momentum_acts_in_workers, named_feedback, named_layers
+from settings.sections import methods_of, momentum_acts_in_workers, named_layers
 from settings.text import check_text
-
-
-@functools.cache
-def _fields(settings: type) -> dict[str, Any]:
-    """The default of each field of a settings dataclass, by name."""
-    return vars(settings())
 
 
 def resolve(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -32,7 +26,16 @@ def resolve(settings: Mapping[str, Any]) -> dict[str, Any]:
     Raises ValueError for an unknown name or choice (with the legal ones and the nearest match), for a setting that the
     chosen method, data set or model does not read, and for a value of the wrong type or outside its range.
     """
-    return Resolver().resolved(settings, [{}])[0][0]
+    return Resolver().resolved(settings)[0]
+
+
+@functools.cache
+def of_words(*words: str) -> dict[str, Any]:
+    """The configuration of these words of a command line, made once per process.
+
+    ValueError as ``resolve``, and for what is not of the form name=value.
+    """
+    return resolve(parse_overrides(words))
 
 
 class Resolver:
@@ -42,62 +45,56 @@ class Resolver:
     """
 
     def __init__(self) -> None:
-        self._parts: dict[
-            tuple[type, str], tuple[dict[str, Any], dict[str, str]]
-        ] = {}  # keyed by schema and what is given of it
+        # keyed by schema and what is given of it
+        self._sections: dict[tuple[type, str], tuple[dict[str, Any], dict[str, str]]] = {}
 
-    def resolved(
-        self, settings: Mapping[str, Any], variants: Sequence[Mapping[str, Any]]
-    ) -> list[tuple[dict[str, Any], str]]:
-        """The configuration and identity of ``settings`` with each of ``variants``.
-
-        Nothing else depends on the settings in ``variants``: seeds.
+    def resolved(self, settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
+        """The configuration, and the canonical JSON of each of its parts that make the identity.
 
         ValueError as ``resolve``.
         """
-        schemas: dict[str, type] = {}
-        for group, options in GROUPS.items():
-            name = settings.get(group, DEFAULTS[group])
-            if not isinstance(name, str) or name not in options:
-                raise unknown(group, name, options)
-            schemas[group] = options[name]
-        schemas |= SECTIONS
+        names = {group: settings.get(group, default) for group, default in DEFAULTS.items()}
+        for group, name in names.items():
+            if not isinstance(name, str) or name not in GROUPS[group]:
+                raise unknown(group, name, GROUPS[group])
+        schemas = {group: GROUPS[group][name] for group, name in names.items()} | SECTIONS
         given = _by_section(settings, schemas)
-        heads = {group: {"name": settings.get(group, DEFAULTS[group])} for group in GROUPS}
-        parts = {
-            part: self._part(schema, given[part], f"{part}.", heads.get(part, {})) for part, schema in schemas.items()
-        }
-        shared = {part: values for part, (values, _) in parts.items()}
-        texts = {part: joined(texts) for part, (_, texts) in parts.items() if texts}
-        found = []
-        for variant in variants:
-            top, own = self._part(Config, {**given[""], **variant}, "", {})
-            config = {**shared, **top}
-            if not found:
-                _check_together(config)
-            found.append((config, digits(joined({**own, **texts}))))
-        return found
+        config: dict[str, Any] = {}
+        texts: dict[str, str] = {}
+        for part, schema in schemas.items():
+            head = {"name": names[part]} if part in names else {}
+            config[part], counted = self._section(schema, head, given[part], f"{part}.")
+            if counted:
+                texts[part] = joined(counted)
+        top, counted = self._section(Config, {}, given[""])
+        config |= top
+        _check_together(config)
+        return config, texts | counted
 
-    def _part(
-        self, schema: type, given: Mapping[str, Any], where: str, head: Mapping[str, Any]
-    ) -> tuple[dict[str, Any], dict[str, str]]:
-        """The checked values of a section after those of ``head``, and their canonical JSON.
+    def of_seeds(self, settings: Mapping[str, Any], seeds: Sequence[int]) -> list[tuple[dict[str, Any], str]]:
+        """The configuration and identity of the settings with each seed, on which nothing else depends.
 
-        The canonical JSON of each value that counts makes the identity.
+        ValueError as ``resolve``.
         """
+        each = [self._section(Config, {}, {"seed": seed}) for seed in seeds]
+        config, texts = self.resolved(settings)
+        before, after = joined({**texts, "seed": "\0"}).split("\0")
+        return [({**config, "seed": own["seed"]}, digits(f"{before}{counted['seed']}{after}")) for own, counted in each]
+
+    def _section(
+        self, schema: type, head: Mapping[str, Any], given: Mapping[str, Any], where: str = ""
+    ) -> tuple[dict[str, Any], dict[str, str]]:
+        """The checked values of a section after those of ``head``, and the canonical JSON of those that count."""
         key = schema, repr((head, given))
-        if key not in self._parts:
-            values = {name: _copy(default) for name, default in _fields(schema).items() if name not in SECTIONS}
-            values |= typed(schema, given, where)
-            check(schema, values, where)
-            counted = counting(schema, {**head, **values})
-            self._parts[key] = {**head, **values}, {name: canonical(value) for name, value in counted.items()}
-        return self._parts[key]
+        if key not in self._sections:
+            values = {**head, **check(schema, given, where)}
+            self._sections[key] = values, {name: canonical(one) for name, one in counting(schema, values).items()}
+        return self._sections[key]
 
 
 def _by_section(settings: Mapping[str, Any], schemas: Mapping[str, type]) -> dict[str, dict[str, Any]]:
     """The settings that are given in each section ("" for none); ValueError for what is no setting."""
-    top = [name for name in _fields(Config) if name not in SECTIONS]
+    top = declared(Config)
     given: dict[str, dict[str, Any]] = {"": {}, **{part: {} for part in schemas}}
     for key, value in settings.items():
         section, _, name = key.partition(".")
@@ -105,7 +102,7 @@ def _by_section(settings: Mapping[str, Any], schemas: Mapping[str, type]) -> dic
             continue
         if not name:
             if key not in top:
-                own = [part for part, schema in schemas.items() if key in _fields(schema)]
+                own = [part for part, schema in schemas.items() if key in declared(schema)]
                 # lr: the optimizer's, not untrain's
                 meant = [f"{part}.{key}" for part in [part for part in own if part in GROUPS] or own]
                 raise unknown("setting", key, [*top, *GROUPS, *(f"{part}.*" for part in SECTIONS)], meant)
@@ -113,25 +110,11 @@ def _by_section(settings: Mapping[str, Any], schemas: Mapping[str, type]) -> dic
             continue
         if section not in schemas:
             raise unknown("setting", key, [*top, *(f"{part}.*" for part in schemas)])
-        if name not in _fields(schemas[section]):
+        if name not in declared(schemas[section]):
             chosen = f" of {section}={settings.get(section, DEFAULTS[section])}" if section in GROUPS else ""
-            raise unknown(f"setting{chosen}", key, [f"{section}.{item}" for item in _fields(schemas[section])])
+            raise unknown(f"setting{chosen}", key, [f"{section}.{item}" for item in declared(schemas[section])])
         given[section][name] = value
     return given
-
-
-def _copy(value: Any) -> Any:
-    return list(value) if isinstance(value, list) else value
-
-
-def validate(config: Mapping[str, Any]) -> None:
-    """Raise ValueError where a value of a full configuration lies outside its range or choices."""
-    check(Config, config, "")
-    for section, schema in SECTIONS.items():
-        check(schema, config[section], f"{section}.")
-    for group, options in GROUPS.items():
-        check(options[config[group]["name"]], config[group], f"{group}.")
-    _check_together(config)
 
 
 def _check_together(config: Mapping[str, Any]) -> None:
@@ -156,7 +139,7 @@ def _validate_feedback(config: Mapping[str, Any]) -> None:
         raise ValueError(
             f"{next(iter(chosen.values()))}: has no effect with trajectory='sgd', on which no message is sent"
         )
-    check_memory(named_feedback(config), methods_of(config), config["exchange"]["collective"])
+    check_memory(Feedback(**config["feedback"]), methods_of(config), config["exchange"]["collective"])
     if momentum_acts_in_workers(config) and config["optim"]["name"] != "sgd":
         chosen = f"optim={config['optim']['name']}"
         raise ValueError(
@@ -180,7 +163,7 @@ def _validate_exchange(config: Mapping[str, Any]) -> None:
             f"{chosen['collective']}: method={name} sends one worker's gradient alone; legal here: gather, auto"
         )
     means = [METHODS[METHODS[one].mean_compressor or one].settings for one in methods_of(config)]
-    if "second_bits" in chosen and not any("bits" in _fields(schema) for schema in means):
+    if "second_bits" in chosen and not any("bits" in declared(schema) for schema in means):
         raise ValueError(f"{chosen['second_bits']}: has no effect with method={name}, whose means are not quantized")
     if exchange["num_aggregate"] > workers:
         raise ValueError(f"{chosen['num_aggregate']}: must be at most workers={workers} (0: all)")
@@ -192,8 +175,5 @@ def check_overrides(overrides: Sequence[str], *, sweep: bool = False) -> None:
     sweep: several values of a setting are as many runs, none of which begins before all are checked.
     """
     own = [text for text in overrides if not text.startswith("hydra")]
-    settings = parse_overrides(own)
-    if not sweep and len(settings) < len({text.partition("=")[0] for text in own}):
-        raise ValueError(f"several values in {' '.join(own)}: a run has one of each; -m runs them one after another")
     for words in jobs(own) if sweep else [own]:
-        resolve(parse_overrides(words))
+        of_words(*words)

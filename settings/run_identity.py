@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import hashlib
 import json
@@ -11,13 +10,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from args import GROUPS, SECTIONS, Config
+from nuq.settings import declared
 from settings.sections import methods_of
-
-
-@functools.cache
-def _rules(schema: type) -> dict[str, tuple[Any, Any]]:
-    """The rule (whether it counts) and the default of every field of a settings dataclass."""
-    return {item.name: (item.metadata.get("identity", True), _default(item)) for item in dataclasses.fields(schema)}
 
 
 def counting(schema: type, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -25,17 +19,13 @@ def counting(schema: type, values: Mapping[str, Any]) -> dict[str, Any]:
 
     Left out are those that cannot change a result, and defaults of fields that count ``unless default``.
     """
-    rules = _rules(schema)
+    fields = declared(schema)
 
     def counts(key: str, value: Any) -> bool:
-        rule, default = rules.get(key, (True, None))
-        return value != default if rule == "unless default" else rule
+        rule = fields[key].rule["identity"] if key in fields else True
+        return value != fields[key].default if rule == "unless default" else rule
 
     return {key: value for key, value in values.items() if counts(key, value)}
-
-
-def _default(item: dataclasses.Field[Any]) -> Any:
-    return item.default if item.default_factory is dataclasses.MISSING else item.default_factory()
 
 
 @functools.cache

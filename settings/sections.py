@@ -1,4 +1,4 @@
-"""Sections of a configuration as instances of their dataclasses, and values derived from several of them."""
+"""Configurations under dotted names, their sections as instances of dataclasses, and values derived from several."""
 
 from __future__ import annotations
 
@@ -7,19 +7,26 @@ from typing import Any
 
 from nuq.registry import method
 from nuq.settings import layers as layer_list
-from nuq.settings.feedback import Feedback, memory_kinds
-from settings.run import Exchange
+from nuq.settings.feedback import memory_kinds
+
+
+def dotted(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested values by their dotted names: ``{"method": {"name": "alq"}}`` is ``{"method.name": "alq"}``."""
+    flat: dict[str, Any] = {}
+    for key, value in config.items():
+        flat |= dotted(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
+    return flat
+
+
+def as_set(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Dotted names as a user sets them: a group's choice has the group's own name, ``{"method": "alq"}``."""
+    return {name.removesuffix(".name"): value for name, value in dotted(config).items()}
 
 
 def named_method(config: Mapping[str, Any]) -> Any:
     """The settings dataclass instance of the configuration's method."""
     values = {key: value for key, value in config["method"].items() if key != "name"}
     return method(config["method"]["name"]).settings(**values)
-
-
-def named_feedback(config: Mapping[str, Any]) -> Feedback:
-    """The settings dataclass instance of the configuration's feedback."""
-    return Feedback(**config["feedback"])
 
 
 def momentum_acts_in_workers(config: Mapping[str, Any]) -> bool:
@@ -51,8 +58,3 @@ def named_layers(config: Mapping[str, Any]) -> list[layer_list.Layer]:
 def methods_of(config: Mapping[str, Any]) -> list[str]:
     """The method, followed by those of the layers that have one of their own."""
     return [config["method"]["name"], *(layer.method for layer in layer_list.parsed(config.get("layers", ())))]
-
-
-def named_exchange(config: Mapping[str, Any]) -> Exchange:
-    """The settings dataclass instance of the configuration's exchange."""
-    return Exchange(**config["exchange"])

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from nuq.errors import NonFiniteError
-from settings import command_line, resolving, run_identity, sections
+from settings import resolving, run_identity, sections
 from train import data
 from train.data.dataset import DataSet, Split
 from train.data.sources import UNUSABLE
@@ -239,7 +239,7 @@ def duration(seconds: float) -> str:
 def main(overrides: list[str]) -> int:
     """Run the command line; the exit code is as main.py's.  The estimates also go to the file NUQ_MEASURED, as JSON."""
     try:
-        config = resolving.resolve(command_line.parse_overrides(overrides))
+        config = resolving.of_words(*overrides)
         estimate = dry_run(config)
     except (*UNUSABLE, NonFiniteError) as error:
         print(f"dry run: {error}", file=sys.stderr)

@@ -25,6 +25,7 @@ from tensorboardX import summary
 from files.plain import Unreadable, opened, read_text
 from settings import resolving, run_identity
 from settings.command_line import Evaluation
+from settings.sections import as_set
 from train import data, models
 from train.data.dataset import Split
 from train.data.objective import WORDS
@@ -219,12 +220,7 @@ def read_config(run_dir: Path) -> dict[str, Any]:
     if not run_dir.is_dir():
         raise ValueError(f"run={str(run_dir)!r}: there is no such folder; {legal}")
     try:
-        content = yaml.safe_load(read_text(path))
-        flat = {key: value for key, value in content.items() if not isinstance(value, dict)}
-        for part, values in content.items():
-            if isinstance(values, dict):
-                flat |= {part if name == "name" else f"{part}.{name}": value for name, value in values.items()}
-        return resolving.resolve(flat)
+        return resolving.resolve(as_set(yaml.safe_load(read_text(path))))
     except FileNotFoundError:
         raise ValueError(f"run={str(run_dir)!r}: there is no config.yaml in it; {legal}") from None
     except Unreadable as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import difflib
 import hashlib
 import json
@@ -25,7 +24,8 @@ from analysis.logs.discovery import CONFIG, STATUS, Run, find
 from analysis.logs.reading import merged as merged
 from analysis.logs.rows import Rows, rows
 from files.plain import Unreadable, checked, read_json, read_yaml
-from settings.dotted import dotted
+from nuq.settings import declared
+from settings.sections import dotted
 
 _JUST_NOW_NS = 10**9  # two changes so close may leave a file with the same time
 
@@ -303,12 +303,12 @@ def _settings(names: pd.Index, entries: Iterable[Entry]) -> pd.DataFrame:
 
 def _younger() -> dict[str, Any]:
     """The default values, by name, of settings whose absence in an older run does not make it another experiment."""
-    found = {
-        f"{section}.{item.name}": item
+    return {
+        f"{section}.{name}": default
         for section, schema in args.SECTIONS.items()
-        for item in dataclasses.fields(schema)
+        for name, (_, default, rule) in declared(schema).items()
+        if rule["identity"] == "unless default"
     }
-    return {name: item.default for name, item in found.items() if item.metadata["identity"] == "unless default"}
 
 
 def _number(value: Any) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -16,7 +15,7 @@ from nuq.exchange.flat_layout import FlatLayout, arranged
 from nuq.exchange.mean_error import second_settings
 from nuq.exchange.payload import PayloadCodec
 from nuq.registry import method
-from nuq.settings import check, typed, unknown
+from nuq.settings import check, declared, unknown
 from nuq.settings.feedback import Feedback
 from nuq.settings.layers import Layer, matched
 
@@ -29,17 +28,11 @@ def sorted_settings(
     defaults: where they are not the schemas' own.  ValueError for a keyword that none of them reads.
     """
     schemas = [method(name).settings, *others]
-    fields = [{item.name for item in dataclasses.fields(schema)} for schema in schemas]
+    known = {key for schema in schemas for key in declared(schema)}
     for key in given:
-        if not any(key in names for names in fields):
-            raise unknown(f"setting of method={name}", key, sorted(set().union(*fields)))
-    made = [
-        schema(**typed(schema, {key: value for key, value in {**defaults, **given}.items() if key in names}))
-        for schema, names in zip(schemas, fields, strict=True)
-    ]
-    for settings in made:
-        check(type(settings), vars(settings), "")
-    return made
+        if key not in known:
+            raise unknown(f"setting of method={name}", key, sorted(known))
+    return [schema(**check(schema, {**defaults, **given})) for schema in schemas]
 
 
 class MethodState:

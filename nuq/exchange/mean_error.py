@@ -19,7 +19,6 @@ Where eight bits of the method for means do not do, they travel as float16, and 
 from __future__ import annotations
 
 import bisect
-import dataclasses
 import math
 from collections.abc import Callable
 from typing import Any
@@ -32,6 +31,7 @@ from nuq.compressors.quantized import AdaptiveQuantizer
 from nuq.kernels.spec import Key
 from nuq.kernels.statistics import Statistics
 from nuq.registry import method
+from nuq.settings import declared
 
 BOUND = 1.5
 _AIM = 1.3  # on the vectors at hand, which stand for others
@@ -57,7 +57,7 @@ def second_settings(name: str, settings: Any, second_bits: int) -> tuple[str, An
         return _BEYOND[second_bits], method(_BEYOND[second_bits]).settings()
     mean_compressor = method(name).mean_compressor or name
     schema = method(mean_compressor).settings
-    names = _names(schema)
+    names = declared(schema)
     shared = {name: getattr(settings, name) for name in names if hasattr(settings, name)}
     if "bits" in names:
         shared["bits"] = type(schema().bits)(second_bits)
@@ -66,10 +66,6 @@ def second_settings(name: str, settings: Any, second_bits: int) -> tuple[str, An
     if "objective" in shared:  # a mean is sent by one alone
         shared["objective"] = "message"
     return mean_compressor, schema(**shared)
-
-
-def _names(schema: type) -> list[str]:
-    return [item.name for item in dataclasses.fields(schema)]
 
 
 _known: dict[tuple[str, str, int, int], int] = {}  # by method, settings, fewest bits, workers
@@ -84,7 +80,7 @@ def least_bits(name: str, settings: Any, fewest: int, num_workers: int, num_coor
         return None
     asked = (name, repr(settings), fewest, num_workers)
     if asked not in _known:
-        has_bits = "bits" in _names(method(method(name).mean_compressor or name).settings)
+        has_bits = "bits" in declared(method(method(name).mean_compressor or name).settings)
         legal = [*range(fewest, _MOST_BITS + 1 if has_bits else fewest + 1), *_BEYOND]
         for distribution in _DISTRIBUTIONS:
             stage = FirstStage(name, settings, num_workers, distribution)

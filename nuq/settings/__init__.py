@@ -2,8 +2,8 @@
 
 Imports ``nuq.registry``, which lists these dataclasses, and no torch.
 
-``setting`` declares a field, ``check`` holds values against the declarations, ``read`` makes a record of a mapping that
-somebody wrote, ``unknown`` words the error for a name that is in no table.
+``setting`` declares a field, ``declared`` reads the declarations, ``check`` completes values and holds them against
+them, ``read`` makes a record of a mapping that somebody wrote, ``unknown`` words the error for a name in no table.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import types
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 FROM_ONE = range(1, 2**63)  # for ``read_if``: switched on by any number that is not zero
 TEXT = (r"(?s).+", "text, and not empty")  # a ``pattern``
@@ -70,10 +70,24 @@ def _num_edits(name: str, match: str) -> int:
     return sum(max(high - low, last - first) for word, low, high, first, last in codes if word != "equal")
 
 
+class Declared(NamedTuple):
+    """A field of a settings dataclass: its type, its default, and what its ``setting`` says."""
+
+    type: Any
+    default: Any
+    rule: Mapping[str, Any]
+
+
 @functools.cache
-def types_of(settings: type) -> dict[str, Any]:
-    """The type of every field of a dataclass."""
-    return typing.get_type_hints(settings)
+def declared(settings: type) -> dict[str, Declared]:
+    """The settings of a dataclass by name; fields that are no ``setting``, such as sections of their own, are none."""
+    types = typing.get_type_hints(settings)
+    fields = [item for item in dataclasses.fields(settings) if item.metadata]
+    return {item.name: Declared(types[item.name], _default(item), item.metadata) for item in fields}
+
+
+def _default(item: dataclasses.Field[Any]) -> Any:
+    return item.default if item.default_factory is dataclasses.MISSING else item.default_factory()
 
 
 def converted(value: Any, annotation: Any, shown: str, rule: Mapping[str, Any] = _NO_RULE) -> Any:
@@ -110,21 +124,6 @@ def converted(value: Any, annotation: Any, shown: str, rule: Mapping[str, Any] =
     raise ValueError(f"{shown}={value!r:.999}: must {must}")
 
 
-def typed(settings: type, values: Mapping[str, Any], where: str = "") -> dict[str, Any]:
-    """Values of some fields of a dataclass as the fields' types (``converted``)."""
-    rules = {item.name: item.metadata for item in dataclasses.fields(settings)}
-    made = {}
-    for name, value in values.items():
-        rule, shown = rules[name], f"{where}{name}"
-        if rule.get("parse") and value is not None:
-            try:
-                value = rule["parse"](value)
-            except ValueError as error:
-                raise ValueError(f"{shown}: {error}") from error
-        made[name] = converted(value, types_of(settings)[name], shown, rule)
-    return made
-
-
 def named(values: Any, where: str = "", legal: Mapping[str, Any] | list[str] | None = None) -> Mapping[str, Any]:
     """The mapping of (``legal``) names that somebody wrote; ValueError for all else, in which ``where`` names it."""
     before = f"{where}: " if where else ""
@@ -141,37 +140,24 @@ def named(values: Any, where: str = "", legal: Mapping[str, Any] | list[str] | N
 def read(settings: type, values: Any, where: str = "") -> Any:
     """A record of a dataclass from a mapping that somebody wrote and ``where`` names; None is an empty one.
 
-    ValueError as ``check``, for a name that is no field, and for a field that has no default and is not given.
+    ValueError as ``check``, and for a name that is no field.
     """
-    values = named({} if values is None else values, where, types_of(settings))
-    dotted = f"{where}." if where else ""
-    for item in dataclasses.fields(settings):
-        if _default(item) is dataclasses.MISSING and item.name not in values:
-            raise ValueError(f"{dotted}{item.name}: must be given")
-    made = settings(**typed(settings, values, dotted))
-    _check_rules(dataclasses.fields(settings), vars(made), dotted)
-    return made
+    values = named({} if values is None else values, where, declared(settings))
+    return settings(**check(settings, values, f"{where}." if where else ""))
 
 
-def _default(item: dataclasses.Field[Any]) -> Any:
-    return item.default if item.default_factory is dataclasses.MISSING else item.default_factory()
+def check(settings: type, given: Mapping[str, Any], where: str = "") -> dict[str, Any]:
+    """All values of a dataclass: those that are given, as the fields' types (``converted``), and the other defaults.
 
-
-def check(settings: type, values: Mapping[str, Any], where: str) -> None:
-    """Raise ValueError where a value is not of its type, or outside the range or choices of its ``setting``.
-
-    The default itself is legal.
+    ValueError where a value is not of its type, or outside the range or choices of its ``setting``, or missing where
+    there is no default.  The default itself is legal.
     """
-    declared = [
-        item for item in dataclasses.fields(settings) if item.metadata and values[item.name] is not item.default
-    ]
-    typed(settings, {item.name: values[item.name] for item in declared}, where)
-    _check_rules(declared, values, where)
-
-
-def _check_rules(declared: Sequence[dataclasses.Field[Any]], values: Mapping[str, Any], where: str) -> None:
-    for item in declared:
-        rule, name, value, default = item.metadata, f"{where}{item.name}", values[item.name], _default(item)
+    fields = declared(settings)
+    values = {name: _made(given.get(name, of.default), of, where + name) for name, of in fields.items()}
+    for field_name, (_, default, rule) in fields.items():
+        name, value = f"{where}{field_name}", values[field_name]
+        if given.get(field_name, default) is default:
+            continue
         if rule.get("choices") and value not in rule["choices"]:
             raise ValueError(f"{name}={value!r}: must be one of {', '.join(map(str, rule['choices']))}")
         if rule.get("read_if") and value != default:
@@ -195,6 +181,21 @@ def _check_rules(declared: Sequence[dataclasses.Field[Any]], values: Mapping[str
                     raise ValueError(f"{name}={value!r:.999}: must {must}")
             elif form and not re.fullmatch(form, part):
                 raise ValueError(f"{name}={part!r}: must be {words}")
+    return values
+
+
+def _made(value: Any, of: Declared, shown: str) -> Any:
+    """A value as its field's type; the default as it is, and a list as one of its own."""
+    if value is dataclasses.MISSING:
+        raise ValueError(f"{shown}: must be given")
+    if value is of.default:
+        return copy.copy(value) if isinstance(value, list) else value
+    if of.rule.get("parse") and value is not None:
+        try:
+            value = of.rule["parse"](value)
+        except ValueError as error:
+            raise ValueError(f"{shown}: {error}") from error
+    return converted(value, of.type, shown, of.rule)
 
 
 def _parts(value: Any) -> Iterator[str | int | float]:

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from nuq.registry import METHODS, legal_formats, method
-from nuq.settings import check, types_of, unknown
+from nuq.settings import check, declared, unknown
 
 FORM = "'PATTERN = METHOD key=value ...', as in '*norm* = supersgd' or 'layer1.* = topk ratio=0.01'"
 _METHOD = r"(?P<method>[^\s=]+)(?P<rest>(\s+[^\s=]+=(\[[^\]]*\]|[^\s=]+))*)\s*"
@@ -121,19 +121,17 @@ def parsed_format(text: str, where: str = "format") -> tuple[str, Any]:
 def _settings(name: str, pairs: str, where: str, text: str, defaults: Mapping[str, Any]) -> Any:
     """An instance of a method's dataclass, from ``key=value ...``."""
     settings = method(name).settings
-    types = types_of(settings)
-    values = {key: value for key, value in defaults.items() if key in types}
+    fields = declared(settings)
+    values = {key: value for key, value in defaults.items() if key in fields}
     given: set[str] = set()
     for key, value in _PAIR.findall(pairs):
-        if key not in types:
-            raise unknown(f"setting of method={name} in {where}={text!r}:", key, types)
+        if key not in fields:
+            raise unknown(f"setting of method={name} in {where}={text!r}:", key, fields)
         if key in given:
             raise ValueError(f"{where}={text!r}: {key} is set twice; a method has one of each")
         given.add(key)
-        values[key] = _value(value, types[key], f"{where}.{key}={value!r}")
-    made = settings(**values)
-    check(settings, vars(made), f"{where}.")
-    return made
+        values[key] = _value(value, fields[key].type, f"{where}.{key}={value!r}")
+    return settings(**check(settings, values, f"{where}."))
 
 
 def _value(text: str, kind: Any, shown: str) -> Any:

@@ -81,7 +81,7 @@ class Trainer:
             self.gradients.begins = functools.partial(quantized_training.of_worker, self.tensors)
         self._check_ranks()
         self.workers = self._workers(
-            config["method"]["name"], sections.named_method(config), sections.named_exchange(config)
+            config["method"]["name"], sections.named_method(config), args.Exchange(**config["exchange"])
         )
         # for measurements: all workers' gradients, in full precision
         self.fp32_workers = self._workers("supersgd", None)
@@ -97,9 +97,7 @@ class Trainer:
 
     def _check_ranks(self) -> None:
         """Raise ValueError, on all ranks, where they were started with other settings or run other versions."""
-        flat: dict[str, Any] = {}
-        for name, value in run_identity.result_settings(self.config).items():
-            flat |= {f"{name}.{key}": item for key, item in value.items()} if isinstance(value, dict) else {name: value}
+        flat = sections.dotted(run_identity.result_settings(self.config))
         flat["fingerprint of the data"] = self.data.fingerprint
         transport = Transport(self.group, timeout_s=self.config["exchange"]["timeout_s"], device=self.device)
         agreement.check_settings(transport, flat)
@@ -110,7 +108,7 @@ class Trainer:
         if exchange is not None:
             values, acts = self.config["optim"], sections.momentum_acts_in_workers(self.config)
             own = (values["momentum"], values["nesterov"]) if acts else (0.0, False)
-            memory, layers = Memory(sections.named_feedback(self.config), *own), self.config["layers"]
+            memory, layers = Memory(args.Feedback(**self.config["feedback"]), *own), self.config["layers"]
         workers, seed = self.config["workers"], self.config["seed"]
         more = {"timeout_s": self.config["exchange"]["timeout_s"], "memory": memory, "layers": layers}
         return Workers(name, settings, workers, shapes, seed, self.device, self.group, exchange, **more)

@@ -10,7 +10,7 @@ from typing import Any
 
 from grid.engine.states.evidence import View
 from grid.engine.states.runs import Run
-from settings.dotted import as_set
+from settings.sections import as_set
 
 
 def state_of(run: Run, view: View) -> dict[str, Any]:

@@ -45,11 +45,10 @@ def named(
     """The sweep of these names with these seeds and settings (in main.py's grammar), and its experiments."""
     sweep = load(family, run_name, parse_seeds(seeds) if seeds else None)
     if overrides:
-        settings = command_line.parse_overrides(list(overrides))
         for text in overrides:
-            if text.partition("=")[0].strip() not in settings:
+            if command_line.parsed(text).is_sweep_override():
                 raise ValueError(f"--set {text}: must be one value; several values make another sweep (seeds: --seeds)")
-        sweep = sweep.override(settings)
+        sweep = sweep.override(command_line.parse_overrides(overrides))
     return sweep, sweep.experiments()
 
 

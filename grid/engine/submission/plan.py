@@ -24,7 +24,7 @@ from grid.engine.states.runs import Run
 from grid.engine.states.state import State
 from grid.engine.sweeps.experiments import Settings
 from grid.engine.sweeps.resources import Resources
-from settings.dotted import dotted
+from settings.sections import as_set, dotted
 
 Item = TypeVar("Item")
 FRESH = {"new", "lost", "preempted", "cancelled"}  # runs in these states are started; `retry` starts the failed ones
@@ -230,15 +230,8 @@ ABSENT = "(no such setting)"
 
 
 def _values(config: Mapping[str, Any], names: Sequence[str]) -> str:
-    return json.dumps([_value(config, name) for name in names])
-
-
-def _value(config: Mapping[str, Any], name: str) -> Any:
-    section, _, key = name.partition(".")
-    value = config.get(section, ABSENT)
-    if key:
-        return value.get(key, ABSENT) if isinstance(value, Mapping) else ABSENT
-    return value.get("name", ABSENT) if isinstance(value, Mapping) else value
+    values = as_set(config)
+    return json.dumps([values.get(name, ABSENT) for name in names])
 
 
 def _differing(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:
@@ -250,7 +243,8 @@ def _differing(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[tuple[str
         before = dotted(old)
     after = dotted(run_identity.result_settings(new))
     names = [*after, *(name for name in before if name not in after)]
-    both = [(name, before.get(name, _value(old, name)), after.get(name, _value(new, name))) for name in names]
+    before, after = {**dotted(old), **before}, {**dotted(new), **after}
+    both = [(name, before.get(name, ABSENT), after.get(name, ABSENT)) for name in names]
     return [(name, was, now) for name, was, now in both if was != now]
 
 

@@ -15,7 +15,6 @@ import dataclasses
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import args
 from grid.engine.sweeps.points import Point, Settings, axis, check_resources, kept, product
@@ -101,12 +100,8 @@ class Sweep:
 
         A method's setting where the method reads it (ValueError if none does).
         """
-        for name, use in (
-            ("seed", "--seeds gives the seeds"),
-            ("run_dir", "the run folder follows from sweep and settings"),
-        ):
-            if name in settings:
-                raise ValueError(f"{name} cannot be set for a whole sweep: {use}")
+        for name in settings.keys() & NOT_IN_POINTS.keys():
+            raise ValueError(f"{name} cannot be set for a whole sweep: {NOT_IN_POINTS[name]}")
         changed = self.points
         for name, value in settings.items():
             changed = product(changed, axis(name, [value]))
@@ -142,12 +137,14 @@ class Sweep:
         labels: dict[tuple[str, int], str] = {}  # (label, seed) -> identity
         several: dict[tuple[str, int], dict[str, None]] = {}  # the identities of a label and seed that has several
         sound: dict[str, Settings] = {}  # resources that are checked already, shared by those that ask for the same
-        resolver, seeds = resolving.Resolver(), [{"seed": seed} for seed in self.all_seeds]
+        resolver = resolving.Resolver()
         for item in self.points:
             try:
-                settings = _settings(item)
+                for name in item.settings.keys() & NOT_IN_POINTS.keys():
+                    raise ValueError(f"{name} is no setting of a point: {NOT_IN_POINTS[name]}")
+                settings = kept(item)
                 item = dataclasses.replace(item, label=item.full_label(settings.get("method", args.DEFAULTS["method"])))
-                found = resolver.resolved(settings, seeds)
+                found = resolver.of_seeds(settings, self.all_seeds)
                 asked = [self._asked(item, config, sound) for config, _ in found]
             except ValueError as error:
                 raise ValueError(f"{self.title}, point {item.label!r}: {error}") from error
@@ -178,14 +175,6 @@ class Sweep:
             check_resources(asked)
             sound[key] = asked
         return sound[key]
-
-
-def _settings(item: Point) -> dict[str, Any]:
-    """The settings that the point sets and its method reads; ValueError for what is no setting of a point."""
-    for name, use in NOT_IN_POINTS.items():
-        if name in item.settings:
-            raise ValueError(f"{name} is no setting of a point: {use}")
-    return kept(item)
 
 
 def _reports(

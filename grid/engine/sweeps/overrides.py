@@ -10,7 +10,7 @@ from typing import Any
 import args
 from grid.engine.sweeps.experiments import Experiment
 from settings import run_identity
-from settings.dotted import as_set
+from settings.sections import as_set
 
 _PLAIN = re.compile(r"[A-Za-z_/][A-Za-z0-9_./-]*\Z")
 _RESERVED = {"true", "false", "null", "none", "inf", "nan", "yes", "no", "on", "off"}
@@ -40,14 +40,11 @@ def _value(value: Any) -> str:
 
 
 def _quoted(text: str) -> str:
-    """The text in single quotes.
+    """The text in single quotes, with OmegaConf's escape of ``${``."""
+    from hydra.core.override_parser.types import Quote, QuotedString
 
-    Backslashes count only before a quote (doubled there) and before ``${`` (OmegaConf's escape).
-    """
     text = re.sub(r"(\\*)\$\{", lambda found: found[1] * 2 + "\\${", text)
-    text = re.sub(r"(\\*)'", lambda found: found[1] * 2 + "\\'", text)
-    trailing = len(text) - len(text.rstrip("\\"))
-    return "'" + text + "\\" * trailing + "'"
+    return QuotedString(text, Quote.single).with_quotes()
 
 
 def pinned(experiment: Experiment, run_dir: str) -> list[str]:
@@ -55,7 +52,8 @@ def pinned(experiment: Experiment, run_dir: str) -> list[str]:
 
     Settings that cannot change a result appear only where the sweep sets them: ``NUQ_DATA`` and the like stay in force.
     """
-    return _overrides({**_flat(experiment), "run_dir": run_dir})
+    result = as_set(run_identity.result_settings(experiment.config))
+    return _overrides({**experiment.settings, **result, "run_dir": run_dir})
 
 
 def chosen(experiment: Experiment, run_dir: str) -> list[str]:
@@ -68,10 +66,3 @@ def _overrides(settings: Mapping[str, Any]) -> list[str]:
     groups = [name for name in args.GROUPS if name in settings]
     others = [name for name in settings if name not in args.GROUPS and name != "run_dir"]
     return [to_override(name, settings[name]) for name in [*groups, *others, "run_dir"]]
-
-
-def _flat(experiment: Experiment) -> dict[str, Any]:
-    """Dotted names of the settings that change results, and of the settings that the sweep sets."""
-    result = run_identity.result_settings(experiment.config)
-    flat = {group: result[group]["name"] for group in args.GROUPS} | as_set(result)
-    return {**experiment.settings, **flat}

@@ -13,7 +13,6 @@ Everything here is a function from points to points, so that a sweep reads like 
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,7 +21,8 @@ from typing import Any
 import args
 from grid.engine.sweeps.resources import Resources
 from nuq.registry import METHODS
-from nuq.settings import unknown
+from nuq.settings import declared, unknown
+from settings import command_line
 
 Settings = Mapping[str, Any]
 # A condition holds for some settings: a text in Hydra's grammar (method=alq,amq), a mapping to one value or a list of
@@ -177,22 +177,12 @@ def without(points: Axis, *conditions: Condition) -> list[Point]:
 
 def parsed(text: str) -> tuple[str, list[Any]]:
     """The name and the values of ``method.bits=range(2,8)``; ValueError for what Hydra or a sweep cannot take."""
-    from hydra.core.override_parser.overrides_parser import OverridesParser
     from hydra.core.override_parser.types import ChoiceSweep, Glob, IntervalSweep, RangeSweep
-    from hydra.errors import HydraException
 
-    try:
-        (override,) = OverridesParser.create().parse_overrides([text])
-    except HydraException as error:
-        raise ValueError(
-            f"{text!r} is not of the form name=value or name=a,b,c: {str(error).splitlines()[0]}"
-        ) from error
+    override = command_line.parsed(text)
+    found, reason = override._value, ""  # value() leaves out the quotes
     if not override.key_or_group:
-        raise ValueError(f"{text!r} is not of the form name=value or name=a,b,c: the name is missing")
-    found = override._value  # value() turns a sweep back into its text
-    reason = ""
-    if override.is_add() or override.is_force_add() or override.is_delete():
-        reason = "every setting exists already, so + and ~ are not used"
+        reason = "is not of the form name=value: the name is missing"
     elif override.package is not None:
         reason = "packages (@) are not used"
     elif isinstance(found, Glob):
@@ -240,7 +230,7 @@ def kept(item: Point) -> dict[str, Any]:
 
 @functools.cache
 def _read(settings: type) -> frozenset[str]:
-    return frozenset(f"method.{part.name}" for part in dataclasses.fields(settings))
+    return frozenset(f"method.{name}" for name in declared(settings))
 
 
 def _points(part: Axis | When, function: str) -> Sequence[Point]:

@@ -13,7 +13,7 @@ from omegaconf import OmegaConf
 from grid.engine.sweep import load
 from grid.engine.sweeps.overrides import pinned, to_override
 from settings import command_line, resolving, run_identity
-from settings.dotted import as_set
+from settings.sections import as_set
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=12)
 AWKWARD = st.text(st.sampled_from("a1 '\"\\${}[],:=#\n\t*?%~+-@|é!`"), max_size=10)
