@@ -20,6 +20,7 @@ import args
 from analysis.logs.load import Logs
 from analysis.tensor_formats import FULL_PRECISION, PREFIX, compressor, keeps, label, said, spoken_of, uneven
 from nuq.registry import METHODS
+from nuq.settings import declared
 
 
 @dataclass(frozen=True)
@@ -67,16 +68,10 @@ _TELLING = ("method.fit", "method.solver", "method.bits", "method.bucket_size", 
 @functools.cache
 def no_result_names() -> frozenset[str]:
     """Settings that cannot change a result (where a run is kept, how often it logs), and the seed."""
-    found = {"seed"}
-    sections: dict[str, Sequence[type]] = {"": [args.Config]}
-    sections |= {f"{name}.": [schema] for name, schema in args.SECTIONS.items()}
-    sections |= {f"{name}.": list(options.values()) for name, options in args.GROUPS.items()}
-    for prefix, schemas in sections.items():
-        for schema in schemas:
-            found |= {
-                prefix + item.name for item in dataclasses.fields(schema) if item.metadata.get("identity") is False
-            }
-    return frozenset(found)
+    schemas = [("", args.Config), *((f"{section}.", schema) for section, schema in args.SECTIONS.items())]
+    schemas += [(f"{group}.", schema) for group, options in args.GROUPS.items() for schema in options.values()]
+    found = (prefix + name for prefix, of in schemas for name, one in declared(of).items() if not one.rule["identity"])
+    return frozenset({"seed", *found})
 
 
 def _varying(settings: pd.DataFrame, names: Sequence[str]) -> list[str]:
@@ -270,12 +265,9 @@ def _is_read(name: str, row: Mapping[str, Any]) -> bool:
     section, _, short = name.rpartition(".")
     known = METHODS.get(str(row["method.name"]))
     schema = known.settings if known and section == "method" else args.SECTIONS.get(section)
-    rule = (
-        next((item.metadata.get("read_if") for item in dataclasses.fields(schema) if item.name == short), None)
-        if schema
-        else None
-    )
-    if schema is None or rule is None or f"{section}.{rule[0]}" not in row or row[name] != getattr(schema(), short):
+    setting = declared(schema).get(short) if schema else None
+    rule = setting.rule["read_if"] if setting else None
+    if setting is None or rule is None or f"{section}.{rule[0]}" not in row or row[name] != setting.default:
         return True
     value, needed = row[f"{section}.{rule[0]}"], rule[1]
     if isinstance(needed, range):

@@ -9,7 +9,6 @@ off; the table's column of measured bits counts.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -19,6 +18,7 @@ from grid.engine.sweep import Point, Sweep, point, product, union, when, where_r
 from grid.engine.sweeps.rates import sparse_ratio
 from grid.nuq import L2, cifar10, updates
 from nuq.registry import METHODS, Method
+from nuq.settings import declared
 
 BITS = (1, 2, 3, 4, 8)
 SPARSE = (0.01, 0.1)  # bits per coordinate below which only sparse methods go
@@ -28,15 +28,14 @@ NOT_COMPARED = ("nonzero",)  # every value that is not zero, for means that are 
 
 
 def _bits(entry: Method, bits: float) -> dict[str, Any]:
-    rule = _rule(entry, "bits")
-    low, high = rule.metadata.get("low"), rule.metadata.get("high")
+    kind, _, rule = declared(entry.settings)["bits"]
+    low, high = rule["low"], rule["high"]
     fits = (low is None or bits >= low) and (high is None or bits <= high) and bits in BITS
-    return {"method.bits": type(rule.default)(bits)} if fits else {}
+    return {"method.bits": kind(bits)} if fits else {}
 
 
 def _ratio(entry: Method, bits: float) -> dict[str, Any]:
-    indices = any(rule.name == "indices" for rule in dataclasses.fields(entry.settings))
-    return {"method.ratio": sparse_ratio(bits, indices=indices)}
+    return {"method.ratio": sparse_ratio(bits, indices="indices" in declared(entry.settings))}
 
 
 def _clusters(entry: Method, bits: float) -> dict[str, Any]:
@@ -58,15 +57,10 @@ KNOBS: dict[str, Callable[[Method, float], dict[str, Any]]] = {
 }
 
 
-def _rule(entry: Method, name: str) -> dataclasses.Field[Any]:
-    return next(rule for rule in dataclasses.fields(entry.settings) if rule.name == name)
-
-
 def at_bits(name: str, targets: Sequence[float]) -> list[Point]:
     """The method at each of the bits per coordinate that it reaches; once, with its defaults, where it has no knob."""
     entry = METHODS[name]
-    there = {rule.name for rule in dataclasses.fields(entry.settings)}
-    knob = next((KNOBS[key] for key in KNOBS if key in there), None)
+    knob = next((KNOBS[key] for key in KNOBS if key in declared(entry.settings)), None)
     if knob is None:
         return [point(entry.title, method=name)]
     found = {f"{entry.title} {bits:g} bit{'s' * (bits != 1)}": knob(entry, bits) for bits in targets}

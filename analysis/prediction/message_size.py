@@ -5,12 +5,11 @@ A test holds ``Format.frame_bytes`` to the lengths of real frames.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from dataclasses import dataclass
-from typing import Any
 
 from nuq.registry import METHODS, method
+from nuq.settings import declared
 from nuq.settings.quantizers import LEAST_ROTATED
 
 # nuq/compressors/frame.py: the head of a frame and the entry of each of its messages; bodies lie at multiples of 4
@@ -87,11 +86,12 @@ def format_of(name: str, bits: float | None = None, bucket_size: int | None = No
         raise ValueError(f"method {name!r}: no profile holds rates of it (legal: {', '.join(predicted())})")
     if name in ("sgd", "supersgd"):
         return Format("fp32", 32)
-    defaults: dict[str, Any] = {field.name: field.default for field in dataclasses.fields(chosen.settings)}
+    settings = declared(chosen.settings)
+    defaults = {key: setting.default for key, setting in settings.items()}
     own_bits = {"trn": 8 / _PER_BYTE, "drive": 1.0}.get(name) or float(defaults["bits"] if bits is None else bits)
     kind = _KINDS.get(name, "levels")
     if "bits" in defaults:
-        rule = next(field.metadata for field in dataclasses.fields(chosen.settings) if field.name == "bits")
+        rule = settings["bits"].rule
         if not rule["low"] <= own_bits <= rule["high"] or (kind != "lattice" and own_bits % 1):
             whole = "" if kind == "lattice" else "a whole number "
             raise ValueError(f"--bits {own_bits:g}: must be {whole}from {rule['low']:g} to {rule['high']:g} for {name}")

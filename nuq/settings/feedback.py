@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nuq.registry import METHODS
-from nuq.settings import setting
+from nuq.settings import declared, setting
 from nuq.settings.quantizers import Uncompressed
 
 KINDS = ("auto", "none", "error", "momentum")
@@ -85,12 +84,10 @@ def check_memory(settings: Feedback | HookFeedback, methods: Sequence[str], coll
     if chosen == "auto":
         of_each = dict(zip(methods, kinds, strict=True))
         memory += f", which is {', '.join(f'{one!r} for method={name}' for name, one in of_each.items())}"
-    for item in dataclasses.fields(settings):
-        value = getattr(settings, item.name)
-        if item.metadata["read_if"] and value != item.default and "momentum" not in kinds:
-            raise ValueError(
-                f"{own}{item.name}={value!r}: has no effect with {memory}; it is read with 'momentum' only"
-            )
+    for name, (_, default, rule) in declared(type(settings)).items():
+        value = getattr(settings, name)
+        if rule["read_if"] and value != default and "momentum" not in kinds:
+            raise ValueError(f"{own}{name}={value!r}: has no effect with {memory}; it is read with 'momentum' only")
     if chosen == "error" and all(issubclass(METHODS[name].settings, Uncompressed) for name in methods):
         raise ValueError(
             f"{memory}: has no effect with method={', '.join(methods)}, whose messages leave nothing out; legal here: "

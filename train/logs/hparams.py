@@ -15,7 +15,7 @@ from typing import Any
 from tensorboardX.proto import api_pb2, plugin_hparams_pb2, summary_pb2
 
 import args
-from settings import resolving, run_identity
+from settings import resolving, run_identity, sections
 
 API: Any = api_pb2  # their names exist at run time only
 PLUGIN: Any = plugin_hparams_pb2
@@ -38,25 +38,16 @@ def names() -> dict[str, type]:
     known: dict[str, Any] = {
         f"{section}.{key}": value for section, schema in schemas for key, value in vars(schema()).items()
     }
-    default = resolving.resolve({})
-    top = {name: _setting(default, name) for name in (*FIRST, *NAMES, *TOP)}
+    default = sections.dotted(resolving.resolve({}))
+    top = {name: default[name] for name in (*FIRST, *NAMES, *TOP)}
     return {name: type(value) for name, value in {**dict.fromkeys(FIRST), **known, **top}.items()}
-
-
-def _setting(config: Mapping[str, Any], name: str) -> Any:
-    """The value of a setting; None where this run does not read it."""
-    section, _, key = name.rpartition(".")
-    return (config.get(section, {}) if section else config).get(key)
 
 
 def values(config: Mapping[str, Any]) -> dict[str, Any]:
     """The values of the settings that this run reads: numbers, words and truth values; a list as text."""
-    found = {name: _setting(config, name) for name in names()}
-    return {
-        name: ",".join(map(str, value)) if isinstance(value, list | tuple) else value
-        for name, value in found.items()
-        if value is not None
-    }
+    read = sections.dotted(config)
+    found = {name: read[name] for name in names() if name in read}
+    return {name: ",".join(map(str, value)) if isinstance(value, list) else value for name, value in found.items()}
 
 
 def group(config: Mapping[str, Any]) -> str:
