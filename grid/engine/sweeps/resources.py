@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from nuq.settings import check, setting, types_of, unknown
+from nuq.settings import check, declared, setting, unknown
 
 TIME_FORMS = "minutes (90), MM:SS, HH:MM:SS (12:00:00), D-HH, D-HH:MM or D-HH:MM:SS"
 MEM_FORMS = "a whole number with its unit: 18GB, 18G, 500M, 1T; without one it counts megabytes; 0 is all of the node"
@@ -133,6 +133,6 @@ class Resources:
     def merged(self, changes: Mapping[str, Any]) -> Resources:
         """A checked copy with the values of ``changes``; ValueError, with the legal ones, for what is no resource."""
         for name in changes:
-            if name not in types_of(Resources):
-                raise unknown("resource", name, types_of(Resources))
+            if name not in declared(Resources):
+                raise unknown("resource", name, declared(Resources))
         return dataclasses.replace(self, **changes) if changes else self
