@@ -77,7 +77,8 @@ def main() -> None:
             if words.config_name or words.config_dir:  # files of the user's own, which Hydra alone has read
                 config = resolving.resolve(sections.as_set(OmegaConf.to_container(composed)))  # type: ignore[arg-type]
             else:
-                config = resolving.of_words(*HydraConfig.get().overrides.task)
+                given: Any = OmegaConf.to_container(HydraConfig.get().overrides, resolve=False)  # ${...} stays text
+                config = resolving.of_words(*given["task"])
         except ValueError as error:
             codes.append(_refuse(error))
             return

@@ -31,7 +31,7 @@ def resolve(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 @functools.cache
 def of_words(*words: str) -> dict[str, Any]:
-    """The configuration of these words of a command line, made once per process.
+    """The configuration of these words of a command line, made once per process: the same dict for all who ask.
 
     ValueError as ``resolve``, and for what is not of the form name=value.
     """

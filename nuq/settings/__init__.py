@@ -185,11 +185,11 @@ def check(settings: type, given: Mapping[str, Any], where: str = "") -> dict[str
 
 
 def _made(value: Any, of: Declared, shown: str) -> Any:
-    """A value as its field's type; the default as it is, and a list as one of its own."""
+    """A value as its field's type; the default as it is, and a list or mapping as one of its own."""
     if value is dataclasses.MISSING:
         raise ValueError(f"{shown}: must be given")
     if value is of.default:
-        return copy.copy(value) if isinstance(value, list) else value
+        return copy.copy(value) if isinstance(value, list | dict) else value
     if of.rule.get("parse") and value is not None:
         try:
             value = of.rule["parse"](value)

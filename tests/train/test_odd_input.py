@@ -113,6 +113,12 @@ def test_a_run_outlives_its_terminal(where: str, tmp_path: Path) -> None:
     assert read(tmp_path)["state"] == "done"
 
 
+def test_what_looks_like_an_interpolation_stays_the_text_that_it_is() -> None:
+    """The run has the settings that were checked, and that the grid and the dry run make of the same words."""
+    done = main(["layers=['*n${steps}* = supersgd']", "steps=1"])
+    assert done.returncode == 2 and "layers[0]='*n${steps}* = supersgd': matches no parameter" in done.stderr
+
+
 def test_errors_that_nobody_can_read_end_nothing() -> None:
     program = (
         "from train.process.terminal import *; open_streams(); complain('x'); complain('y'); say('went \\x1b[2Jon')"
