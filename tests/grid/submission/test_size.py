@@ -61,9 +61,9 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 def test_what_experiments_share_is_checked_once(calls: Counter[str]) -> None:
     experiments = _sweep(rates=5, seeds=20).experiments()
     assert len({item.name for item in experiments}) == 2 * 2 * 5 * 20
-    # sections of their own: 4 methods, 5 rates, 20 seeds; one each of all others
+    # sections of their own: 4 methods, 5 rates, 20 seeds, the settings beside the seed; one each of all others
     sections = len(args.SECTIONS) + len(args.GROUPS) - 2
-    assert calls["check"] == 4 + 5 + 20 + sections
+    assert calls["check"] == 4 + 5 + 20 + 1 + sections
     assert calls["counting"] == calls["check"] + 2 * 20  # and of two sections at each point
 
 
