@@ -112,9 +112,8 @@ class DataRecord:
 
     settings: type
     code: str  # ``module:class``, a ``train.data.source.Source``
-    num_classes: (
-        int  # of a folder of pictures in its stand-in: the true ones are the folder's; of GLUE those of a score
-    )
+    # of a folder of pictures in its stand-in (the true ones are the folder's); of GLUE those of a score
+    num_classes: int
     input_shape: tuple[int, ...] | None = None  # (channel, height, width); None where settings give it
     sizes: tuple[int, int] | None = None  # examples to train and to test; None where settings or files give them
     # where its files may lie below data_dir, {NAME} being a setting: one of these is there; none: it needs no files

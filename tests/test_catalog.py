@@ -28,7 +28,7 @@ import numpy as np
 
 from .dataset import Arrays, Normalization
 from .source import Source, Splits
-from .sources import missing
+from .data_files import missing
 
 
 class Toy(Source):
@@ -168,7 +168,9 @@ def rows(group: str) -> Iterator[tuple[list[str], str]]:
 
 def spelled(word: str) -> list[str]:
     """``vgg11/13[_bn]`` in full: vgg11, vgg13, vgg11_bn, vgg13_bn."""
-    stem, first, others, end = re.fullmatch(r"(.*?)(\d*)((?:/\d+)*)(?:\[(\w+)\])?", word).groups()  # type: ignore[union-attr]
+    found = re.fullmatch(r"(.*?)(\d*)((?:/\d+)*)(?:\[(\w+)\])?", word)
+    assert found
+    stem, first, others, end = found.groups()
     names = [stem + number for number in [first, *others.split("/")[1:]]]
     return names + [name + end for name in names if end]
 

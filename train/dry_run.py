@@ -27,8 +27,8 @@ from torch import Tensor
 from nuq.errors import NonFiniteError
 from settings import resolving, run_identity, sections
 from train import data
+from train.data.data_files import UNUSABLE
 from train.data.dataset import DataSet, Split
-from train.data.sources import UNUSABLE
 from train.launch import choose_device
 from train.logs.run_log import Log
 from train.process import status

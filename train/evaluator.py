@@ -27,9 +27,9 @@ from settings import resolving, run_identity
 from settings.command_line import Evaluation
 from settings.sections import as_set
 from train import data, models
+from train.data.data_files import UNUSABLE
 from train.data.dataset import Split
 from train.data.objective import WORDS
-from train.data.sources import UNUSABLE
 from train.launch import choose_device
 from train.logs.event_file import EventFile
 from train.process import checkpoint

@@ -18,7 +18,7 @@ from nuq.errors import NonFiniteError, RankLost
 from nuq.settings.quantized_training import formats_of
 from settings import run_identity
 from settings.data import is_on_disk
-from train.data.sources import UNUSABLE, DataError
+from train.data.data_files import UNUSABLE, DataError
 from train.logs.run_log import Log
 from train.models import WeightsError
 from train.process import machine, rendezvous

@@ -20,8 +20,8 @@ from typing import Any
 import torch
 
 from train import data
+from train.data.data_files import UNUSABLE
 from train.data.dataset import DataSet
-from train.data.sources import UNUSABLE
 from train.dry_run import in_one_process, shrunk
 from train.steps.trainer import Trainer
 

@@ -19,10 +19,10 @@ from settings.data import DATA
 from .dataset import DataSet
 from .source import Size, Source
 
-__all__ = ["DataSet", "Size", "Source", "load", "source", "stand_in", "true_size"]
+__all__ = ["DataSet", "Size", "Source", "load", "source_of", "stand_in", "true_size"]
 
 
-def source(config: Mapping[str, Any]) -> Source:
+def source_of(config: Mapping[str, Any]) -> Source:
     """The data set of a resolved configuration, of which nothing is read yet."""
     name = config["data"]["name"]
     if name not in DATA:
@@ -36,12 +36,12 @@ def load(config: Mapping[str, Any], device: torch.device | str) -> DataSet:
     Raises FileNotFoundError for files that are not there and ValueError for damaged ones; both name the file, what was
     expected and how to get it.
     """
-    return stand_in(config, device) if config["stand_in"] else source(config).load(torch.device(device))
+    return stand_in(config, device) if config["stand_in"] else source_of(config).load(torch.device(device))
 
 
 def stand_in(config: Mapping[str, Any], device: torch.device | str) -> DataSet:
     """Random tensors, always the same, with the data set's shape, type, classes and augmentation of small images."""
-    found = source(config)
+    found = source_of(config)
     return found.stand_in(torch.device(device), found.record.num_stand_ins, found.record.num_stand_ins // 4)
 
 
@@ -50,5 +50,5 @@ def true_size(config: Mapping[str, Any]) -> Size:
 
     FileNotFoundError where only the files could tell.
     """
-    found = source(config)
+    found = source_of(config)
     return Size(*found.sizes(), found.num_bytes())

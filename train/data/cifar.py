@@ -17,10 +17,10 @@ import numpy as np
 
 from . import cache, pictures
 from .augment import Augmentation
+from .data_files import Origin, damaged, download_remedy, first_existing, missing, verify
 from .dataset import Arrays, Normalization
 from .pickles import load_arrays
 from .source import Fetched, Splits
-from .sources import Origin, damaged, download_remedy, first_existing, missing, verify
 
 SIZE, WIDTH = 32, 3 * 32 * 32
 

@@ -7,11 +7,11 @@ import torch
 
 from . import cache, pictures
 from .augment import Augmentation
+from .data_files import first_existing, missing
 from .dataset import Arrays, DataSet
 from .imagenet import NORMALIZATION  # the customary one for photographs
 from .picture_set import PictureSet
 from .source import Source
-from .sources import first_existing, missing
 
 LARGEST_IN_MEMORY = 64  # pixels a side: 100,000 pictures of it take 1.2 GB
 

@@ -18,8 +18,8 @@ from typing import Any
 from settings.text import TASKS, Task
 
 from . import objective
+from .data_files import damaged, first_existing, missing
 from .sentences import Examples, SentenceSource
-from .sources import damaged, first_existing, missing
 
 HIGHEST_SCORE = 5.0
 CUT_SHORT = 1e-3  # share of QQP's rows that may be: its training file has 3 of 363,849

@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 
 from .augment import Augmentation
+from .data_files import Origin, damaged, download_remedy, first_existing, missing, verify
 from .dataset import Arrays, Normalization
 from .source import Fetched, Splits
-from .sources import Origin, damaged, download_remedy, first_existing, missing, verify
 
 STEMS = {"train": "train", "test": "t10k"}
 SIDE, NUM_CLASSES = 28, 10

@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 
 from . import pictures
+from .data_files import first_existing, missing
 from .dataset import DataSet, Normalization
 from .picture_set import PictureSet
 from .source import Source
-from .sources import first_existing, missing
 
 # torchvision's, and the original's
 NORMALIZATION = Normalization(mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225))

@@ -11,8 +11,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from .data_files import damaged, first_existing, missing
 from .sentences import Examples, SentenceSource
-from .sources import damaged, first_existing, missing
 
 KINDS = ("neg", "pos")
 

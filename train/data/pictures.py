@@ -12,7 +12,7 @@ import numpy as np
 from PIL import Image
 
 from .augment import random_resized_box
-from .sources import damaged, missing
+from .data_files import damaged, missing
 
 SUFFIXES = (".jpg", ".jpeg", ".png")  # in any case, as in ImageNet's .JPEG
 

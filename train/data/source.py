@@ -17,8 +17,8 @@ import torch
 from settings.data import DATA
 
 from .augment import Augmentation, Cutout
+from .data_files import Origin, download
 from .dataset import Arrays, DataSet, InMemory, Normalization
-from .sources import Origin, download
 
 Splits = tuple[Arrays, Arrays]  # to train and to test
 LABEL_BYTES = 8

@@ -12,9 +12,9 @@ import numpy as np
 
 from . import cache
 from .augment import Augmentation
+from .data_files import Origin, damaged, download_remedy, first_existing, missing, verify
 from .dataset import Arrays, Normalization
 from .source import Fetched, Splits
-from .sources import Origin, damaged, download_remedy, first_existing, missing, verify
 
 SIZE, NUM_CLASSES = 32, 10
 

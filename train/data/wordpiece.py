@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from .sources import damaged, missing
+from .data_files import damaged, missing
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 BERTS_OWN = 30_522  # tokens of bert-base-uncased

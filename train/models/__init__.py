@@ -74,7 +74,7 @@ def without_weights_file(config: Mapping[str, Any], input_shape: tuple[int, ...]
             f"{'x'.join(map(str, shape))} (legal: {', '.join(legal)})"
         )
     given = {**settings, **record.fixed, "settings": settings, "input_shape": shape, "num_classes": num_classes}
-    given["num_tokens"] = data.source(config).num_tokens()
+    given["num_tokens"] = data.source_of(config).num_tokens()
     code = record.code
     if record.large and min(shape[1:]) >= 64:
         code, given["name"] = TORCHVISION, record.large

@@ -17,7 +17,7 @@ import pytest
 from settings.data import DATA
 from tests.train.archive_files import UNVERIFIED, write_cifar100, write_svhn
 from tests.train.data.test_data import load, write_mnist
-from train.data import cifar, idx, sources, svhn
+from train.data import cifar, data_files, idx, svhn
 from train.data.torchvision_import import torchvision
 
 
@@ -69,14 +69,14 @@ def test_the_tables_of_torchvision_are_what_is_read() -> None:
         cifar.Cifar100.origin,
         svhn.Svhn.origin,
     ):
-        found = sources.checksums(origin)
+        found = data_files.checksums(origin)
         assert found and all(len(digest) == 32 and set(digest) <= set("0123456789abcdef") for digest in found.values())
-        assert all(address.startswith("http") for address in sources.addresses(origin))
-    assert set(sources.checksums(svhn.Svhn.origin)) >= {"train_32x32.mat", "test_32x32.mat"}
-    assert set(sources.checksums(cifar.Cifar10.origin)) == {DATA["cifar10"].places[-1]}
+        assert all(address.startswith("http") for address in data_files.addresses(origin))
+    assert set(data_files.checksums(svhn.Svhn.origin)) >= {"train_32x32.mat", "test_32x32.mat"}
+    assert set(data_files.checksums(cifar.Cifar10.origin)) == {DATA["cifar10"].places[-1]}
     assert {
         f"{stem}-{what}.gz" for stem in ("train", "t10k") for what in ("images-idx3-ubyte", "labels-idx1-ubyte")
-    } == set(sources.checksums(idx.Mnist.origin))
+    } == set(data_files.checksums(idx.Mnist.origin))
 
 
 NAMES = {
@@ -154,9 +154,9 @@ def test_a_download_completes_a_half_folder(tmp_path: Path, monkeypatch: pytest.
 DOWNLOADER = """
 import sys
 from pathlib import Path
-from train.data import sources
-sources.addresses = lambda origin: ["afar"]
-sources._table = lambda origin: fetch
+from train.data import data_files
+data_files.addresses = lambda origin: ["afar"]
+data_files._table = lambda origin: fetch
 target = Path(sys.argv[1])
 def fetch(root, download):
     import time
@@ -164,7 +164,7 @@ def fetch(root, download):
         calls.write("x")
     time.sleep(0.3)
     (Path(root) / "file").write_text("whole")
-sources.download(sources.Origin("mnist", "MNIST", 1), target, lambda: (target / "file").exists())
+data_files.download(data_files.Origin("mnist", "MNIST", 1), target, lambda: (target / "file").exists())
 assert (target / "file").read_text() == "whole"
 """
 

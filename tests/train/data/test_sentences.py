@@ -378,7 +378,7 @@ def test_stand_ins_and_true_sizes(task: str) -> None:
 
 def test_a_stand_in_needs_no_vocabulary(tmp_path: Path) -> None:
     config = resolving.resolve({"data": "imdb", "data.tokenizer": str(tmp_path / "nowhere"), "stand_in": True})
-    assert data.source(config).num_tokens() == 30_522 and data.load(config, "cpu").is_stand_in
+    assert data.source_of(config).num_tokens() == 30_522 and data.load(config, "cpu").is_stand_in
     write_vocabulary(tmp_path / "nowhere", "a")
-    assert data.source(config).num_tokens() == 7
-    assert data.source(resolving.resolve({})).num_tokens() == 0
+    assert data.source_of(config).num_tokens() == 7
+    assert data.source_of(resolving.resolve({})).num_tokens() == 0
