@@ -7,7 +7,7 @@ import shlex
 import sys
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from files.aligned import aligned
 from files.tables import beside_json
@@ -20,32 +20,26 @@ if TYPE_CHECKING:
 
 GRID_HELP = "family of sweeps: nuq is grid/nuq.py; or the path of a file of your own"
 
-RESOURCES = {
-    "nodes": (int, "nodes of one experiment (default: 1)"),
-    "ranks": (int, "torch.distributed processes of one experiment, over all nodes (default: 1)"),
-    "gpus": (float, "GPUs per node (default: one per rank; 0: none; 0.5: two runs of a script share one)"),
-    "cpus": (int, "cores per rank (default: 3)"),
-    "mem": (str, "memory per node (default: 18GB)"),
-    "time": (str, "time limit, such as 12:00:00 (default: the partition's)"),
-    "partition": (str, "partition (default: the site's, else the cluster's)"),
-    "account": (str, "account"),
-    "qos": (str, "quality of service"),
-    "constraint": (str, "node features"),
-    "exclude": (str, "nodes to avoid"),
-}
-
 
 def add_resources(parser: argparse.ArgumentParser, title: str, without: Collection[str] = ()) -> None:
     """Add an option for each resource of an experiment to a parser."""
+    from grid.engine.sweeps.resources import Resources
+    from nuq.settings import declared
+
     group = parser.add_argument_group(title)
-    for name, (kind, text) in RESOURCES.items():
+    for name, (kind, default, rule) in declared(Resources).items():
         if name not in without:
-            group.add_argument(f"--{name}", type=kind, metavar=name.upper(), help=text)
+            text = rule["reason"] + ("" if default is None else f" (default: {default})")
+            number = type(default) if isinstance(default, int) else float if float in get_args(kind) else str
+            group.add_argument(f"--{name}", type=number, metavar=name.upper(), help=text)
 
 
 def resources_of(options: argparse.Namespace) -> dict[str, Any]:
     """The resources that the command line names."""
-    return {name: value for name in RESOURCES if (value := getattr(options, name, None)) is not None}
+    from grid.engine.sweeps.resources import Resources
+    from nuq.settings import declared
+
+    return {name: value for name in declared(Resources) if (value := getattr(options, name, None)) is not None}
 
 
 def add_sweep_options(parser: argparse.ArgumentParser) -> None:

@@ -68,22 +68,22 @@ class Resources:
     Raises ValueError for a value that makes no sense.
     """
 
-    nodes: int = whole(1, "machines")
+    nodes: int = whole(1, "nodes of one experiment")
     ranks: int = whole(1, "torch.distributed processes of one experiment, over all nodes; a multiple of nodes")
     gpus: int | float | None = setting(
         None,
-        "per node; None: one per rank of the node; 0.5: two runs of a script share a GPU; 0: none",
+        "GPUs per node (default: one per rank; 0: none; 0.5: two runs of a script share one)",
         low=0,
         must="be a number of GPUs per node: 0, 1, 2, ..., or a fraction such as 0.5 to share one",
     )
-    cpus: int = whole(3, "per rank")
-    mem: str = setting("18GB", "per node")
-    time: str | None = setting(None, "None: the partition's own default")
-    partition: str | None = setting(None, "sbatch --partition", pattern=WORD)
-    account: str | None = setting(None, "sbatch --account", pattern=WORD)
-    qos: str | None = setting(None, "sbatch --qos", pattern=WORD)
-    constraint: str | None = setting(None, "sbatch --constraint", pattern=WORD)
-    exclude: str | None = setting(None, "sbatch --exclude", pattern=WORD)
+    cpus: int = whole(3, "cores per rank")
+    mem: str = setting("18GB", "memory per node")
+    time: str | None = setting(None, "time limit, such as 12:00:00 (default: the partition's)")
+    partition: str | None = setting(None, "partition (default: the site's, else the cluster's)", pattern=WORD)
+    account: str | None = setting(None, "account", pattern=WORD)
+    qos: str | None = setting(None, "quality of service", pattern=WORD)
+    constraint: str | None = setting(None, "node features", pattern=WORD)
+    exclude: str | None = setting(None, "nodes to avoid", pattern=WORD)
 
     def __post_init__(self) -> None:
         megabytes(self.mem)
