@@ -159,7 +159,7 @@ def _submission(options: argparse.Namespace, sweep: Sweep, runs: Sequence[Run]) 
     """The original line as the submission of one array."""
     from grid.engine.states.ledger import Chunk, Submission, new_id
     from grid.engine.submission.plan import deal
-    from grid.engine.sweeps.resources import Resources
+    from settings.resources import Resources
 
     scripts, ranks, partition = _cluster_args(options.cluster_args, len(runs))
     chunk = Chunk(

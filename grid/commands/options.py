@@ -23,8 +23,8 @@ GRID_HELP = "family of sweeps: nuq is grid/nuq.py; or the path of a file of your
 
 def add_resources(parser: argparse.ArgumentParser, title: str, without: Collection[str] = ()) -> None:
     """Add an option for each resource of an experiment to a parser."""
-    from grid.engine.sweeps.resources import Resources
     from nuq.settings import declared
+    from settings.resources import Resources
 
     group = parser.add_argument_group(title)
     for name, (kind, default, rule) in declared(Resources).items():
@@ -36,8 +36,8 @@ def add_resources(parser: argparse.ArgumentParser, title: str, without: Collecti
 
 def resources_of(options: argparse.Namespace) -> dict[str, Any]:
     """The resources that the command line names."""
-    from grid.engine.sweeps.resources import Resources
     from nuq.settings import declared
+    from settings.resources import Resources
 
     return {name: value for name in declared(Resources) if (value := getattr(options, name, None)) is not None}
 

@@ -53,7 +53,7 @@ def _code(code: Mapping[str, Any]) -> str:
 
 
 def _row(made: Made, chunk: Chunk) -> tuple[str, ...]:
-    from grid.engine.sweeps.resources import Resources
+    from settings.resources import Resources
 
     asked = Resources(**chunk.resources)
     parallel = made.options.parallel

@@ -15,7 +15,7 @@ import pytest
 
 from grid.engine.slurm.site_yaml import load_site
 from grid.engine.submission.retry import remedy_for
-from grid.engine.sweeps.resources import Resources
+from settings.resources import Resources
 from tests.grid import bench
 from tests.grid.bench import Bench
 

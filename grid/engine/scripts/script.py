@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from grid.engine.scripts.templates import filled, piece
 from grid.engine.sweeps.experiments import Experiment
 from grid.engine.sweeps.overrides import chosen, pinned
-from grid.engine.sweeps.resources import Resources
+from settings.resources import Resources
 
 SHUTDOWN_S = 100  # torchrun waits so long for a checkpoint after a signal; jobs are warned 120 s before their end
 PORTS = (20000, 32000)  # ports of the rendezvous: below those that systems hand out by themselves

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from grid.engine.slurm.commands import _call
 from grid.engine.slurm.scheduler_cache import Full, Unreachable
-from grid.engine.sweeps.resources import Resources, megabytes, seconds, time_text
+from settings.resources import Resources, megabytes, seconds, time_text
 
 
 def check_sbatch() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from grid.engine.scripts.templates import filled, piece
 from grid.engine.slurm.site import Site
-from grid.engine.sweeps.resources import Resources
+from settings.resources import Resources
 
 SUBMITIT = ((1, 5), (1, 6))  # versions whose private text function has the signature we call: from, below
 TRIED = "1.5.4"  # the newest of them, and the newest there is: the texts on record are made with it

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from grid.engine.scripts import preamble
-from grid.engine.sweeps.resources import WORD, Resources, megabytes, seconds, time_text, whole
 from nuq.settings import TEXT, named, setting, unknown
+from settings.resources import WORD, Resources, megabytes, seconds, time_text, whole
 
 MAIL_EVENTS: str = "BEGIN END FAIL REQUEUE TIME_LIMIT TIME_LIMIT_90 TIME_LIMIT_80 TIME_LIMIT_50 ARRAY_TASKS ALL"
 

@@ -11,8 +11,8 @@ from typing import Any
 
 from files import plain
 from grid.engine.slurm.site import Site
-from grid.engine.sweeps.resources import Resources
 from nuq.settings import named, read, unknown
+from settings.resources import Resources
 
 ROOT = Path(__file__).absolute().parents[3]
 EXAMPLES = ROOT / "grid" / "sites"

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any
 
 from files.records import must
-from grid.engine.sweeps.resources import Resources
+from settings.resources import Resources
 
 
 def _is_below(folder: str, path: str) -> bool:

@@ -23,7 +23,7 @@ from grid.engine.states.records import Asked, RunPath
 from grid.engine.states.runs import Run
 from grid.engine.states.state import State
 from grid.engine.sweeps.experiments import Settings
-from grid.engine.sweeps.resources import Resources
+from settings.resources import Resources
 from settings.sections import as_set, dotted
 
 Item = TypeVar("Item")

@@ -26,7 +26,7 @@ from grid.engine.submission import waves, writing
 from grid.engine.submission.plan import FRESH, Cancelled, Essence, Plan, Planned, arrays, digest
 from grid.engine.submission.preflight import Finding, findings, known, rehearsed
 from grid.engine.sweeps.experiments import Experiment, Sweep
-from grid.engine.sweeps.resources import Resources
+from settings.resources import Resources
 
 PLAN = "plan.json"
 

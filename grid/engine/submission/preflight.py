@@ -22,9 +22,9 @@ from grid.engine.states.runs import Run
 from grid.engine.states.state import State
 from grid.engine.submission.plan import Plan
 from grid.engine.submission.rehearsal import data_place, rehearse
-from grid.engine.sweeps.resources import Resources, seconds
 from nuq.settings import unknown
 from settings.data import DATA, is_on_disk
+from settings.resources import Resources, seconds
 
 # the checks that --ignore takes; each may be wrong about somebody's cluster
 CHECKS = ("time", "data", "folders", "disk", "opinion", "build")

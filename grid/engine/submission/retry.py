@@ -15,8 +15,8 @@ from grid.engine.states.job_logs import log_of, log_path
 from grid.engine.states.record_values import own_element
 from grid.engine.states.run_files import RunFolder
 from grid.engine.states.triage import KINDS, Failure, classify, says_out_of_memory
-from grid.engine.sweeps.resources import Resources, megabytes, seconds, time_text
 from nuq.settings import unknown
+from settings.resources import Resources, megabytes, seconds, time_text
 
 if TYPE_CHECKING:
     from grid.engine.slurm.site import Site

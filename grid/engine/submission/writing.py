@@ -11,7 +11,7 @@ from grid.engine.scripts.script import from_script, job_script
 from grid.engine.slurm import sbatch_script
 from grid.engine.slurm.site import Site
 from grid.engine.states.ledger import Chunk, Submission
-from grid.engine.sweeps.resources import Resources
+from settings.resources import Resources
 
 
 def pinned(item: Submission, root: Path) -> Submission:

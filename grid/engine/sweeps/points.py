@@ -19,10 +19,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import args
-from grid.engine.sweeps.resources import Resources
 from nuq.registry import METHODS
 from nuq.settings import declared, unknown
 from settings import command_line
+from settings.resources import Resources
 
 Settings = Mapping[str, Any]
 # A condition holds for some settings: a text in Hydra's grammar (method=alq,amq), a mapping to one value or a list of

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from grid.engine.scripts.script import from_script, job_script
 from grid.engine.submission.plan import deal
-from grid.engine.sweeps.resources import Resources
+from settings.resources import Resources
 from tests.grid import fake
 
 # --- job scripts, executed ----------------------------------------------------------------------------------------

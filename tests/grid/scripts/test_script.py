@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from grid.engine.scripts.script import from_script, job_script, run_script, task_script
 from grid.engine.sweep import Sweep, find, load, point
 from grid.engine.sweeps.overrides import pinned
-from grid.engine.sweeps.resources import Resources
+from settings.resources import Resources
 from tests.grid import fake, record
 from tests.grid.sweeps.test_overrides import AWKWARD
 

@@ -17,7 +17,7 @@ from grid.engine.scripts.script import from_script, job_script
 from grid.engine.slurm.sbatch_script import array_spec, sbatch_text
 from grid.engine.slurm.site import Mail, Site
 from grid.engine.states.runs import Run
-from grid.engine.sweeps.resources import Resources
+from settings.resources import Resources
 from tests.grid import fake, record
 
 

@@ -16,7 +16,7 @@ from grid.engine.scripts.preamble import quoted
 from grid.engine.slurm import site_yaml
 from grid.engine.slurm.site import Partition, Site
 from grid.engine.slurm.site_yaml import load_site, read_site
-from grid.engine.sweeps.resources import Resources
+from settings.resources import Resources
 
 EXAMPLES = sorted(site_yaml.EXAMPLES.glob("*.yaml"))
 

@@ -28,7 +28,7 @@ from grid.engine.submission.plan import (
     remaining,
 )
 from grid.engine.sweep import Sweep, axis, point, product
-from grid.engine.sweeps.resources import Resources
+from settings.resources import Resources
 
 
 def planned(shapes: list[int]) -> list[Planned]:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grid.engine.sweeps.resources import Resources, megabytes, seconds, time_text
+from settings.resources import Resources, megabytes, seconds, time_text
 
 
 @pytest.mark.parametrize(
