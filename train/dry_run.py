@@ -1,10 +1,9 @@
 """A few tiny steps of any experiment on this machine: ``python -m train.dry_run OVERRIDES``.
 
-The experiment may have any data set and device.
-
-The real code runs end to end: data (marked stand-in tensors of the same shape where the files are not here), one level
-update, one measurement where the experiment measures, one evaluation, one checkpoint written and resumed.  Then time,
-memory and bytes of the full run are estimated from what was seen, on this machine's device.
+The experiment may have any data set and device.  The real code runs end to end: data (marked stand-in tensors of the
+same shape where the files are not here), one level update, one measurement where the experiment measures, one
+evaluation, one checkpoint written and resumed.  Then time, memory and bytes of the full run are estimated from what was
+seen, on this machine's device.
 """
 
 from __future__ import annotations

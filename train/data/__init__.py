@@ -46,9 +46,6 @@ def stand_in(config: Mapping[str, Any], device: torch.device | str) -> DataSet:
 
 
 def true_size(config: Mapping[str, Any]) -> Size:
-    """The size of the complete data set, whether or not its files are here.
-
-    FileNotFoundError where only the files could tell.
-    """
+    """The size of the complete data set, here or not; FileNotFoundError where only the files could tell."""
     found = source_of(config)
     return Size(*found.sizes(), found.num_bytes())

@@ -17,11 +17,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Augmentation:
-    """A random crop of a padded image, and a random mirror image.
-
-    The crop is at a random place of the image with ``padding`` black pixels on each side; then, half the time, a mirror
-    image.
-    """
+    """A random crop of an image with ``padding`` black pixels on each side, then, half the time, its mirror image."""
 
     padding: int
     flip: bool
@@ -29,10 +25,8 @@ class Augmentation:
     def __call__(self, images: Tensor, generator: torch.Generator) -> Tensor:
         """The changed images of a batch, (batch, channel, height, width), in the same shape, channels last in memory.
 
-        Every shift of the crop is equally likely.
-
-        Rows are copied whole, from the batch with its border, since they are what lies together; only the mirrored half
-        is turned.
+        Every shift of the crop is equally likely.  Rows are copied whole, from the batch with its border, since they
+        are what lies together; only the mirrored half is turned.
         """
         batch, channels, height, width = images.shape
         shifts = 2 * self.padding + 1
@@ -60,10 +54,9 @@ class Augmentation:
 class Cutout:
     """A square of ``side`` pixels, its centre uniform over the image, clipped at the border.
 
-    DeVries, Taylor, 2017, "Cutout".
-
-    It is set to 0 in normalised images, which is the data set's mean colour, after the crop and the mirror.  Near the
-    border less than the square is left, as in the paper; ResNet-9's own recipe draws squares of 8x8 that lie inside.
+    DeVries, Taylor, 2017, "Cutout".  It is set to 0 in normalised images, which is the data set's mean colour, after
+    the crop and the mirror.  Near the border less than the square is left, as in the paper; ResNet-9's own recipe draws
+    squares of 8x8 that lie inside.
     """
 
     side: int
@@ -108,9 +101,8 @@ NUM_TRIES = 10  # proposals for one random crop before the largest central one i
 def draw_crops(batch: int, generator: torch.Generator) -> list[list[float]]:
     """Uniform numbers in [0, 1) for ``batch`` random crops.
 
-    They are the area and ratio of each proposal, then place and mirror.
-
-    They are drawn before any image is opened, so the order in which threads decode changes nothing.
+    They are the area and ratio of each proposal, then place and mirror.  They are drawn before any image is opened, so
+    the order in which threads decode changes nothing.
     """
     return torch.rand(
         batch, 2 * NUM_TRIES + 3, generator=generator, device=generator.device, dtype=torch.float64
@@ -120,11 +112,9 @@ def draw_crops(batch: int, generator: torch.Generator) -> list[list[float]]:
 def random_resized_box(width: int, height: int, numbers: Sequence[float]) -> tuple[tuple[int, int, int, int], bool]:
     """A random box (left, upper, right, lower), and whether to mirror it.
 
-    It has 8 % to 100 % of the area, with sides in a ratio of 3/4 to 4/3.
-
-    The area is uniform, the ratio log-uniform, the place uniform; a proposal that does not fit is redrawn up to
-    ``NUM_TRIES`` times, then the largest central box of a legal ratio is taken: Szegedy et al. 2015, as torchvision
-    does it.
+    It has 8 % to 100 % of the area, with sides in a ratio of 3/4 to 4/3.  The area is uniform, the ratio log-uniform,
+    the place uniform; a proposal that does not fit is redrawn up to ``NUM_TRIES`` times, then the largest central box
+    of a legal ratio is taken: Szegedy et al. 2015, as torchvision does it.
     """
     down, across, mirror = numbers[2 * NUM_TRIES :]
     for area_share, ratio_place in zip(numbers[: 2 * NUM_TRIES : 2], numbers[1 : 2 * NUM_TRIES : 2], strict=True):

@@ -1,8 +1,4 @@
-"""Reader of CIFAR in any of its forms.
-
-The forms are: as torchvision knows it (pickles in a folder or in the .tar.gz), as its binary files, or as pictures in
-one folder per class.
-"""
+"""Reader of CIFAR: pickles in a folder or in the .tar.gz (torchvision's form), binary files, or pictures by class."""
 
 from __future__ import annotations
 
@@ -130,10 +126,7 @@ class Cifar(Fetched):
         return Arrays(np.ascontiguousarray(images).reshape(-1, 3, SIZE, SIZE), np.array(labels, dtype=np.int64))
 
     def _read_pictures(self, home: Path) -> Splits:
-        """Both splits from 32x32 pictures.
-
-        Classes in alphabetical order, which is also the order of the original labels.
-        """
+        """Both splits from 32x32 pictures; classes in alphabetical order, also the order of the original labels."""
         remedy = f"unpack the whole data set again, or {download_remedy(self.name, self.data_dir)}"
         trees = {split: pictures.list_tree(home / split, remedy) for split in ("train", "test")}
         for tree in trees.values():

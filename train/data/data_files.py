@@ -36,10 +36,7 @@ def missing(what: str, expected: str, remedy: str) -> FileNotFoundError:
 
 
 class DataError(ValueError):
-    """A file of a data set that is not what it should be.
-
-    Met while training, it ends the run as bad data do at its start.
-    """
+    """A damaged file of a data set; met while training, it ends the run as bad data do at its start."""
 
 
 # What loading raises where data cannot be used: a bad setting or file, a missing one, a folder in its place, none that

@@ -18,10 +18,7 @@ Split = Literal["train", "test"]
 
 
 class DataSet(Protocol):
-    """Labelled examples in two splits, addressed by number.
-
-    The place where they lie and the time at which they are decoded are their own affair.
-    """
+    """Labelled examples in two splits, addressed by number; where they lie is the data set's own affair."""
 
     @property
     def name(self) -> str: ...
@@ -48,10 +45,7 @@ class DataSet(Protocol):
 
     @property
     def fingerprint(self) -> str:
-        """14 hexadecimal digits that other examples do not have (see ``fingerprint``).
-
-        A run does not go on on others.
-        """
+        """14 hexadecimal digits that other examples do not have, on which no run goes on (see ``fingerprint``)."""
         ...
 
     def train_batch(self, indices: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -68,16 +62,10 @@ class DataSet(Protocol):
 
 @runtime_checkable
 class ReadsAhead(Protocol):
-    """A data set that has to read its files.
-
-    Told which batch comes next, it decodes it while another one is trained on.
-    """
+    """A data set that reads files: told which batch comes next, it decodes it while another one is trained on."""
 
     def expect(self, indices: Tensor, generator: torch.Generator) -> None:
-        """Note that ``train_batch`` will be asked for this batch, with such a generator.
-
-        The batch is the same with and without this call.
-        """
+        """Note that ``train_batch`` will be asked for this batch, with such a generator; it is the same without."""
         ...
 
 
@@ -98,10 +86,8 @@ class Normalization:
 def normalized(images: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
     """The float32 images of uint8 (batch, channel, height, width), in the same order in memory.
 
-    They are scaled and shifted as ``Normalization.tensors`` says.
-
-    Where the channels lie last, a row of the picture is one vector against a row of scales, which is three times as
-    fast.
+    They are scaled and shifted as ``Normalization.tensors`` says.  Where the channels lie last, a row of the picture is
+    one vector against a row of scales, which is three times as fast.
     """
     pixels = images.permute(0, 2, 3, 1)
     if not pixels.is_contiguous() or images.is_contiguous():

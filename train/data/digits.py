@@ -27,10 +27,7 @@ def _bundled_file() -> Path:
 
 
 class Digits(Source):
-    """The 1442 training and 355 test images.
-
-    The split is stratified and uses no random number, so it is the same everywhere.
-    """
+    """The 1442 training and 355 test images: a stratified split without random numbers, the same everywhere."""
 
     normalization = Normalization(mean=(0.3053,), std=(0.3760,), top=16.0)  # of all pixels, in units of a full pixel
 

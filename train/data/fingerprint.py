@@ -1,10 +1,8 @@
 """The fingerprint that tells one copy of a data set from another: 14 hexadecimal digits of a SHA-256.
 
-It is the same wherever and in whatever form the files lie.
-
-A data set that is small is hashed whole; of a large one all labels (or all names), and a sample spread evenly over its
-examples.  So it takes milliseconds, and an example that is missing, added or moved is noticed; one that is changed in
-place only where it was sampled.
+It is the same wherever and in whatever form the files lie.  A data set that is small is hashed whole; of a large one
+all labels (or all names), and a sample spread evenly over its examples.  So it takes milliseconds, and an example that
+is missing, added or moved is noticed; one that is changed in place only where it was sampled.
 """
 
 from __future__ import annotations
@@ -26,10 +24,7 @@ HEAD_BYTES = 4096
 
 
 def of_arrays(splits: Iterable[tuple[np.ndarray, np.ndarray]]) -> str:
-    """The fingerprint of the decoded (inputs, labels) of each split.
-
-    It is the same for a CIFAR-10 in pickles and one in binary files.
-    """
+    """The fingerprint of the decoded (inputs, labels) of each split, whatever the form of the files."""
     digest = hashlib.sha256()
     for inputs, labels in splits:
         chosen = inputs if inputs.nbytes <= WHOLE_BYTES else inputs[_sample(len(inputs), NUM_SAMPLED)]
@@ -40,10 +35,7 @@ def of_arrays(splits: Iterable[tuple[np.ndarray, np.ndarray]]) -> str:
 
 
 def of_trees(trees: Iterable[Tree]) -> str:
-    """The fingerprint of pictures that are decoded while training.
-
-    It covers all their names, the size of some and the beginning of a few.
-    """
+    """The fingerprint of pictures decoded while training: all their names, some sizes, a few beginnings."""
     digest = hashlib.sha256()
     for tree in trees:
         for name, files in zip(tree.classes, tree.files, strict=True):

@@ -19,11 +19,9 @@ LARGEST_IN_MEMORY = 64  # pixels a side: 100,000 pictures of it take 1.2 GB
 class Folder(Source):
     """The pictures of ``train/<class>/*`` and ``test/<class>/*`` (or ``val``) of ``data_dir/path``.
 
-    Labels are the places of the sorted class names.
-
-    Up to 64x64 pixels: the centre at that size, decoded once and kept; augmented by a crop from a border of size/8 and
-    a mirror.  Above: views as of ImageNet, a random box of 8 to 100 % of the area in training and the centre, 7/8 of
-    the short side, in evaluation.
+    Labels are the places of the sorted class names.  Up to 64x64 pixels: the centre at that size, decoded once and
+    kept; augmented by a crop from a border of size/8 and a mirror.  Above: views as of ImageNet, a random box of 8 to
+    100 % of the area in training and the centre, 7/8 of the short side, in evaluation.
     """
 
     def load(self, device: torch.device) -> DataSet:

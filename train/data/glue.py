@@ -1,11 +1,10 @@
 """The tasks of GLUE.
 
-Wang and others, "GLUE: a multi-task benchmark and analysis platform for natural language understanding", 2018.
-
-The files of its archive are read as they are: tab-separated, quotes being characters like others, a header in all but
-CoLA.  dev is the test split, as the labels of the true one are not given out; of MNLI it is dev_matched.  QQP's own
-files hold a few rows that are cut short, which are left out as everyone does.  MRPC is read from train.tsv and dev.tsv,
-or from Microsoft's msr_paraphrase_train.txt and GLUE's dev_ids.tsv, which says which of its pairs are dev.
+Wang and others, "GLUE: a multi-task benchmark and analysis platform for natural language understanding", 2018.  The
+files of its archive are read as they are: tab-separated, quotes being characters like others, a header in all but CoLA.
+dev is the test split, as the labels of the true one are not given out; of MNLI it is dev_matched.  QQP's own files hold
+a few rows that are cut short, which are left out as everyone does.  MRPC is read from train.tsv and dev.tsv, or from
+Microsoft's msr_paraphrase_train.txt and GLUE's dev_ids.tsv, which says which of its pairs are dev.
 """
 
 from __future__ import annotations
@@ -113,10 +112,7 @@ def rows(path: Path, task: Task) -> Iterator[Row]:
 
 
 def examples(path: Path, found: Iterator[Row], task: Task) -> Examples:
-    """The texts and labels of the rows of ``path``.
-
-    ValueError, with its line, for a label that is none, or a file without rows.
-    """
+    """The texts and labels of rows; ValueError, with its line, for a label that is none, or for no rows."""
     texts, labels = [], []
     for number, row in found:
         texts.append(tuple(row[name] for name in task.texts))

@@ -1,9 +1,7 @@
 """IMDB: 50,000 film reviews, for or against.
 
-Maas and others, "Learning word vectors for sentiment analysis", 2011.
-
-The reviews are read from the folder aclImdb of their archive: ``{train,test}/{neg,pos}/*.txt``, one review each; the
-class is 1 for ``pos``.
+Maas and others, "Learning word vectors for sentiment analysis", 2011.  The reviews are read from the folder aclImdb of
+their archive: ``{train,test}/{neg,pos}/*.txt``, one review each; the class is 1 for ``pos``.
 """
 
 from __future__ import annotations

@@ -39,10 +39,7 @@ class Objective:
 
 
 def loss_of(output: Tensor, target: Tensor, *, label_smoothing: float = 0.0, reduction: str = "mean") -> Tensor:
-    """The cross-entropy of logits (..., num_classes) against labels (...), over all predictions.
-
-    A text has a prediction at every place.
-    """
+    """The cross-entropy of logits (..., num_classes) against labels (...); a text has a prediction at every place."""
     return cross_entropy(
         output.reshape(-1, output.shape[-1]), target.reshape(-1), label_smoothing=label_smoothing, reduction=reduction
     )
@@ -66,10 +63,7 @@ CLASSES = Objective(loss_of, most_likely)
 
 
 def pearson(predictions: np.ndarray, labels: np.ndarray) -> float:
-    """The correlation of predictions and labels, in [-1, 1].
-
-    It is 0 where either is constant, and so tells nothing of the other.
-    """
+    """The correlation of predictions and labels, in [-1, 1]; 0 where either is constant and so tells nothing."""
     x, y = (values - values.mean() for values in (predictions.astype(np.float64), labels.astype(np.float64)))
     norm = np.sqrt((x @ x) * (y @ y))
     return float(x @ y / norm) if norm else 0.0
@@ -102,10 +96,7 @@ def classes(scores: Iterable[str] = ()) -> Objective:
 
 
 def numbers(scores: Iterable[str]) -> Objective:
-    """The objective for numbers to come near to.
-
-    There is no accuracy, and these of SCORES are what an evaluation tells.
-    """
+    """The objective for numbers to come near to: an evaluation tells these of SCORES, and no accuracy."""
     return Objective(
         squared_error, lambda output: output.squeeze(-1), counts=False, scores={name: SCORES[name] for name in scores}
     )
@@ -130,10 +121,7 @@ class Tally:
             self._kept.append((predicted.cpu(), target.cpu()))
 
     def values(self) -> dict[str, float]:
-        """The values of an evaluation: ``loss``, then those of answers that are right or wrong, then the scores.
-
-        Answers that are right or wrong give ``correct wrong acc error`` (the last two in per cent).
-        """
+        """The values: ``loss``; of right and wrong ``correct wrong acc error`` (acc, error in %); then the scores."""
         total, correct, found = self.total, self.correct, {"loss": self.loss / self.total}
         if self.objective.counts:
             shares = {

@@ -16,10 +16,7 @@ import numpy as np
 
 
 def _dtype(kind: object, *_: object) -> np.dtype[Any]:
-    """The type numpy.dtype, for bytes alone.
-
-    The flags that follow (numbers in old files, which numpy warns of) say nothing for bytes.
-    """
+    """numpy.dtype, for bytes alone; the flags that follow (numbers in old files) say nothing for them."""
     if kind not in ("u1", "|u1"):
         raise pickle.UnpicklingError(f"refused: an array of {kind!r}, where images are bytes ('u1')")
     return np.dtype("u1")
@@ -75,10 +72,7 @@ _DAMAGE = (
 
 
 def load_arrays(data: bytes) -> Any:
-    """The object in a pickle of plain values and arrays of bytes.
-
-    Raises ValueError for anything else, or a damaged pickle.
-    """
+    """The object in a pickle of plain values and arrays of bytes; ValueError for anything else, or damage."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # strings with unknown escapes, such as '\\d'

@@ -32,10 +32,7 @@ class Decoding:
         self._parts: list[Future[None]] = [threads.submit(one, place) for place in range(len(paths))]
 
     def wait(self) -> np.ndarray:
-        """The images of the batch, uint8 (batch, size, size, 3), once all are there.
-
-        Raises the first picture's error where some cannot be decoded.
-        """
+        """The images, uint8 (batch, size, size, 3), once all are there; or the first error of a picture."""
         try:
             for part in self._parts:
                 part.result()

@@ -69,10 +69,7 @@ def same_classes(train: Tree, test: Tree) -> None:
 
 @dataclass(frozen=True)
 class View:
-    """A view of a picture.
-
-    ``box`` (left, upper, right, lower) is scaled to ``to`` (width, height), and ``crop`` is taken of that.
-    """
+    """A view of a picture: ``box`` (left, upper, right, lower) scaled to ``to`` (width, height), then cropped."""
 
     box: tuple[int, int, int, int]
     to: tuple[int, int]
@@ -80,10 +77,7 @@ class View:
     mirrored: bool = False
 
     def reduction(self) -> int:
-        """The largest of 8, 4, 2, 1 by which the box may be divided.
-
-        It still holds as many pixels as are wanted, each way.
-        """
+        """The largest of 8, 4, 2, 1 that leaves the box as many pixels as are wanted, each way."""
         left, upper, right, lower = self.box
         most = min((right - left) // self.to[0], (lower - upper) // self.to[1])
         return next(factor for factor in (8, 4, 2, 1) if most >= factor or factor == 1)
@@ -152,10 +146,7 @@ def decode(path: str, plan: Plan, *, fast: bool = False) -> np.ndarray:
 def decode_all(
     pool: ThreadPoolExecutor, paths: Sequence[str], size: int, plan: Plan = whole, *, fast: bool = False
 ) -> np.ndarray:
-    """A view of every picture as uint8 (count, 3, size, size).
-
-    ValueError, naming the file, where one has another size.
-    """
+    """A view of every picture, uint8 (count, 3, size, size); ValueError names a file of another size."""
     images = np.empty((len(paths), 3, size, size), dtype=np.uint8)
 
     def one(index: int) -> None:

@@ -11,11 +11,10 @@ from .source import Source, Splits
 class Points(Source):
     """The points x ~ N(0, I) with label argmax_c <w_c, x>, w_c ~ N(0, I).
 
-    A share ``noise`` of labels is drawn at random.
-
-    The task (w), its training points and its test points each have a stream of ``data_seed`` of their own: more
-    training points leave the first ones, the task and the test set as they were.  The class count is part of the name
-    (``logreg5``).  The best possible accuracy is 1 - noise * (1 - 1 / classes), and a linear model reaches it.
+    A share ``noise`` of labels is drawn at random.  The task (w), its training points and its test points each have a
+    stream of ``data_seed`` of their own: more training points leave the first ones, the task and the test set as they
+    were.  The class count is part of the name (``logreg5``).  The best possible accuracy is 1 - noise * (1 - 1 /
+    classes), and a linear model reaches it.
     """
 
     def read(self) -> Splits:

@@ -49,10 +49,7 @@ _CODES[np.frombuffer(VOCABULARY, dtype=np.uint8)] = np.arange(len(VOCABULARY), d
 
 
 class Text:
-    """Windows of ``length`` characters, one after another without overlap.
-
-    The labels of each are the characters that follow its own.
-    """
+    """Windows of ``length`` characters without overlap; their labels are the characters that follow each."""
 
     objective = CLASSES
 
@@ -102,10 +99,7 @@ def decode(codes: np.ndarray) -> str:
 
 
 def source_files(home: Path) -> dict[str, list[str]]:
-    """The paths below ``home`` of both splits, in the order in which they are read.
-
-    FileNotFoundError where there are no sources.
-    """
+    """The paths below ``home`` of both splits, in reading order; FileNotFoundError where there are none."""
     names = []
     for folder, inner, found in os.walk(home):
         inner[:] = [name for name in inner if name not in SKIPPED and not name.startswith("config-")]

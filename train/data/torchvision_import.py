@@ -39,10 +39,7 @@ def _compiled_operators_load(package: Path) -> bool:
 
 @functools.cache
 def _declare_operators() -> torch.library.Library:
-    """Declare the operators.
-
-    The declarations live as long as the object returned, so it is kept for the life of the process.
-    """
+    """Declare the operators, for as long as the object returned lives: the life of the process."""
     library = torch.library.Library("torchvision", "DEF")
     for schema in _SCHEMAS:
         library.define(schema)

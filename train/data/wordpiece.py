@@ -1,10 +1,8 @@
 """WordPiece, BERT's tokens: whole words where they are frequent, else pieces of them.
 
-The pieces past the first are marked with ##.
-
-Text is cleaned and split at spaces and punctuation as BERT does it (by the library ``tokenizers``), and a word becomes
-the longest pieces that the vocabulary has, from its left.  The vocabulary is BERT's own ``vocab.txt``, or learned here
-from the training split.
+The pieces past the first are marked with ##.  Text is cleaned and split at spaces and punctuation as BERT does it (by
+the library ``tokenizers``), and a word becomes the longest pieces that the vocabulary has, from its left.  The
+vocabulary is BERT's own ``vocab.txt``, or learned here from the training split.
 """
 
 from __future__ import annotations
@@ -40,10 +38,7 @@ def library() -> Any:
 
 
 def vocabulary(settings: Mapping[str, Any], training: Texts) -> list[str]:
-    """The tokens of the folder ``data.tokenizer``.
-
-    Without such a folder they are ``data.vocabulary`` tokens learned from ``training``.
-    """
+    """The tokens of the folder ``data.tokenizer``; without one, ``data.vocabulary`` learned from ``training``."""
     if settings["tokenizer"]:
         return in_folder(Path(settings["tokenizer"]))
     return learned(words(text for texts in training for text in texts), settings["vocabulary"])
@@ -172,11 +167,9 @@ def _joined(pieces: list[str], pair: tuple[str, str], joined: str) -> list[str]:
 def encode(tokens: Sequence[str], texts: Texts, length: int) -> np.ndarray:
     """The tokens and their sentences of texts: int16 or int32 (text, 2, length).
 
-    They are the numbers of [CLS], a sentence, [SEP], and [a second one, [SEP]]; and whose token each is.
-
-    In the second row 1 is the first sentence, 2 the second one, 0 padding.  What is longer loses the ends of its longer
-    sentence.  A vocabulary without capital letters is one of small letters: the text is brought to those, and loses its
-    accents.
+    They are the numbers of [CLS], a sentence, [SEP], and [a second one, [SEP]]; and whose token each is.  In the second
+    row 1 is the first sentence, 2 the second one, 0 padding.  What is longer loses the ends of its longer sentence.  A
+    vocabulary without capital letters is one of small letters: the text is brought to those, and loses its accents.
     """
     tokenizer = _tokenizer(tokens)
     tokenizer.enable_truncation(length)

@@ -1,10 +1,8 @@
 """A run's settings in the form that TensorBoard's HPARAMS tab reads.
 
-They are records in the run's own event file, without a value of their own.
-
-TensorBoard takes the list of settings and metrics from whichever run it meets first, so every run writes the same list:
-all that any method reads.  Runs that differ in their seed alone are one session group, whose metrics TensorBoard
-averages.
+They are records in the run's own event file, without a value of their own.  TensorBoard takes the list of settings and
+metrics from whichever run it meets first, so every run writes the same list: all that any method reads.  Runs that
+differ in their seed alone are one session group, whose metrics TensorBoard averages.
 """
 
 from __future__ import annotations

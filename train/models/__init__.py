@@ -86,12 +86,7 @@ def without_weights_file(config: Mapping[str, Any], input_shape: tuple[int, ...]
 
 
 def zero_residuals(model: nn.Module, name: str) -> None:
-    """Let every residual block start as its shortcut: the last batch-norm gain of each is set to zero.
-
-    Goyal and others 2017, Section 5.1.
-
-    Raises ValueError for a model without such blocks.
-    """
+    """Zero the last gain of every residual block (Goyal et al. 2017, Section 5.1); ValueError where there is none."""
     last = {"BasicBlock": "bn2", "Bottleneck": "bn3"}  # torchvision's
     found = 0
     for module in model.modules():

@@ -1,12 +1,11 @@
 """BERT with a head for sentences, by ``transformers``.
 
-Devlin and others, "BERT: pre-training of deep bidirectional transformers" (2018).
-
-The model starts from scratch with the sizes that settings give, or from a local folder of pretrained weights:
-``config.json``, which says the sizes, and ``model.safetensors`` or ``pytorch_model.bin``.  No code of a folder runs,
-and nothing is fetched.  Attention is computed in steps ("eager"): its bits then depend on no kernel that a machine
-chooses, and its shares are tensors that a format can hold.  Dropout draws from torch's global generator of the device,
-which the caller forks and seeds, as do new weights.
+Devlin and others, "BERT: pre-training of deep bidirectional transformers" (2018).  The model starts from scratch with
+the sizes that settings give, or from a local folder of pretrained weights: ``config.json``, which says the sizes, and
+``model.safetensors`` or ``pytorch_model.bin``.  No code of a folder runs, and nothing is fetched.  Attention is
+computed in steps ("eager"): its bits then depend on no kernel that a machine chooses, and its shares are tensors that a
+format can hold.  Dropout draws from torch's global generator of the device, which the caller forks and seeds, as do new
+weights.
 """
 
 from __future__ import annotations
@@ -30,10 +29,7 @@ WIDER = 4  # the inner layer of a block against its width
 
 
 class Bert(nn.Module):
-    """A map from int64 (batch, 2, length), tokens and whose they are, to logits or scores (batch, num_classes).
-
-    See ``train.data.sentences``.
-    """
+    """A map from int64 (batch, 2, length), see ``train.data.sentences``, to logits or scores (batch, num_classes)."""
 
     def __init__(self, whole: Any) -> None:
         """Wrap ``whole``: transformers' BertForSequenceClassification, whose names of parameters stay."""

@@ -42,10 +42,7 @@ class Block(nn.Module):
 
 
 class CifarResNet(nn.Module):
-    """A residual network of depth = 6n + 2: three stages of n blocks, a mean over the image, one linear layer.
-
-    The stages have 16, 32 and 64 channels.
-    """
+    """A residual network of depth = 6n + 2: three stages of n blocks, a mean over the image, one linear layer."""
 
     def __init__(self, depth: int, num_classes: int, *, batch_norm: bool = True) -> None:
         super().__init__()

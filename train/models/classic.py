@@ -12,11 +12,10 @@ from torch import Tensor, nn
 class LeNet(nn.Module):
     """Caffe's LeNet, ATOMO's network for MNIST.
 
-    It has 5x5 convolutions of 20 and 50 channels, each with a maximum over 2x2, and 500 hidden units.
-
-    431,080 parameters for MNIST.  LeCun, Bottou, Bengio, Haffner, "Gradient-based learning applied to document
-    recognition" (1998), in the form of Caffe's example.  Rectified after both maxima, as in ATOMO, and after the hidden
-    layer, as in Caffe.
+    It has 5x5 convolutions of 20 and 50 channels, each with a maximum over 2x2, and 500 hidden units.  431,080
+    parameters for MNIST.  LeCun, Bottou, Bengio, Haffner, "Gradient-based learning applied to document recognition"
+    (1998), in the form of Caffe's example.  Rectified after both maxima, as in ATOMO, and after the hidden layer, as in
+    Caffe.
     """
 
     def __init__(self, input_shape: tuple[int, ...], num_classes: int) -> None:
@@ -37,11 +36,9 @@ class LeNet(nn.Module):
 class AlexNet(nn.Module):
     """AlexNet for CIFAR, as in the layer-wise paper.
 
-    It has 3x3 convolutions of 64, 192, 384, 256, 256 channels, then 2 x 4096 units.
-
-    23,272,266 parameters for 32x32 pixels, 90 % of them in the linear layers.  Krizhevsky, Sutskever, Hinton (2012),
-    with the first convolution of 3x3 and stride 2 in place of 11x11 and stride 4.  No batch normalisation, so rates
-    near .01 rather than .1.
+    It has 3x3 convolutions of 64, 192, 384, 256, 256 channels, then 2 x 4096 units.  23,272,266 parameters for 32x32
+    pixels, 90 % of them in the linear layers.  Krizhevsky, Sutskever, Hinton (2012), with the first convolution of 3x3
+    and stride 2 in place of 11x11 and stride 4.  No batch normalisation, so rates near .01 rather than .1.
     """
 
     def __init__(self, input_shape: tuple[int, ...], num_classes: int) -> None:
@@ -73,12 +70,10 @@ VGG_COUNTS = {11: (1, 1, 2, 2, 2), 13: (2, 2, 2, 2, 2), 16: (2, 2, 3, 3, 3), 19:
 class VGG(nn.Module):
     """VGG for CIFAR: 8 to 16 convolutions of 3x3, five maxima over 2x2, one linear layer.
 
-    VGG-16 with norms has 14,724,042 parameters.
-
-    Simonyan, Zisserman (2014), configurations A, B, D and E, less their two hidden layers, as is customary for CIFAR.
-    With batch normalisation the convolutions have no bias: it takes it out again, and its gradient, which is rounding
-    noise alone, would be sent as a tensor of its own.  Convolutions start from He's normal distribution with the
-    fan-out and the linear layer from N(0, .01^2), as torchvision's do.
+    VGG-16 with norms has 14,724,042 parameters.  Simonyan, Zisserman (2014), configurations A, B, D and E, less their
+    two hidden layers, as is customary for CIFAR. With batch normalisation the convolutions have no bias: it takes it
+    out again, and its gradient, which is rounding noise alone, would be sent as a tensor of its own.  Convolutions
+    start from He's normal distribution with the fan-out and the linear layer from N(0, .01^2), as torchvision's do.
     """
 
     def __init__(self, depth: int, num_classes: int, *, batch_norm: bool) -> None:

@@ -1,11 +1,9 @@
 """A small GPT, for texts of any vocabulary.
 
-Radford and others, "Language models are unsupervised multitask learners" (2019).
-
-Tokens and places are embedded and added, pass through ``layers`` blocks of attention to what came before and of a
-two-layer network, each normalized on its way in and added on its way out, and end as logits of the next token at every
-place.  Weights start as GPT-2's: from N(0, .02^2), the two projections that a block adds from N(0, .02^2 / (2 *
-layers)), biases at zero.
+Radford and others, "Language models are unsupervised multitask learners" (2019).  Tokens and places are embedded and
+added, pass through ``layers`` blocks of attention to what came before and of a two-layer network, each normalized on
+its way in and added on its way out, and end as logits of the next token at every place.  Weights start as GPT-2's: from
+N(0, .02^2), the two projections that a block adds from N(0, .02^2 / (2 * layers)), biases at zero.
 
 Differences from GPT-2: the output has weights of its own unless ``tied`` (a small vocabulary saves little by sharing),
 and dropout, if any, is in the same three places with one rate.  Dropout draws from torch's global generator of the

@@ -1,7 +1,4 @@
-"""torchvision's models for classification, by name and without auxiliary classifiers.
-
-No weights are ever downloaded.
-"""
+"""torchvision's models for classification, without auxiliary classifiers; no weights are ever downloaded."""
 
 from __future__ import annotations
 
@@ -21,9 +18,8 @@ TWO_HEADED = ("googlenet", "inception_v3")
 def build(name: str, num_classes: int, input_shape: tuple[int, ...] | None = None) -> nn.Module:
     """The model ``torchvision.models.<name>`` from scratch.
 
-    It is for images of ``input_shape`` where the model is made for one size (ViT, MaxViT).
-
-    Raises ValueError for a name that torchvision does not have, with the nearest ones.
+    It is for images of ``input_shape`` where the model is made for one size (ViT, MaxViT).  Raises ValueError for a
+    name that torchvision does not have, with the nearest ones.
     """
     models = torchvision().models
     known = models.list_models(module=models)
@@ -45,10 +41,7 @@ def build(name: str, num_classes: int, input_shape: tuple[int, ...] | None = Non
 
 
 def by_name(arch: str, input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
-    """The model of ``build``, after a try on shapes alone.
-
-    ValueError where the model cannot take ``input_shape``, which only the model itself knows.
-    """
+    """The model of ``build``, after a try on shapes alone: ValueError where it cannot take ``input_shape``."""
     if arch.startswith("vit_") and input_shape[1] != input_shape[2]:
         raise _unfit(arch, input_shape, "it takes square images")
     try:

@@ -1,11 +1,10 @@
 """GoogLeNet for CIFAR, as SmaQ's Inception.
 
-Szegedy and others, "Going deeper with convolutions" (2014), Table 1, from its third stage on.
-
-A 3x3 convolution of 192 channels stands in for the stem of stride 8 and its maxima, and there are no auxiliary
-classifiers.  As is customary since "Rethinking the Inception architecture" (2015), every 5x5 convolution is two of 3x3
-and each convolution is followed by batch normalization (hence without a bias, see ``classic.VGG``).  Weights start from
-PyTorch's own distribution.  6,158,346 parameters for 10 classes.
+Szegedy and others, "Going deeper with convolutions" (2014), Table 1, from its third stage on.  A 3x3 convolution of 192
+channels stands in for the stem of stride 8 and its maxima, and there are no auxiliary classifiers.  As is customary
+since "Rethinking the Inception architecture" (2015), every 5x5 convolution is two of 3x3 and each convolution is
+followed by batch normalization (hence without a bias, see ``classic.VGG``).  Weights start from PyTorch's own
+distribution.  6,158,346 parameters for 10 classes.
 """
 
 from __future__ import annotations

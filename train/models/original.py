@@ -1,8 +1,7 @@
 """The small networks of the original experiments (Faghri et al. 2020).
 
-Its ``cnn`` and ``mlp`` were one for MNIST and another for CIFAR.
-
-In training mode their dropout draws from torch's global generator of the device, which the caller forks and seeds.
+Its ``cnn`` and ``mlp`` were one for MNIST and another for CIFAR.  In training mode their dropout draws from torch's
+global generator of the device, which the caller forks and seeds.
 """
 
 from __future__ import annotations
@@ -16,9 +15,8 @@ from torch import Tensor, nn
 class MnistConvnet(nn.Module):
     """The network for MNIST: two 5x5 convolutions, each with a maximum over 2x2, and 1000 hidden units.
 
-    Half of the second's maps and of the units are dropped.
-
-    (64, 128) channels: its ``cnn``, 2,265,602 parameters; (1000, 1000): its ``bigcnn``, 41,038,010.
+    Half of the second's maps and of the units are dropped.  (64, 128) channels: its ``cnn``, 2,265,602 parameters;
+    (1000, 1000): its ``bigcnn``, 41,038,010.
     """
 
     def __init__(self, first: int, second: int, num_classes: int) -> None:
@@ -38,9 +36,8 @@ class MnistConvnet(nn.Module):
 class CifarConvnet(nn.Module):
     """The network for CIFAR: two 5x5 convolutions of 64 and 128 channels, and 1000 hidden units.
 
-    Each convolution has a maximum over 2x2; there are 3,420,802 parameters.
-
-    In training a fifth of the colour planes is dropped, and half of the inputs of both linear layers.
+    Each convolution has a maximum over 2x2; there are 3,420,802 parameters.  In training a fifth of the colour planes
+    is dropped, and half of the inputs of both linear layers.
     """
 
     def __init__(self, num_classes: int) -> None:
@@ -62,10 +59,8 @@ class CifarConvnet(nn.Module):
 def dropout_mlp(input_shape: tuple[int, ...], width: int, num_classes: int) -> nn.Module:
     """A network of two hidden layers of ``width`` units.
 
-    In training a fifth of the inputs and half of the units are dropped.
-
-    Srivastava and others, "Dropout" (2014), Table 2.  The original's ``mlp`` has 1024 units, for MNIST its ``smlp`` 50
-    and ``ssmlp`` 20.
+    In training a fifth of the inputs and half of the units are dropped.  Srivastava and others, "Dropout" (2014), Table
+    2.  The original's ``mlp`` has 1024 units, for MNIST its ``smlp`` 50 and ``ssmlp`` 20.
     """
     return nn.Sequential(
         *(nn.Flatten(), nn.Dropout(0.2), nn.Linear(math.prod(input_shape), width), nn.ReLU()),

@@ -1,11 +1,9 @@
 """ResNet-9, the network of the layer-wise paper's experiments.
 
-David Page, "How to train your ResNet" (DAWNBench, 2018).
-
-The layers are prep 64, layer1 128 + residual, layer2 256, layer3 512 + residual: each a 3x3 convolution, batch
-normalisation and a rectifier, with a maximum over 2x2 at the end of each of the three layers (before its residual);
-then the maximum over the image and one linear layer without bias, its output times 1/8.  6,573,120 parameters for 10
-classes; 94 % on CIFAR-10 after 24 epochs by its own recipe, which is
+David Page, "How to train your ResNet" (DAWNBench, 2018).  The layers are prep 64, layer1 128 + residual, layer2 256,
+layer3 512 + residual: each a 3x3 convolution, batch normalisation and a rectifier, with a maximum over 2x2 at the end
+of each of the three layers (before its residual); then the maximum over the image and one linear layer without bias,
+its output times 1/8.  6,573,120 parameters for 10 classes; 94 % on CIFAR-10 after 24 epochs by its own recipe, which is
 
     data.cutout=8  optim.lr=0.4 optim.nesterov=true optim.weight_decay=5e-4  schedule=piecewise_linear  steps=2328, 512
     samples a step

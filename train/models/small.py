@@ -11,9 +11,7 @@ from torch import Tensor, nn
 class CNN(nn.Module):
     """A network of two 3x3 convolutions (16 and 32 channels), a maximum over 2x2, a mean, and 64 hidden units.
 
-    The mean leaves about 4x4.
-
-    38,282 parameters for the 8x8 digits; the mean is the identity there.
+    The mean leaves about 4x4.  38,282 parameters for the 8x8 digits; the mean is the identity there.
     """
 
     def __init__(self, input_shape: tuple[int, ...], num_classes: int) -> None:
@@ -52,10 +50,9 @@ def logreg(input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
 class MnistCNN(nn.Module):
     """The original's MNIST network: 5x5 convolutions of 10 and 20 channels, 50 hidden units, dropout at two places.
 
-    It has 21,840 parameters.
-
-    In training mode dropout draws from torch's global generator of the device: the caller forks and seeds it
-    (``torch.random.fork_rng``) around each worker's forward pass, so that every split of workers gives the same bits.
+    It has 21,840 parameters.  In training mode dropout draws from torch's global generator of the device: the caller
+    forks and seeds it (``torch.random.fork_rng``) around each worker's forward pass, so that every split of workers
+    gives the same bits.
     """
 
     def __init__(self, num_classes: int) -> None:

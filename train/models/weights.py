@@ -1,7 +1,4 @@
-"""Weights of any model from a local file.
-
-The file is a state_dict as ``torch.save`` writes it, or a run's own ``checkpoint.pt``.
-"""
+"""Weights of any model from a local file: a state_dict of ``torch.save``, or a run's own ``checkpoint.pt``."""
 
 from __future__ import annotations
 

@@ -1,12 +1,10 @@
 """checkpoint.pt and checkpoint.previous.pt: everything that the next step depends on, in two generations.
 
-Random numbers and data order are functions of (seed, step), so there is no generator to save.
-
-A file is what ``torch.save`` writes, and after it one line with the SHA-256 of every byte before: names, shapes and the
-archive's own tables are under it as the numbers are.  ``torch.load`` reads it as it is;
-``head -c -94 checkpoint.pt | sha256sum`` checks it by hand.  The newest is never without a whole one beside it or in
-its place: it is written aside and flushed to the disk, then the one before gets its second name, then the new one takes
-the first name, each at once.
+Random numbers and data order are functions of (seed, step), so there is no generator to save.  A file is what
+``torch.save`` writes, and after it one line with the SHA-256 of every byte before: names, shapes and the archive's own
+tables are under it as the numbers are.  ``torch.load`` reads it as it is; ``head -c -94 checkpoint.pt | sha256sum``
+checks it by hand.  The newest is never without a whole one beside it or in its place: it is written aside and flushed
+to the disk, then the one before gets its second name, then the new one takes the first name, each at once.
 """
 
 from __future__ import annotations
@@ -64,10 +62,7 @@ class Open(dict[Any, Any]):
 
 
 class Found(NamedTuple):
-    """A whole checkpoint.
-
-    damage: of a newer one that gave way to it, in words; empty where there is none.
-    """
+    """A whole checkpoint; damage: of a newer one that gave way to it, in words, or empty."""
 
     path: Path
     state: dict[str, Any]
@@ -315,10 +310,7 @@ def unusable(path: Path, error: CheckpointError) -> str:
 
 
 def reason(error: BaseException) -> str:
-    """The reason why a file could not be read, in one line.
-
-    torch's own words for a file that is more than data are advice to trust it.
-    """
+    """The reason why a file could not be read, in one line; torch's own advice, to trust a file, is left out."""
     if isinstance(error, pickle.UnpicklingError):
         return "it holds something else than tensors and plain values, and nothing else is read"
     return str(error).splitlines()[0].split(". ")[0] if str(error) else type(error).__name__

@@ -1,7 +1,4 @@
-"""The memory of a run's processes on this machine, as /proc tells it.
-
-Among runs that share a job, it names the one that ran out.
-"""
+"""The memory of a run's processes, as /proc tells it: among runs that share a job, it names the one that ran out."""
 
 from __future__ import annotations
 
@@ -11,11 +8,7 @@ from pathlib import Path
 
 
 def peak_bytes() -> int:
-    """The sum of the peak memory of each process of this run on this machine; 0 where there is no /proc.
-
-    They are this process, the other ranks of its torchrun, and what all of these have started; pages that they share
-    count for each.
-    """
+    """The summed peak memory of this run's processes here: torchrun's ranks, and what they started; 0 without /proc."""
     left, total = [os.getppid() if "TORCHELASTIC_RUN_ID" in os.environ else os.getpid()], 0
     while left:
         pid = left.pop()

@@ -1,10 +1,8 @@
 """The memory that a pass frees: it stays with the process, or goes back to the system.
 
-It stays for the next pass, or goes back at once where the peak is what counts.
-
-glibc hands large blocks back to the system as they are freed, and they come back in the next pass, page by page and
-zeroed: up to 15 % of a step's time where minibatches are small (ResNet-8 on CPU, 16 images; nothing clear at 128).  No
-bit of a result depends on it.
+It stays for the next pass, or goes back at once where the peak is what counts.  glibc hands large blocks back to the
+system as they are freed, and they come back in the next pass, page by page and zeroed: up to 15 % of a step's time
+where minibatches are small (ResNet-8 on CPU, 16 images; nothing clear at 128).  No bit of a result depends on it.
 """
 
 from __future__ import annotations

@@ -91,10 +91,7 @@ def _know(store: PrefixStore, patience_s: float) -> None:
 
 
 def leave(exit_code: int) -> None:
-    """End the process at once where a thread still waits.
-
-    A thread that comes back while Python shuts down would abort the process.
-    """
+    """End the process at once where a thread still waits: coming back while Python shuts down, it would abort it."""
     if any(thread.is_alive() for thread in _threads):
         sys.stdout.flush()
         sys.stderr.flush()
@@ -149,9 +146,8 @@ def process_group(
 def _join(backend: str, rank: int, ranks: int, timeout_s: float, stop: StopSignal) -> PrefixStore:
     """Wait until the group is there; returns the store where the ranks have met.
 
-    RuntimeError where it is not in time, or where this rank is asked to stop.
-
-    SIGTERM may be torchrun's word that another rank failed: then the others, or their reason, get GRACE_S to come.
+    RuntimeError where it is not in time, or where this rank is asked to stop.  SIGTERM may be torchrun's word that
+    another rank failed: then the others, or their reason, get GRACE_S to come.
     """
     end = time.monotonic() + timeout_s
 
@@ -199,10 +195,7 @@ def _is_host() -> bool:
 
 
 def _reach(over: Callable[[], bool]) -> None:
-    """Wait until a rank is at the meeting point, about which ``TCPStore`` would print pages.
-
-    RuntimeError when ``over`` says that the wait is over.
-    """
+    """Wait for the meeting point, of which ``TCPStore`` would print pages; RuntimeError once ``over`` says so."""
     while not _is_host():
         try:
             socket.create_connection(_place(), REACH_S).close()

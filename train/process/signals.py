@@ -1,7 +1,4 @@
-"""The handling of a stop that is asked for by a signal.
-
-``main.py`` listens before it imports what takes time, so nothing here does.
-"""
+"""A stop that is asked for by a signal; ``main.py`` listens before it imports anything slow, as this is not."""
 
 from __future__ import annotations
 
@@ -22,9 +19,8 @@ class Preempted(Exception):
 class StopSignal:
     """A stop that SIGUSR2, SIGTERM or SIGHUP asks for: a checkpoint and a requeue.
 
-    SIGHUP is a terminal that is closed; nohup ignores it. Twice is once.
-
-    The end of the torchrun that started a rank asks for it, too: nobody else would end what it leaves behind.
+    SIGHUP is a terminal that is closed; nohup ignores it. Twice is once.  The end of the torchrun that started a rank
+    asks for it, too: nobody else would end what it leaves behind.
     """
 
     def __init__(self) -> None:
@@ -85,10 +81,7 @@ def _listened_to() -> list[signal.Signals]:
 
 
 def _is_python(process: int) -> bool:
-    """Whether the process may be torchrun itself, as in a container that runs nothing else.
-
-    Otherwise it is the process that takes in orphans.
-    """
+    """Whether the process may be torchrun itself, as alone in a container, and not the one that takes in orphans."""
     try:
         return b"python" in Path(f"/proc/{process}/cmdline").read_bytes()
     except OSError:

@@ -16,9 +16,7 @@ from files.escaped import Escaping
 def open_streams() -> None:
     """Let standard streams that were closed (``main.py >&-``) lead nowhere.
 
-    Otherwise the next file that is opened takes their number.
-
-    Text on them is escaped, for it may be a file's words.
+    Otherwise the next file that is opened takes their number.  Text on them is escaped, for it may be a file's words.
     """
     for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
         try:

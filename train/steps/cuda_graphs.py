@@ -1,7 +1,4 @@
-"""A pass over a minibatch as one recorded CUDA graph.
-
-Its kernels are launched together instead of one by one from Python.
-"""
+"""A pass over a minibatch as one recorded CUDA graph: its kernels are launched together, not one by one."""
 
 from __future__ import annotations
 

@@ -141,10 +141,8 @@ class Rows:
 def log_ratio_se(numerator: Rows, denominator: Rows) -> float:
     """The jackknife standard error of the log of a ratio of two variances over the same groups of samples.
 
-    It is nan for fewer than 3 groups.
-
-    Efron and Stein, "The jackknife estimate of variance" (1981): (S - 1)/S sum (x_(s) - mean x_(.))^2, x_(s) the log
-    ratio without group s.
+    It is nan for fewer than 3 groups.  Efron and Stein, "The jackknife estimate of variance" (1981): (S - 1)/S sum
+    (x_(s) - mean x_(.))^2, x_(s) the log ratio without group s.
     """
     if denominator.num_groups < 3:
         return math.nan
@@ -230,10 +228,7 @@ def _coordinates(statistics: Statistics) -> np.ndarray:
 
 
 def _fitted(quantizer: Quantizer, statistics: Statistics, mixture: Distribution) -> Distribution:
-    """The distribution fitted to the samples.
-
-    mixture: the distribution with weights norm^2, of r / reach like the others.
-    """
+    """The distribution fitted to the samples; mixture: the one with weights norm^2, of r / reach like the others."""
     settings = quantizer.settings if isinstance(quantizer, AdaptiveQuantizer) else None
     kind = settings.fit if settings else ""
     weights = getattr(settings, "weights", "norm2") if kind == "mixture" else "norm2"

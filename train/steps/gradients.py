@@ -92,10 +92,7 @@ class Gradients:
         return flat, loss
 
     def _of_minibatch(self, indices: Tensor, worker: int, step: int, purpose: str) -> tuple[Tensor, Tensor]:
-        """The flat gradient and the loss.
-
-        A training step alone may overflow: for other purposes the loss is scaled down until all is finite.
-        """
+        """The flat gradient and the loss, scaled down until finite unless in training, where a step may overflow."""
         x, y = self._batch(indices, worker, step, purpose)
         scale = self.scale.value if self.scale else 1.0
         while True:

@@ -23,10 +23,7 @@ GROW_AFTER = 2000  # steps; GradScaler's own figure
 
 @dataclass
 class LossScale:
-    """The factor on the loss, and its counts.
-
-    value: a power of two; steps: since it changed; skipped: in the whole run.
-    """
+    """The factor on the loss, a power of two; the steps since it changed; those skipped in the whole run."""
 
     value: float = FIRST
     steps: int = 0
@@ -52,10 +49,7 @@ class LossScale:
 
 
 def skipped(scale: LossScale | None, error: BadGradientError) -> Exchanged:
-    """Note a step without an update, where the loss was scaled too far up.
-
-    Raises the error where the scale was not its cause.
-    """
+    """Note a step without an update, of a loss scaled too far up; the error itself where the scale is not its cause."""
     if scale is None or not scale.may_skip() or not all(map(math.isfinite, error.losses)):
         raise error
     scale.skip()

@@ -74,10 +74,8 @@ def restore(optimizer: torch.optim.Optimizer, saved: Mapping[str, Any]) -> None:
 def without_decay(model: nn.Module) -> list[nn.Parameter]:
     """The parameters that ``optim.decay_norms=false`` leaves out.
 
-    They are all of a module of ``NORMS``, and all that are called a bias.
-
-    The kind of module decides, not the dimension: a gain of a hand-made layer decays, as do embeddings and
-    matrices of one row.
+    They are all of a module of ``NORMS``, and all that are called a bias.  The kind of module decides, not the
+    dimension: a gain of a hand-made layer decays, as do embeddings and matrices of one row.
     """
     found = [(module, name, p) for module in model.modules() for name, p in module.named_parameters(recurse=False)]
     return [p for module, name, p in found if isinstance(module, NORMS) or "bias" in name]
@@ -100,10 +98,7 @@ def clipped(values: Mapping[str, Any], mean: Tensor) -> Tensor:
 
 
 def _norm(vector: Tensor) -> Tensor:
-    """The L2 norm, 0-d, in float64: float32's is .4 % short at 50 million coordinates on a CPU, or infinite.
-
-    It is computed in parts, to save memory.
-    """
+    """The L2 norm, 0-d, in float64 and in parts: float32's is .4 % short at 5e7 coordinates on a CPU, or infinite."""
     return torch.linalg.vector_norm(
         torch.stack([torch.linalg.vector_norm(part, dtype=torch.float64) for part in vector.split(PART)])
     )
@@ -161,11 +156,10 @@ def _on_lines(at: Sequence[int], factors: Sequence[float], step: int) -> float:
 class DecaySGD(torch.optim.SGD):
     """SGD on gradients that bring their own momentum (DGC, Section 3.1).
 
-    Only the weight decay has a momentum buffer here.
-
-    b = m b + decay * w, then w -= lr (g + b); with Nesterov's w -= lr (g + decay * w + m b).  Without compression that
-    is torch's SGD with momentum, of which it takes the decay's share.  Groups of parameters with ``in_workers=False``
-    have gradients without momentum, and torch's SGD; those with ``decays=False`` have no decay.
+    Only the weight decay has a momentum buffer here.  b = m b + decay * w, then w -= lr (g + b); with Nesterov's w -=
+    lr (g + decay * w + m b).  Without compression that is torch's SGD with momentum, of which it takes the decay's
+    share.  Groups of parameters with ``in_workers=False`` have gradients without momentum, and torch's SGD; those with
+    ``decays=False`` have no decay.
     """
 
     def __init__(

@@ -83,9 +83,8 @@ def histograms_logged(
 ) -> Iterator[None]:
     """Log a histogram of z = (x - mean) / std for each kind of tensor around a training step, where one is due.
 
-    It is logged as ``tensors/<kind>``.
-
-    Beside them the tensors' own means and stds, averaged, as ``tensors/<kind>_mean`` and ``_std``.
+    It is logged as ``tensors/<kind>``.  Beside them the tensors' own means and stds, averaged, as
+    ``tensors/<kind>_mean`` and ``_std``.
     """
     every = config["tensors"]["histogram_every"] or config["measure"]["every"]
     if tensors is None or not every or step % every or not keeps_histogram(step, every, config["steps"]):

@@ -1,7 +1,4 @@
-"""The parts of a run.
-
-They are the hosted workers' gradients, the exchange, the optimizer's step, measurements and the state that is saved.
-"""
+"""The parts of a run: hosted workers' gradients, exchange, optimizer, measurements and the state that is saved."""
 
 from __future__ import annotations
 
@@ -53,11 +50,7 @@ class Totals:
 
 
 class Trainer:
-    """The trainer of a run.
-
-    config: the full configuration; group: None for a single process; dataset: in place of the configured one (dry
-    runs).
-    """
+    """The trainer of a run; group: None for a single process; dataset: in place of the configured one (dry runs)."""
 
     def __init__(
         self,
@@ -181,10 +174,7 @@ class Trainer:
         return [one for one in self.workers.levels.every if one.due(self.step)]
 
     def _is_running(self, level_updater: LevelUpdater) -> bool:
-        """Whether the updater learns from training gradients.
-
-        On SGD's trajectory only the first worker has a gradient, so there none does.
-        """
+        """Whether the updater learns from training gradients; on SGD's trajectory only the first worker has one."""
         return level_updater.settings.statistics == "running" and self.trains_on_method
 
     def _sample_for_levels(self) -> None:
@@ -230,10 +220,7 @@ class Trainer:
         self.untrain()
 
     def _check_weights_file(self) -> None:
-        """Raise WeightsError, on all ranks, where they have read other bytes.
-
-        Nothing later would tell that their parameters differ.
-        """
+        """Raise WeightsError, on all ranks, where they read other bytes: nothing later would tell of it."""
         path, transport = self.config["model"]["weights_file"], self.fp32_workers.transport
         if path and transport.world > 1:
             with open(path, "rb") as file:
