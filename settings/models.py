@@ -144,7 +144,7 @@ MODELS: dict[str, ModelRecord] = {
     "cnn": ModelRecord(Model, f"{_ROOM}small:CNN", IMAGES),
     "mlp": ModelRecord(Model, f"{_ROOM}small:mlp", ANYTHING),
     "logreg": ModelRecord(Model, f"{_ROOM}small:logreg", ANYTHING),
-    "mnist_cnn": ModelRecord(Model, f"{_ROOM}small:MnistCNN", MNIST),
+    "mnist_cnn": ModelRecord(Model, f"{_ROOM}original:MnistConvnet", MNIST, {"first": 10, "second": 20, "hidden": 50}),
     "mnist_convnet": ModelRecord(Model, f"{_ROOM}original:MnistConvnet", MNIST, {"first": 64, "second": 128}),
     "bigcnn": ModelRecord(Model, f"{_ROOM}original:MnistConvnet", MNIST, {"first": 1000, "second": 1000}),
     "mnist_mlp": ModelRecord(Model, f"{_ROOM}original:dropout_mlp", MNIST, {"width": 1024}),

@@ -16,10 +16,28 @@ import numpy as np
 
 from files.atomic import aside
 
-from .pictures import Tree
+from . import pictures
+from .dataset import Arrays
 
 
-def tree_key(tree: Tree) -> str:
+def decoded(
+    data_dir: Path,
+    name: str,
+    tree: pictures.Tree,
+    size: int,
+    plan: pictures.Plan = pictures.whole,
+    *,
+    fast: bool = False,
+) -> Arrays:
+    """The pictures of a tree (see ``pictures.decode_all``) and their labels, kept below a name that begins so."""
+    images = kept(
+        *(data_dir, f"{name}-{tree_key(tree)}", (sum(tree.counts), 3, size, size)),
+        lambda: pictures.decode_all(tree.paths(), size, plan, fast=fast),
+    )
+    return Arrays(images, tree.labels())
+
+
+def tree_key(tree: pictures.Tree) -> str:
     """14 hexadecimal digits over name, size and time of change of every picture; the folder itself may move."""
     digest = hashlib.sha256()
     for name, files in zip(tree.classes, tree.files, strict=True):

@@ -128,8 +128,8 @@ class Cifar(Fetched):
     def _read_pictures(self, home: Path) -> Splits:
         """Both splits from 32x32 pictures; classes in alphabetical order, also the order of the original labels."""
         remedy = f"unpack the whole data set again, or {download_remedy(self.name, self.data_dir)}"
-        trees = {split: pictures.list_tree(home / split, remedy) for split in ("train", "test")}
-        for tree in trees.values():
+        train, test = (pictures.list_tree(home / split, remedy) for split in ("train", "test"))
+        for tree in (train, test):
             if len(tree.classes) != self.num_classes:
                 raise ValueError(
                     f"{tree.root}: expected {self.num_classes} class folders, found {len(tree.classes)}: "
@@ -141,19 +141,11 @@ class Cifar(Fetched):
                     f"{tree.root / tree.classes[fewest]}: {tree.counts[fewest]} pictures where another class has "
                     f"{max(tree.counts)}; {self.title} has equally many in each: {remedy}"
                 )
-        pictures.same_classes(trees["train"], trees["test"])
+        pictures.same_classes(train, test)
+        return self._decoded(train), self._decoded(test)
 
-        def decoded(split: str, tree: pictures.Tree) -> np.ndarray:
-            def build() -> np.ndarray:
-                with pictures.pool() as threads:
-                    return pictures.decode_all(threads, tree.paths(), SIZE)
-
-            return cache.kept(
-                self.data_dir, f"{self.name}-{split}-{cache.tree_key(tree)}", (sum(tree.counts), 3, SIZE, SIZE), build
-            )
-
-        train, test = (Arrays(decoded(split, tree), tree.labels()) for split, tree in trees.items())
-        return train, test
+    def _decoded(self, tree: pictures.Tree) -> Arrays:
+        return cache.decoded(self.data_dir, f"{self.name}-{tree.root.name}", tree, SIZE)
 
 
 class Cifar10(Cifar):

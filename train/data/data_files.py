@@ -39,6 +39,8 @@ class DataError(ValueError):
     """A damaged file of a data set; met while training, it ends the run as bad data do at its start."""
 
 
+# What the readers of a format meet in a file that is cut short, changed or of another version.
+GARBLED = (ArithmeticError, AttributeError, EOFError, LookupError, MemoryError, RuntimeError, TypeError, ValueError)
 # What loading raises where data cannot be used: a bad setting or file, a missing one, a folder in its place, none that
 # may be read.
 UNUSABLE = (ValueError, FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)

@@ -35,9 +35,7 @@ class Digits(Source):
         table = np.loadtxt(_bundled_file(), delimiter=",", dtype=np.uint8)
         images = table[:, :-1].reshape(-1, 1, 8, 8)
         labels = table[:, -1].astype(np.int64)
-        place_in_class = np.empty(len(labels), dtype=np.int64)
+        test = np.zeros(len(labels), dtype=bool)
         for label in range(10):
-            members = labels == label
-            place_in_class[members] = np.arange(members.sum())
-        test = place_in_class % TEST_EVERY == TEST_EVERY - 1
+            test[np.flatnonzero(labels == label)[TEST_EVERY - 1 :: TEST_EVERY]] = True
         return Arrays(images[~test], labels[~test]), Arrays(images[test], labels[test])

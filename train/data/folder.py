@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import torch
 
 from . import cache, pictures
@@ -47,15 +46,8 @@ class Folder(Source):
 
     def _decoded(self, tree: pictures.Tree) -> Arrays:
         size, decode = self.settings["size"], self.settings["decode"]
-
-        def build() -> np.ndarray:
-            with pictures.pool() as threads:
-                return pictures.decode_all(
-                    threads, tree.paths(), size, pictures.central(size, size), fast=decode == "fast"
-                )
-
-        name = f"folder-{tree.root.name}-{size}-{decode}-{cache.tree_key(tree)}"
-        return Arrays(cache.kept(self.data_dir, name, (sum(tree.counts), 3, size, size), build), tree.labels())
+        name = f"folder-{tree.root.name}-{size}-{decode}"
+        return cache.decoded(self.data_dir, name, tree, size, pictures.central(size, size), fast=decode == "fast")
 
     def _trees(self) -> tuple[pictures.Tree, pictures.Tree]:
         data_dir, path = self.data_dir, self.settings["path"]

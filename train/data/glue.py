@@ -10,7 +10,7 @@ Microsoft's msr_paraphrase_train.txt and GLUE's dev_ids.tsv, which says which of
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -42,13 +42,13 @@ class GlueTask(SentenceSource):
         task, folder = self.task, self._folder()
         train, dev = folder / "train.tsv", folder / task.dev
         if train.exists() and dev.exists():
-            splits = {"train": rows(train, task), "test": rows(dev, task)}
+            splits = rows(train, task), rows(dev, task)
         elif task is TASKS["mrpc"] and (folder / PARAPHRASES).exists():
             train = dev = folder / PARAPHRASES
             splits = _paraphrases(folder, task)
         else:
             raise self._missing(dev if train.exists() else train)
-        return examples(train, splits["train"], task), examples(dev, splits["test"], task)
+        return examples(train, splits[0], task), examples(dev, splits[1], task)
 
     def _folder(self) -> Path:
         folders = [self.data_dir / home / self.task.folder for home in self.record.places]
@@ -83,22 +83,25 @@ def _text(path: Path) -> str:
         raise damaged(path, "text in UTF-8", f"byte {content[error.start]:#x} in line {line}") from error
 
 
+def check_columns(path: Path, columns: Collection[str], needed: Iterable[str]) -> None:
+    """Raise ValueError where the first line of a file lacks a column."""
+    for name in needed:
+        if name not in columns:
+            found = f"the columns {', '.join(map(repr, columns))}"
+            raise damaged(path, f"the column {name!r} in its first line", found)
+
+
 def rows(path: Path, task: Task) -> Iterator[Row]:
     """The rows of a file; ValueError, with its line, for one that lacks fields."""
     lines = [line.removesuffix("\r") for line in _text(path).rstrip("\r\n").split("\n")]
     columns = task.columns
     if not columns:
         columns = tuple(lines[0].split("\t"))
-        absent = [name for name in (*task.texts, task.label) if name not in columns]
-        if absent:
-            raise damaged(
-                path, f"the column {absent[0]!r} in its first line", f"the columns {', '.join(map(repr, columns))}"
-            )
+        check_columns(path, columns, (*task.texts, task.label))
         twice = [name for name in (*task.texts, task.label) if columns.count(name) > 1]
         if twice:
-            raise damaged(
-                path, f"the column {twice[0]!r} once in its first line", f"it {columns.count(twice[0])} times"
-            )
+            times = f"it {columns.count(twice[0])} times"
+            raise damaged(path, f"the column {twice[0]!r} once in its first line", times)
     first = 1 if task.columns else 2
     allowed = CUT_SHORT * len(lines) if task is TASKS["qqp"] else 0
     for number, line in enumerate(lines[first - 1 :], start=first):
@@ -111,7 +114,7 @@ def rows(path: Path, task: Task) -> Iterator[Row]:
         yield number, dict(zip(columns, fields, strict=False))  # a stray tab behind the last one is nobody's
 
 
-def examples(path: Path, found: Iterator[Row], task: Task) -> Examples:
+def examples(path: Path, found: Iterable[Row], task: Task) -> Examples:
     """The texts and labels of rows; ValueError, with its line, for a label that is none, or for no rows."""
     texts, labels = [], []
     for number, row in found:
@@ -123,47 +126,33 @@ def examples(path: Path, found: Iterator[Row], task: Task) -> Examples:
 
 
 def _label(path: Path, number: int, word: str, task: Task) -> float:
+    found = f"{word!r} in line {number}"
     if task.labels:
         if word not in task.labels:
-            raise damaged(
-                path, f"{' or '.join(task.labels)} in the column {task.label!r}", f"{word!r} in line {number}"
-            )
+            raise damaged(path, f"{' or '.join(task.labels)} in the column {task.label!r}", found)
         return task.labels.index(word)
     try:
         score = float(word)
     except ValueError:
         score = math.nan
     if not 0 <= score <= HIGHEST_SCORE:
-        raise damaged(
-            path, f"a score from 0 to {HIGHEST_SCORE:g} in the column {task.label!r}", f"{word!r} in line {number}"
-        )
+        raise damaged(path, f"a score from 0 to {HIGHEST_SCORE:g} in the column {task.label!r}", found)
     return score
 
 
-def _paraphrases(folder: Path, task: Task) -> dict[str, Iterator[Row]]:
+def _paraphrases(folder: Path, task: Task) -> tuple[list[Row], list[Row]]:
     """Microsoft's training pairs, in two splits: those that GLUE took for dev are apart."""
     path, ids = folder / PARAPHRASES, folder / DEV_IDS
     if not ids.exists():
-        raise missing(
-            "GLUE's list of MRPC's dev pairs",
-            str(ids),
-            f"it lies in GLUE's own archive; or give train.tsv and dev.tsv in {folder}",
-        )
+        remedy = f"it lies in GLUE's own archive; or give train.tsv and dev.tsv in {folder}"
+        raise missing("GLUE's list of MRPC's dev pairs", str(ids), remedy)
     taken = {tuple(line.split("\t")[:2]) for line in _text(ids).replace("\r", "").split("\n") if line}
     found = list(rows(path, task))
-    names = [name for name in ("#1 ID", "#2 ID") if name not in found[0][1]] if found else []
-    if names:
-        raise damaged(
-            path, f"the column {names[0]!r} in its first line", f"the columns {', '.join(map(repr, found[0][1]))}"
-        )
+    if found:
+        check_columns(path, found[0][1], ("#1 ID", "#2 ID"))
     is_dev = [(row["#1 ID"], row["#2 ID"]) in taken for _, row in found]
     if len(set(is_dev)) == 1:
-        raise damaged(
-            ids,
-            f"the two numbers of some pairs of {path.name}, not of all",
-            "all of them" if is_dev[0] else "none of them",
-        )
-    return {
-        split: iter([row for row, dev in zip(found, is_dev, strict=True) if dev == (split == "test")])
-        for split in ("train", "test")
-    }
+        found_ids = "all of them" if is_dev[0] else "none of them"
+        raise damaged(ids, f"the two numbers of some pairs of {path.name}, not of all", found_ids)
+    train, test = ([row for row, dev in zip(found, is_dev, strict=True) if dev == of_dev] for of_dev in (False, True))
+    return train, test

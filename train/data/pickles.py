@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from .data_files import GARBLED
+
 
 def _dtype(kind: object, *_: object) -> np.dtype[Any]:
     """numpy.dtype, for bytes alone; the flags that follow (numbers in old files) say nothing for them."""
@@ -57,20 +59,6 @@ class _BytesOnly(pickle.Unpickler):
         return _ALLOWED[module, name]
 
 
-# What an unpickler meets in a file that is cut short or changed.
-_DAMAGE = (
-    pickle.UnpicklingError,
-    ArithmeticError,
-    AttributeError,
-    EOFError,
-    LookupError,
-    MemoryError,
-    RuntimeError,
-    TypeError,
-    ValueError,
-)
-
-
 def load_arrays(data: bytes) -> Any:
     """The object in a pickle of plain values and arrays of bytes; ValueError for anything else, or damage."""
     try:
@@ -82,5 +70,5 @@ def load_arrays(data: bytes) -> Any:
                         f"refused: it would remember {argument} values, more than it has bytes"
                     )
             return _BytesOnly(io.BytesIO(data), encoding="latin1").load()
-    except _DAMAGE as error:
+    except (*GARBLED, pickle.UnpicklingError) as error:
         raise ValueError(str(error) or type(error).__name__) from error

@@ -48,9 +48,8 @@ def list_tree(root: Path, remedy: str) -> Tree:
     files = []
     for name in classes:
         found = os.listdir(root / name)
-        files.append(
-            tuple(sorted(file for file in found if file.lower().endswith(SUFFIXES) and not file.startswith(".")))
-        )
+        shown = (file for file in found if file.lower().endswith(SUFFIXES) and not file.startswith("."))
+        files.append(tuple(sorted(shown)))
         if not files[-1]:
             raise missing("pictures", f"at least one {' or '.join(SUFFIXES)} file in {root / name}", remedy)
     return Tree(root, tuple(classes), tuple(files))
@@ -143,9 +142,7 @@ def decode(path: str, plan: Plan, *, fast: bool = False) -> np.ndarray:
     return pixels[:, ::-1] if view.mirrored else pixels
 
 
-def decode_all(
-    pool: ThreadPoolExecutor, paths: Sequence[str], size: int, plan: Plan = whole, *, fast: bool = False
-) -> np.ndarray:
+def decode_all(paths: Sequence[str], size: int, plan: Plan = whole, *, fast: bool = False) -> np.ndarray:
     """A view of every picture, uint8 (count, 3, size, size); ValueError names a file of another size."""
     images = np.empty((len(paths), 3, size, size), dtype=np.uint8)
 
@@ -158,7 +155,8 @@ def decode_all(
 
     chunk = 64  # pictures per task: handing over single small pictures costs as much as decoding them
     starts = range(0, len(paths), chunk)
-    list(pool.map(lambda start: [one(index) for index in range(start, min(start + chunk, len(paths)))], starts))
+    with pool() as threads:
+        list(threads.map(lambda start: [one(index) for index in range(start, min(start + chunk, len(paths)))], starts))
     return images
 
 

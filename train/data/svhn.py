@@ -12,25 +12,11 @@ import numpy as np
 
 from . import cache
 from .augment import Augmentation
-from .data_files import Origin, damaged, download_remedy, first_existing, missing, verify
+from .data_files import GARBLED, Origin, damaged, download_remedy, first_existing, missing, verify
 from .dataset import Arrays, Normalization
 from .source import Fetched, Splits
 
 SIZE, NUM_CLASSES = 32, 10
-
-# What scipy meets in a file that is cut short, changed, or of another version.
-_DAMAGE = (
-    ArithmeticError,
-    EOFError,
-    LookupError,
-    MemoryError,
-    NotImplementedError,
-    OSError,
-    TypeError,
-    ValueError,
-    struct.error,
-    zlib.error,
-)
 
 
 class Svhn(Fetched):
@@ -92,7 +78,7 @@ def _variable(path: Path, name: str) -> np.ndarray:
         with path.open("rb") as file, warnings.catch_warnings():
             warnings.simplefilter("error")  # scipy warns of what it cannot read, and goes on without
             found = loadmat(file, variable_names=[name], mat_dtype=False)
-    except (*_DAMAGE, MatReadError, Warning) as error:
+    except (*GARBLED, OSError, struct.error, zlib.error, MatReadError, Warning) as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise
         raise damaged(

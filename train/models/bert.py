@@ -25,6 +25,7 @@ from train.data.torchvision_import import torchvision
 
 FILES = ("model.safetensors", "pytorch_model.bin")
 HEAD = ("classifier.", "bert.pooler.")  # parameters that pretrained weights may lack: they start anew
+DROPOUTS = ("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout")
 WIDER = 4  # the inner layer of a block against its width
 
 
@@ -50,16 +51,10 @@ def build(settings: Mapping[str, Any], num_tokens: int, input_shape: tuple[int, 
         sizes = _sizes(folder, num_tokens, length)
     else:
         width = settings["width"]
-        sizes = {
-            "hidden_size": width,
-            "intermediate_size": WIDER * width,
-            "max_position_embeddings": length,
-            "vocab_size": num_tokens,
-        }
+        sizes = {"hidden_size": width, "intermediate_size": WIDER * width}
+        sizes |= {"max_position_embeddings": length, "vocab_size": num_tokens}
         sizes |= {"num_hidden_layers": settings["layers"], "num_attention_heads": settings["heads"]}
-    rates = dict.fromkeys(
-        ("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout"), settings["dropout"]
-    )
+    rates = dict.fromkeys(DROPOUTS, settings["dropout"])
     theirs = _transformers()
     chosen = theirs.BertConfig(**{**sizes, **rates, "num_labels": num_classes, "attn_implementation": "eager"})
     model = Bert(theirs.BertForSequenceClassification(chosen))
@@ -96,9 +91,8 @@ def _sizes(folder: Path, num_tokens: int, length: int) -> dict[str, Any]:
     """The sizes of the network in ``config.json``, and nothing else of it."""
     path = folder / "config.json"
     if not path.is_file():
-        raise FileNotFoundError(
-            f"model.weights={folder}: there is no config.json; expected it with {' or '.join(FILES)}"
-        )
+        expected = f"expected it with {' or '.join(FILES)}"
+        raise FileNotFoundError(f"model.weights={folder}: there is no config.json; {expected}")
     try:
         content = json.loads(path.read_text())
     except ValueError as error:
@@ -111,10 +105,9 @@ def _sizes(folder: Path, num_tokens: int, length: int) -> dict[str, Any]:
         ("places", length, "max_position_embeddings", "data.length is"),
     ):
         if needed > content[key]:
-            raise ValueError(
-                f"model.weights={folder}: these weights know {content[key]} {what}, and {setting} {needed}; legal: at "
-                f"most {content[key]}"
-            )
+            legal = f"legal: at most {content[key]}"
+            known = f"these weights know {content[key]} {what}, and {setting} {needed}"
+            raise ValueError(f"model.weights={folder}: {known}; {legal}")
     return {key: value for key, value in content.items() if key in SIZES | REST}
 
 
@@ -131,26 +124,17 @@ def _check(path: Path, content: Mapping[str, Any]) -> None:
     need("num_attention_heads", width % heads == 0, f"a divisor of hidden_size {width}")
     types, padding = content.get("type_vocab_size"), content.get("pad_token_id")
     need("type_vocab_size", _is_whole(types) and types >= 2, "a whole number from 2 on, as there are two sentences")
-    need(
-        "pad_token_id",
-        padding is None or (_is_whole(padding) and 0 <= padding < tokens),
-        f"null, or a token from 0 to {tokens - 1}",
-    )
+    is_token = padding is None or (_is_whole(padding) and 0 <= padding < tokens)
+    need("pad_token_id", is_token, f"null, or a token from 0 to {tokens - 1}")
     for key in ("layer_norm_eps", "initializer_range"):
         value = content.get(key)
-        need(
-            key,
-            isinstance(value, float) and math.isfinite(value) and value > 0,
-            "a positive number with a decimal point or exponent",
-        )
+        is_positive = isinstance(value, float) and math.isfinite(value) and value > 0
+        need(key, is_positive, "a positive number with a decimal point or exponent")
     _transformers()
     from transformers.activations import ACT2FN
 
-    need(
-        "hidden_act",
-        isinstance(content.get("hidden_act"), str) and content["hidden_act"] in ACT2FN,
-        ", ".join(sorted(ACT2FN)),
-    )
+    activation = content.get("hidden_act")
+    need("hidden_act", isinstance(activation, str) and activation in ACT2FN, ", ".join(sorted(ACT2FN)))
     for key, only in OTHERS.items():
         need(key, content.get(key) == only, f"{json.dumps(only)}, or leave it out")
 
@@ -168,28 +152,21 @@ def _load(model: nn.Module, folder: Path) -> None:
     own = model.state_dict()
     absent = sorted(key for key in own if key not in weights and not key.startswith(HEAD))
     if absent:
-        raise ValueError(
-            f"{path}: not the weights of a BERT: {len(absent)} of {len(own)} entries are missing "
-            f"({', '.join(absent[:3])})"
-        )
+        missing = f"{len(absent)} of {len(own)} entries are missing ({', '.join(absent[:3])})"
+        raise ValueError(f"{path}: not the weights of a BERT: {missing}")
     left = sorted(key for key in weights if key.startswith("bert.encoder.") and key not in own)
     if left:
-        raise ValueError(
-            f"{path}: config.json beside it leaves no place for {len(left)} of its entries ({', '.join(left[:3])})"
-        )
+        entries = f"{len(left)} of its entries ({', '.join(left[:3])})"
+        raise ValueError(f"{path}: config.json beside it leaves no place for {entries}")
     for key, value in own.items():
         if key in weights and weights[key].shape != value.shape and not key.startswith(HEAD):
-            raise ValueError(
-                f"{path}: {key} has shape {list(weights[key].shape)}, but config.json beside it needs "
-                f"{list(value.shape)}"
-            )
+            needed = f"config.json beside it needs {list(value.shape)}"
+            raise ValueError(f"{path}: {key} has shape {list(weights[key].shape)}, but {needed}")
     used = {key: weights[key] for key, value in own.items() if key in weights and weights[key].shape == value.shape}
     for key, value in used.items():
         if not bool(value.isfinite().all()):
-            raise ValueError(
-                f"{path}: {key} has values that are not finite, so nothing could be learned from it; legal: finite "
-                f"weights"
-            )
+            why = "so nothing could be learned from it; legal: finite weights"
+            raise ValueError(f"{path}: {key} has values that are not finite, {why}")
     model.load_state_dict({**own, **used})
 
 

@@ -34,8 +34,11 @@ class Block(nn.Module):
         assert isinstance(self.norm2, nn.BatchNorm2d)
         nn.init.zeros_(self.norm2.weight)
 
+    def residual(self, x: Tensor) -> Tensor:
+        return self.norm2(self.conv2(F.relu(self.norm1(self.conv1(x)))))
+
     def forward(self, x: Tensor) -> Tensor:
-        out = self.norm2(self.conv2(F.relu(self.norm1(self.conv1(x)))))
+        out = self.residual(x)
         if self.stride > 1:
             x = F.pad(x[:, :, :: self.stride, :: self.stride], (0, 0, 0, 0, self.added_channels, self.added_channels))
         return F.relu(out + x)

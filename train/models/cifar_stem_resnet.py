@@ -16,6 +16,8 @@ from __future__ import annotations
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from . import cifar_resnet
+
 STAGES = (64, 128, 256, 512)  # every stage but the first halves the image
 BLOCKS = {
     18: (2, 2, 2, 2),
@@ -34,25 +36,17 @@ def _shortcut(inputs: int, outputs: int, stride: int) -> nn.Sequential:
     return nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride=stride, bias=False), nn.BatchNorm2d(outputs))
 
 
-class Block(nn.Module):
+class Block(cifar_resnet.Block):
     """The block relu(shortcut(x) + norm(conv(relu(norm(conv(x))))))."""
 
     growth = 1
 
     def __init__(self, inputs: int, channels: int, stride: int) -> None:
-        super().__init__()
-        self.conv1 = nn.Conv2d(inputs, channels, 3, stride=stride, padding=1, bias=False)
-        self.norm1 = nn.BatchNorm2d(channels)
-        self.conv2 = nn.Conv2d(channels, channels, 3, padding=1, bias=False)
-        self.norm2 = nn.BatchNorm2d(channels)
+        super().__init__(inputs, channels, stride, batch_norm=True)
         self.shortcut = _shortcut(inputs, channels, stride)
 
-    def zero_init(self) -> None:
-        nn.init.zeros_(self.norm2.weight)
-
     def forward(self, x: Tensor) -> Tensor:
-        out = self.norm2(self.conv2(F.relu(self.norm1(self.conv1(x)))))
-        return F.relu(out + self.shortcut(x))
+        return F.relu(self.residual(x) + self.shortcut(x))
 
 
 class Bottleneck(nn.Module):

@@ -44,29 +44,27 @@ def load_weights(model: nn.Module, name: str, path: Path) -> None:
 
     Raises WeightsError that names the first entries that do not fit.
     """
+
+    def unfit(words: str) -> WeightsError:
+        return WeightsError(f"model.weights_file={path}: {words}")
+
     expected = f"expected a state_dict of {name}, as torch.save writes it"
     if not path.is_file():
         found = "not a regular file" if path.exists() else "no such file"
-        raise WeightsError(f"model.weights_file={path}: {found}; {expected}")
+        raise unfit(f"{found}; {expected}")
     try:
         with warnings.catch_warnings(action="ignore"):  # torch warns of formats that are not read either
             content = torch.load(path, map_location="cpu", weights_only=True)
     except (*UNREADABLE, OSError) as error:
         if not isinstance(error, OSError) and (start := _no_saved(path)):
-            raise WeightsError(
-                f"model.weights_file={path}: no file of torch.save, for it begins with {start!r}; {expected}"
-            ) from error
-        raise WeightsError(
-            f"model.weights_file={path}: cannot be read as a state_dict of tensors: {reason(error)}"
-        ) from error
+            raise unfit(f"no file of torch.save, for it begins with {start!r}; {expected}") from error
+        raise unfit(f"cannot be read as a state_dict of tensors: {reason(error)}") from error
     state = content if _is_checkpoint(content) else {"model": content}
     weights = state["model"]
     if not isinstance(weights, Mapping) or not all(
         isinstance(key, str) and _is_plain(value) for key, value in weights.items()
     ):
-        raise WeightsError(
-            f"model.weights_file={path}: expected a state_dict (names and dense tensors), found {_outline(weights)}"
-        )
+        raise unfit(f"expected a state_dict (names and dense tensors), found {_outline(weights)}")
     own = model.state_dict()
     if hasattr(model, FLAG) and any(key.startswith(AUXILIARY) for key in weights):
         weights = {key: value for key, value in weights.items() if not key.startswith(AUXILIARY)}
@@ -81,13 +79,11 @@ def load_weights(model: nn.Module, name: str, path: Path) -> None:
             for what, keys in (("missing", absent), ("unknown", strange))
             if keys
         ]
-        raise WeightsError(
-            f"model.weights_file={path}: not the weights of {name}: {' and '.join(parts)} of {len(own)} entries"
-        )
+        raise unfit(f"not the weights of {name}: {' and '.join(parts)} of {len(own)} entries")
     for key, value in own.items():
         if weights[key].shape != value.shape:
             shapes = f"{list(weights[key].shape)}, but this {name} needs {list(value.shape)}"
-            raise WeightsError(f"model.weights_file={path}: {key} has shape {shapes}")
+            raise unfit(f"{key} has shape {shapes}")
     restore(model, {**state, "model": weights})
 
 
