@@ -1,9 +1,8 @@
 """Entropy coding of codes by Huffman or rANS.
 
-rANS comes within 2 % of the entropy; Huffman cannot take less than one bit a code.
-
-An encoding is read with nothing but its bytes, the number of codes and the number of symbols (and the contexts, where
-it was written with them).  It is little-endian, and begins with a byte that says how it goes on:
+rANS comes within 2 % of the entropy; Huffman cannot take less than one bit a code.  An encoding is read with nothing
+but its bytes, the number of codes and the number of symbols (and the contexts, where it was written with them).  It is
+little-endian, and begins with a byte that says how it goes on:
 
 - 0, raw: packed as ``nuq.kernels.bit_packing`` does it (one symbol: nothing).  Every encoding that would be larger than
   this becomes this.

@@ -121,10 +121,7 @@ class Layout:
 
     @property
     def runs(self) -> list[tuple[int, int, int]]:
-        """The runs of equal buckets: (first coordinate, bucket size, number of buckets).
-
-        The whole buckets come first, then the powers of two that are left.
-        """
+        """The runs (first coordinate, bucket size, count): the whole buckets, then the powers of two that are left."""
         whole = self.padded // self.bucket_size
         rest = [(start, size, 1) for start, size in spec.hadamard_blocks(self.padded, self.bucket_size)]
         return [(0, self.bucket_size, whole), *rest] if whole else rest
@@ -251,10 +248,7 @@ class Eden(Compressor):
         return HEADER_BYTES + self.layout(num_coordinates).body_bytes()
 
     def usual_bytes(self, num_coordinates: int) -> int:
-        """The usual length of a message; uniform levels are counted as for normal coordinates.
-
-        Rotated coordinates are nearly normal.
-        """
+        """The usual length of a message; uniform levels as of normal coordinates, which rotated ones nearly are."""
         layout = self.layout(num_coordinates)
         coded = layout.codes_at + bit_packing.packed_bytes(layout.padded, self.bits)
         return HEADER_BYTES + (coded if self.uniform else layout.body_bytes())
@@ -293,10 +287,7 @@ def _dominated(x: Tensor, size: int) -> Tensor:
 
 
 def _round_at_random(rows: Tensor, chosen: Tensor, layout: Layout, codes: Tensor, scales: Tensor) -> None:
-    """Code the chosen buckets anew, at random: their codes and (negative) scales.
-
-    rows: float32[buckets, size]; chosen: bool[buckets].
-    """
+    """Code the chosen (bool[buckets]) of rows float32[buckets, size] anew, at random: codes and (negative) scales."""
     y, packing = rows[chosen].reshape(-1), layout.packing
     packed = torch.empty(bit_packing.packed_bytes(y.numel(), packing), dtype=torch.uint8, device=y.device)
     largest = torch.empty(int(chosen.sum()), dtype=torch.float32, device=y.device)

@@ -44,10 +44,7 @@ _HEAD = struct.Struct("<BBxxf")
 
 
 class NNWBDI(InPlace):
-    """A compressor that sends blocks of fixed-point words as deltas from zero or from one base.
-
-    settings: see ``nuq.settings.formats``, whose ranges hold here too.
-    """
+    """Blocks of fixed-point words, sent as deltas from zero or from one base; settings: ``nuq.settings.formats``."""
 
     exact_bytes = False
 

@@ -300,10 +300,7 @@ def _uniform(settings: QSGD, norm: str) -> Quantizer:
 
 
 def qsgd(settings: QSGD) -> Quantizer:
-    """QSGD: uniform levels, L2 norm.
-
-    ``form=magnitude`` is QSGD's own level set with a zero, ``signed`` the one of ALQ's code.
-    """
+    """QSGD: uniform levels, L2 norm; ``form=magnitude`` is its own set with a zero, ``signed`` that of ALQ's code."""
     return _uniform(settings, "l2")
 
 
@@ -315,11 +312,9 @@ def qsgdinf(settings: QSGD) -> Quantizer:
 def ecdq(settings: ECDQ) -> Quantizer:
     """Entropy-coded dithered quantization: a lattice whose step is a multiple of the bucket's rms.
 
-    The lattice is as wide as it has to be.
-
-    511 points around zero; the step follows from the rate (``nuq.levels.lattice``) and grows where a bucket's largest
-    coordinate lies beyond them.  With subtractive dither the error is uniform, of variance step^2 / 12, whatever the
-    gradient (Ziv, IEEE Trans. IT 1985).
+    The lattice is as wide as it has to be.  511 points around zero; the step follows from the rate
+    (``nuq.levels.lattice``) and grows where a bucket's largest coordinate lies beyond them.  With subtractive dither
+    the error is uniform, of variance step^2 / 12, whatever the gradient (Ziv, IEEE Trans. IT 1985).
     """
     lattice = level_sets.equally_spaced(511)
     known_bits = CONTEXT_BITS if settings.dither == "subtractive" and settings.coding == "rans" else 0
@@ -330,18 +325,12 @@ def ecdq(settings: ECDQ) -> Quantizer:
 
 
 def nuqsgd(settings: NUQSGD) -> Quantizer:
-    """NUQSGD: levels +-p^j, L2 norm.
-
-    As in ALQ's code there is no zero level; NUQSGD's paper has one.
-    """
+    """NUQSGD: levels +-p^j, L2 norm. As in ALQ's code there is no zero level; NUQSGD's paper has one."""
     return Quantizer(level_sets.exponential(settings.bits, settings.p), settings, "l2", multiplier=settings.p)
 
 
 def trn(settings: TRN) -> Quantizer:
-    """TernGrad: levels -1, 0, 1, Linf norm per bucket (the paper: per layer).
-
-    Clipping is off unless asked for.
-    """
+    """TernGrad: levels -1, 0, 1, Linf norm per bucket (the paper: per layer). Clipping is off unless asked for."""
     return Quantizer(level_sets.ternary(), settings, "linf", uniform=True, clip_sigma=settings.clip_sigma)
 
 

@@ -25,10 +25,9 @@ travel as entropy-coded symbols instead of one list of delta-coded keys for each
 than 4); keys of the coordinates that are not zero are coded by ``nuq.coding.index_coding`` instead of in whole bytes;
 cells are entropy coded.
 
-The paper has no error feedback; ``feedback.kind=error`` adds it, and helps: the sketch shrinks values.
-
-Limit of the speed: writes at random to a sketch that no cache holds (10^7 coordinates: 4 MB for every thread), once
-for each row, which are half of the time; and the coder of groups and cells.  Decoding reads as much at random.
+The paper has no error feedback; ``feedback.kind=error`` adds it, and helps: the sketch shrinks values.  Limit of the
+speed: writes at random to a sketch that no cache holds (10^7 coordinates: 4 MB for every thread), once for each row,
+which are half of the time; and the coder of groups and cells.  Decoding reads as much at random.
 """
 
 from __future__ import annotations

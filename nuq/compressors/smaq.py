@@ -3,9 +3,8 @@
 A coordinate within one standard deviation of the mean takes 6 bits, one of them its class and one its sign, in steps of
 1/15; an outlier takes 8, in steps of 1.5/63 from 1 to 2.5 standard deviations, where it is clamped.  Numbers are
 rounded at random.  On a normal distribution that is 6.635 bits a coordinate, 4.82 times fewer than float32's, all told.
-The clamp, whose error grows with the tails, makes it biased, and no contraction either.
-
-The paper's table says no more; what else a tensor of a training run needs is ours (``nuq.kernels.smaq`` specifies it):
+The clamp, whose error grows with the tails, makes it biased, and no contraction either.  The paper's table says no
+more; what else a tensor of a training run needs is ours (``nuq.kernels.smaq`` specifies it):
 
 - Exact zeros.  Where they are many (ReLU's outputs) a bitmap of the nonzeros takes their place, the statistics are the
   nonzeros' and only these have codes; masked zeros stay exactly zero.  So a ratio may exceed 32/6 = 5.33, the most of
@@ -53,10 +52,7 @@ _MASKED = 1
 
 
 class SmaQ(InPlace):
-    """The SmaQ compressor; ValueError for settings that leave outliers no room.
-
-    settings: see ``nuq.settings.formats``, whose ranges hold here too.
-    """
+    """The SmaQ compressor (``nuq.settings.formats``); ValueError for settings that leave outliers no room."""
 
     exact_bytes = False
 

@@ -27,10 +27,7 @@ from nuq.settings.feedback import Feedback
 
 @dataclass(frozen=True)
 class Memory:
-    """The memory of the workers: what their messages leave out.
-
-    momentum, nesterov: the optimizer's, where it acts in the workers.
-    """
+    """The memory of what messages leave out; momentum, nesterov: the optimizer's, where it acts in the workers."""
 
     feedback: Feedback
     momentum: float = 0.0
@@ -88,10 +85,7 @@ class Driver:
         self.collective_name, self.collective = "dense", self.dense
 
     def mean(self, vectors: Vectors, layout: FlatLayout, key: Key, out: Tensor) -> None:
-        """Write the workers' mean into ``out`` float32[n] (``Collective.mean``), encoded, exchanged and decoded.
-
-        What messages leave out is remembered.
-        """
+        """Write the workers' mean (``Collective.mean``) into ``out`` float32[n]; remember what messages leave out."""
         self.begin(vectors, layout, key, out)()
 
     def begin(self, vectors: Vectors, layout: FlatLayout, key: Key, out: Tensor) -> Callable[[], None]:

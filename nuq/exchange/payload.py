@@ -125,10 +125,7 @@ class PayloadCodec:
     def encode_or_mark_each(
         self, vector: Tensor, layouts: Sequence[FlatLayout], key: Key, *, together: bool = False
     ) -> list[Tensor]:
-        """The payloads of several parts of a vector.
-
-        together: markers for all parts, which have one segment each, if one of them is not finite.
-        """
+        """The payloads of parts of a vector; together: markers for all, of one segment each, if one is not finite."""
         if not together:
             return [self.encode_or_mark(vector, layout, key) for layout in layouts]
         try:
@@ -183,10 +180,7 @@ def _other_layout(found: Sequence[int], segments: Sequence[Segment]) -> str:
 
 
 def check_mean(mean: Tensor, layout: FlatLayout, dtype: torch.dtype = torch.float32) -> None:
-    """Check that a mean is finite in ``dtype``; NonFiniteError, alike on all ranks that hold the same mean, if not.
-
-    Finite gradients may add up to a mean beyond ``dtype``.
-    """
+    """Check a mean; NonFiniteError, alike on all ranks, where finite gradients added up to one beyond ``dtype``."""
     mean = mean.to(dtype)
     if math.isfinite(float(mean.sum(dtype=torch.float32))):  # a finite sum has finite terms: one pass
         return

@@ -38,10 +38,7 @@ _asked: list[int] = []  # whether this process has, once it missed a rank
 
 
 class Absence:
-    """The time that this process took from one exchange to the next.
-
-    A rank that the others have given up by then knows it from that.
-    """
+    """The time of this process from one exchange to the next, from which one that was given up knows it."""
 
     def __init__(self) -> None:
         self._ended = time.monotonic()
@@ -260,10 +257,7 @@ class Transport:
         return swap
 
     def to_all(self, data: Tensor, sizes: list[int], purpose: str) -> list[Tensor]:
-        """Send the same bytes to every rank: what all ranks sent, in rank order, this one's included.
-
-        sizes: of every rank.
-        """
+        """Send the same bytes to every rank: what all ranks sent (``sizes``), in rank order, this one's included."""
         return self.post_to_all(data, sizes, purpose)()
 
     def post_to_all(self, data: Tensor, sizes: list[int], purpose: str) -> Callable[[], list[Tensor]]:
@@ -346,9 +340,8 @@ class Transport:
     def _hang_up(self) -> None:
         """Close this rank's connections in the group, which the lost rank has broken.
 
-        Whoever waits for this rank then asks the store, too.
-
-        Without that, such a rank would notice first when this process ends, and the store may end with it.
+        Whoever waits for this rank then asks the store, too.  Without that, such a rank would notice first when this
+        process ends, and the store may end with it.
         """
         for rank in () if self._nccl else self.others:
             with suppress(RuntimeError):  # gloo closes them all where an operation times out

@@ -70,19 +70,13 @@ def water_level(largest: Float64[Tensor, " k"], beyond: float, budget: float) ->
 
 
 def keep_probabilities(sizes: Float64[Tensor, " n"], budget: float) -> Float64[Tensor, " n"]:
-    """The probabilities of least expected error for sizes >= 0 in any order.
-
-    Their sum is the budget or the number of sizes above zero.
-    """
+    """The probabilities of least expected error for sizes >= 0, whose sum is the budget or the number of nonzeros."""
     level = water_level(sizes.sort(descending=True).values, 0.0, budget)
     return (sizes / level).clamp(max=1.0) if level > 0 else (sizes > 0).double()
 
 
 def drawn(p: Float64[Tensor, " n"], uniform: float) -> Int64[Tensor, " kept"]:
-    """The atoms that systematic sampling keeps, ascending: floor or ceil of ``sum p`` of them.
-
-    uniform: in [0, 1), of at most 32 bits.
-    """
+    """The atoms, ascending, that systematic sampling by ``uniform`` in [0, 1) keeps: floor or ceil of ``sum p``."""
     # certain ones first: their ends are whole numbers, which marks cannot miss
     order = p.argsort(descending=True, stable=True)
     ends = p[order].cumsum(0)
@@ -92,10 +86,7 @@ def drawn(p: Float64[Tensor, " n"], uniform: float) -> Int64[Tensor, " kept"]:
 
 
 def tossed(x: Float32[Tensor, " n"], level: float, words: Words) -> Int32[Tensor, " kept"]:
-    """The coordinates kept, each by a coin of its own, ascending: those where ``h 2^-32 level < |x|``.
-
-    ``h`` is step 6 of ``nuq.kernels.operators``.
-    """
+    """The coordinates kept, ascending, each by a coin: ``h 2^-32 level < |x|``, h of ``nuq.kernels.spec``, step 6."""
     if in_cpp(x):
         return torch.from_numpy(kernels.tossed(x.numpy(), level * 2.0**-32, words, torch.get_num_threads()))
     h = reference.hash_bits(x.numel(), words, x.device).to(torch.int64) & 0xFFFFFFFF
@@ -156,12 +147,7 @@ class Kept:
 
 
 def estimate(matrix: Float32[Tensor, "m n"], budget: int, how: str, key: Key) -> Kept:
-    """The atoms kept of a matrix with m <= n.
-
-    how: exact, randomized, or auto: exact up to 64 rows.
-
-    NonFiniteError for one not finite.
-    """
+    """The atoms kept of a matrix with m <= n; how: exact, randomized, or auto: exact up to 64 rows; NonFiniteError."""
     m = matrix.shape[0]
     flat = matrix.reshape(-1) if matrix.is_contiguous() else matrix.t().reshape(-1)
     largest = float(operators.bucket_scales(flat, flat.numel(), "linf")[0])
@@ -195,10 +181,7 @@ def _gram(wide: Tensor) -> Tensor:
 
 
 def _unit(largest: float) -> float:
-    """A power of two that brings the largest coordinate near 1.
-
-    It stays a normal number, as does its product with unit vectors.
-    """
+    """A power of two that brings the largest coordinate near 1, normal as its product with unit vectors is."""
     return 2.0 ** min(max(-math.frexp(largest)[1], -100), 126)
 
 
@@ -225,10 +208,7 @@ def _randomized(matrix: Tensor, budget: int, words: Words, uniform: float, unit:
 
 
 def product_sum(left: Float32[Tensor, "k m"], right: Float32[Tensor, "k n"]) -> Float32[Tensor, "m n"]:
-    """The product ``left^T right``, added in the order of k with one rounding for each operation.
-
-    The bits are the same everywhere.
-    """
+    """The product ``left^T right``, added in the order of k, one rounding an operation: the same bits everywhere."""
     if in_cpp(left):
         return torch.from_numpy(
             kernels.product_sum(left.contiguous().numpy(), right.contiguous().numpy(), torch.get_num_threads())

@@ -75,10 +75,7 @@ def pack_codes(codes: Integer[Tensor, " n"], packing: int) -> UInt8[Tensor, " by
 
 
 def unpack_codes(packed: UInt8[Tensor, " bytes"], num_codes: int, num_levels: int, packing: int) -> Int32[Tensor, " n"]:
-    """The inverse of ``pack_codes``: int32[num_codes].
-
-    ValueError where sizes do not fit or a code is no level's.
-    """
+    """The inverse of ``pack_codes``: int32[num_codes]. ValueError where sizes do not fit or a code is no level's."""
     check_size(packed, num_codes, packing)
     codes = _unpacked(packed, packing)[:num_codes]
     if bool((codes >= num_levels).any()) or (packing == TERNARY and bool((packed > 242).any())):

@@ -1,11 +1,10 @@
 """Casts of float32 to shorter floating-point numbers, rounded at random.
 
-Plain PyTorch on any device, C++ where it is built: the same bits.
-
-A coordinate goes to the number below or above it in size, with probabilities that make the expectation the coordinate
-itself.  ``h`` is its 32-bit hash (``nuq.kernels.spec``, step 6); among several workers that round together it is
-``h_i``, and ``2^32 - 1 - h_i`` for negative coordinates, which fall where their size grows.  ``u = (h >> 8) 2^-24``,
-and a float32 of bits ``s`` (sign) and ``a`` (the others) is meant.
+Plain PyTorch on any device, C++ where it is built: the same bits.  A coordinate goes to the number below or above it in
+size, with probabilities that make the expectation the coordinate itself.  ``h`` is its 32-bit hash
+(``nuq.kernels.spec``, step 6); among several workers that round together it is ``h_i``, and ``2^32 - 1 - h_i`` for
+negative coordinates, which fall where their size grows.  ``u = (h >> 8) 2^-24``, and a float32 of bits ``s`` (sign) and
+``a`` (the others) is meant.
 
 - bf16: ``min(a + (h >> 16), most 2^16 + 0xFFFF) >> 16``: the last 16 bits are the probability.  Exactly unbiased,
   denormals included.
@@ -39,9 +38,8 @@ MOST_POWERS = 127
 def smallest_power(largest: float) -> int:
     """The ``least`` of natural for a vector whose largest ``|x|`` is 2^-126 or more.
 
-    There are 127 powers of two, up to one that is not smaller.
-
-    It is 0 where that one is 2^128, which float32 does not hold.
+    There are 127 powers of two, up to one that is not smaller.  It is 0 where that one is 2^128, which float32 does not
+    hold.
     """
     bits = int(torch.tensor(largest).view(torch.int32))
     top = (bits >> 23) + bool(bits & 0x7FFFFF)
@@ -49,10 +47,7 @@ def smallest_power(largest: float) -> int:
 
 
 def natural_values(least: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """The values float32[256] of codes 0 .. 255, and the float32[1] that they have to be multiplied with.
-
-    They are step 8's levels and scale.
-    """
+    """Step 8's levels float32[256] of codes 0 .. 255, and the scale float32[1] that they are multiplied with."""
     positive = torch.cat([torch.zeros(1), torch.exp2(torch.arange(MOST_POWERS, dtype=torch.float64)).to(torch.float32)])
     return torch.cat([positive, -positive]).to(device), torch.tensor([2.0 ** (least - 127)], device=device)
 
@@ -106,10 +101,7 @@ def _stored(codes: Tensor, into: Tensor) -> None:
 
 
 def to_bfloat16_(vector: Tensor, codes: Tensor, words: Words, *, among: Among = ALONE) -> None:
-    """Cast vector float32[n] to bfloat16.
-
-    codes: int16[n], the bits of bfloat16.
-    """
+    """Cast vector float32[n] to bfloat16. codes: int16[n], the bits of bfloat16."""
     if _cast(vector, codes, "bf16", words, among, most=MOST_BF16):
         return
     hashes = _hashes(words, among, vector)
@@ -120,10 +112,7 @@ def to_bfloat16_(vector: Tensor, codes: Tensor, words: Words, *, among: Among = 
 def to_float16_(
     vector: Tensor, codes: Tensor, words: Words, scale: float = 1.0, most: int = MOST_FP16, *, among: Among = ALONE
 ) -> None:
-    """Cast vector float32[n] to float16.
-
-    codes: int16[n], the bits of float16; scale: a power of two.
-    """
+    """Cast vector float32[n] to float16. codes: int16[n], the bits of float16; scale: a power of two."""
     if _cast(vector, codes, "fp16", words, among, scale=scale, most=most):
         return
     hashes = _hashes(words, among, vector)
@@ -138,10 +127,7 @@ def to_float16_(
 
 
 def to_float8_(vector: Tensor, codes: Tensor, words: Words, format: torch.dtype, *, among: Among = ALONE) -> None:
-    """Cast vector float32[n] to an 8-bit format, float8_e4m3fn or float8_e5m2.
-
-    codes: uint8[n], the bits of the format.
-    """
+    """Cast vector float32[n] to float8_e4m3fn or float8_e5m2; codes: uint8[n], the bits of the format."""
     mantissa, most = 2 if format == torch.float8_e5m2 else 3, MOST_FP8[format]
     if _cast(vector, codes, "fp8", words, among, most=most, least=mantissa):
         return
@@ -157,10 +143,7 @@ def to_float8_(vector: Tensor, codes: Tensor, words: Words, format: torch.dtype,
 
 
 def to_natural_(vector: Tensor, codes: Tensor, words: Words, least: int, *, among: Among = ALONE) -> None:
-    """Cast vector float32[n] to powers of two.
-
-    codes: uint8[n], a sign and seven bits; least: from ``smallest_power``.
-    """
+    """Cast vector float32[n] to powers of two from ``smallest_power``; codes: uint8[n], a sign and seven bits."""
     scale = 2.0 ** (127 - least)
     if _cast(vector, codes, "natural", words, among, scale=scale, least=least):
         return

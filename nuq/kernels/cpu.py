@@ -1,10 +1,9 @@
 """The operators of ``nuq.kernels.operators`` on CPU tensors in C++, with the bits of ``nuq.kernels.reference``.
 
-The sources are ``src/quantize.cpp`` and ``src/hadamard.cpp``.
-
-Every size is checked before an address goes to C++.  Tensors that are not contiguous are copied.  Threads:
-``torch.get_num_threads()``; their number changes no bit.  Where an encoder raises NonFiniteError, scales and packed
-hold nothing of use; where ``decode_`` raises, the total is as it was.
+The sources are ``src/quantize.cpp`` and ``src/hadamard.cpp``.  Every size is checked before an address goes to C++.
+Tensors that are not contiguous are copied.  Threads: ``torch.get_num_threads()``; their number changes no bit.  Where
+an encoder raises NonFiniteError, scales and packed hold nothing of use; where ``decode_`` raises, the total is as it
+was.
 """
 
 from __future__ import annotations
@@ -70,10 +69,7 @@ _function = functions(_SIGNATURES)
 
 
 def in_cpp(tensor: Tensor, *, contiguous: bool = False) -> bool:
-    """Whether work on this tensor runs in C++: it lies on the CPU and the library is there.
-
-    contiguous: the work takes contiguous tensors alone.
-    """
+    """Whether work on this tensor runs in C++: on the CPU, where the library is; contiguous: if it is that, too."""
     return tensor.device.type == "cpu" and (tensor.is_contiguous() or not contiguous) and native.library() is not None
 
 
@@ -158,10 +154,7 @@ def decode_(
     k0: int,
     k1: int,
 ) -> None:
-    """The operator ``ops.decode_``.
-
-    ValueError for a size or type that does not fit and for codes beyond the levels (nothing is written then).
-    """
+    """The operator ``ops.decode_``; ValueError, before anything is written, for what does not fit or is no level's."""
     check_tensor(total, "a total", _CPU, torch.float32)
     check_decode(total, packed, scales, levels, bucket_size, packing)
     n, num_levels = total.numel(), levels.numel()
@@ -189,10 +182,7 @@ def decode_(
 
 
 def hadamard_(vector: Float32[Tensor, " n"], block: int, k0: int, k1: int, inverse: bool) -> None:
-    """The operator ``ops.hadamard_``.
-
-    ValueError for another type than float32 and for a block that is no power of two.
-    """
+    """The operator ``ops.hadamard_``; ValueError for another type than float32, or a block that is no power of two."""
     check_tensor(vector, "a vector", _CPU, torch.float32)
     check_block(block)
     rotated = _in_place(vector)

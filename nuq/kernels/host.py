@@ -1,10 +1,8 @@
 """What the processor does for tensors: copies of a GPU's to the host, and square roots that are rounded correctly.
 
-Each kind of copy is told once, and listed in docs/wire.md.
-
-Everything that grows with a vector passes through ``numpy_of``.  What does not, the heads of messages
-(``nuq.compressors.message.unpacked``), levels and single numbers, is read where it is needed: tens of bytes, and a wait
-for the GPU.
+Each kind of copy is told once, and listed in docs/wire.md.  Everything that grows with a vector passes through
+``numpy_of``.  What does not, the heads of messages (``nuq.compressors.message.unpacked``), levels and single numbers,
+is read where it is needed: tens of bytes, and a wait for the GPU.
 """
 
 from __future__ import annotations
@@ -33,10 +31,7 @@ PASSES: Final = {
 
 
 def numpy_of(tensor: Tensor, passes: str) -> NDArray[Any]:
-    """The tensor's numbers in NumPy: copied from a GPU, or the memory of a CPU tensor.
-
-    passes: one of PASSES.
-    """
+    """The tensor's numbers in NumPy: copied from a GPU, or the memory of a CPU tensor. passes: one of PASSES."""
     if tensor.is_cuda:
         _tell(passes)
     return tensor.cpu().numpy()

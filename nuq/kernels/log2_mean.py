@@ -26,10 +26,7 @@ def _fractions(device: torch.device) -> Tensor:
 
 
 def mean_log2(vector: Tensor) -> float:
-    """The mean of log2 |x| over the nonzeros; 0 for a vector of zeros.
-
-    vector: float32[n], contiguous.
-    """
+    """The mean of log2 |x| over the nonzeros; 0 for a vector of zeros. vector: float32[n], contiguous."""
     assert vector.dtype == torch.float32 and vector.is_contiguous()
     loaded = native.library() if vector.device.type == "cpu" else None
     if loaded is None:

@@ -1,10 +1,9 @@
 """Matrices and their low-rank factors: the computations of PowerSGD.
 
-Plain PyTorch on any device, C++ where it is built: the same bits on the CPU.
-
-A matrix is a float32 vector of ``size`` coordinates in rows of ``columns``; the last row may be shorter, its missing
-coordinates count as zeros.  Factors are rows: ``left`` float32[rank, rows], ``right`` float32[rank, columns].  Every
-product and every sum is rounded once to float32, in this order, whatever the number of threads:
+Plain PyTorch on any device, C++ where it is built: the same bits on the CPU.  A matrix is a float32 vector of ``size``
+coordinates in rows of ``columns``; the last row may be shorter, its missing coordinates count as zeros.  Factors are
+rows: ``left`` float32[rank, rows], ``right`` float32[rank, columns].  Every product and every sum is rounded once to
+float32, in this order, whatever the number of threads:
 
 - ``left_product``, sum over j of matrix[i, j] right[k, j]: 32 lanes, lane l taking j = l mod 32 in ascending order;
   then the lanes by halving, ``s[l] += s[l + h]`` for h = 16 .. 1;
@@ -138,10 +137,9 @@ def outer_product(left: Tensor, right: Tensor, total: Tensor, *, accumulate: boo
 def orthonormal(factor: Tensor) -> Tensor:
     """The rows of ``factor`` float32[rank, length], made orthonormal one after another.
 
-    The method is Gram-Schmidt, twice, in float64.
-
-    A row that lies in the span of those before it, or is zero, becomes zero.  Computed in NumPy's order of sums by one
-    thread, on the CPU also for a GPU's factors: the same bits on all ranks of one kind of machine.
+    The method is Gram-Schmidt, twice, in float64.  A row that lies in the span of those before it, or is zero, becomes
+    zero.  Computed in NumPy's order of sums by one thread, on the CPU also for a GPU's factors: the same bits on all
+    ranks of one kind of machine.
     """
     wide = numpy_of(factor, "factor").astype(np.float64)
     for k, row in enumerate(wide):
@@ -170,10 +168,7 @@ def _random(columns: int, rank: int, key: Key, device: torch.device | None) -> T
 
 
 def started_again(right: Tensor, key: Key) -> Tensor:
-    """Orthonormal rows that span those of ``right``, the result of the step before.
-
-    Random rows replace what it lacks of its rank.
-    """
+    """Orthonormal rows that span the last step's ``right``; random rows replace what it lacks of its rank."""
     found = orthonormal(right)
     missing = ~found.any(dim=1)
     if not bool(missing.any()):

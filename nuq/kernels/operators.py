@@ -114,19 +114,13 @@ def decode_(
     accumulate: bool,
     dither: Key | Words | None = None,
 ) -> None:
-    """Decode by step 8 into ``total`` float32[n], or add to it.
-
-    dither: the encoder's key; ValueError for codes beyond the levels.
-    """
+    """Decode by step 8 into ``total`` float32[n], or add; dither: the encoder's key; ValueError beyond the levels."""
     k0, k1 = words_of(dither) if dither else (0, 0)
     torch.ops.nuq.decode_(packed, scales, levels, total, bucket_size, packing, accumulate, dither is not None, k0, k1)
 
 
 def hadamard_(vector: Tensor, block: int, key: Key | Words, *, inverse: bool = False) -> None:
-    """Rotate by step 9 in place.
-
-    vector: float32[n], contiguous, any n; block: a power of two.
-    """
+    """Rotate by step 9 in place. vector: float32[n], contiguous, any n; block: a power of two."""
     check_block(block)
     k0, k1 = words_of(key)
     torch.ops.nuq.hadamard_(vector, block, k0, k1, inverse)

@@ -1,7 +1,4 @@
-"""The operators of ``nuq.kernels.operators`` in plain PyTorch, whose bits every other implementation must give.
-
-They run on any device, without a compiler.
-"""
+"""The operators of ``nuq.kernels.operators`` in plain PyTorch, on any device, whose bits all others must give."""
 
 from __future__ import annotations
 
@@ -129,10 +126,7 @@ def tree_sum(values: Float64[Tensor, "rows n"]) -> Float64[Tensor, " rows"]:
 def bucket_scales(
     vector: Float[Tensor, " n"], bucket_size: int, norm: str, multiple: float = 0.0
 ) -> Float32[Tensor, " scales"]:
-    """The scales of step 2: float32[num_buckets]; NonFiniteError.
-
-    Under quantile they are (scale, top) of one bucket after the other.
-    """
+    """The scales of step 2: float32[num_buckets], (scale, top) each under quantile; NonFiniteError."""
     buckets = bucketed(vector, bucket_size)
     if not buckets.numel():
         return buckets.new_zeros(0)
@@ -162,10 +156,7 @@ def bucket_dots(a: Float32[Tensor, " n"], b: Float32[Tensor, " n"], bucket_size:
 
 
 def _lane_quantile(buckets: Float32[Tensor, "buckets size"], last: int, num_lanes: int) -> Float32[Tensor, " buckets"]:
-    """The smallest of the lanes' maxima.
-
-    A lane of the last bucket without a coordinate (it has ``last`` of them) is left out.
-    """
+    """The smallest of the lanes' maxima, but for lanes without one of the last bucket's ``last`` coordinates."""
     padded = torch.nn.functional.pad(buckets.abs(), (0, -buckets.shape[1] % num_lanes))
     maxima = padded.view(len(buckets), -1, num_lanes).amax(dim=1)
     if last < num_lanes:

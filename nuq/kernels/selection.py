@@ -27,10 +27,7 @@ _NOT_FINITE = 0x7F800000  # the bits of infinity
 
 
 def num_kept(num_coordinates: int, ratio: float) -> int:
-    """The number of coordinates kept: max(1, ceil(ratio * n)); 0 of none.
-
-    It is exact for the decimal number that ``ratio`` is written as.
-    """
+    """The number kept: max(1, ceil(ratio * n)), 0 of none; exact for the decimal form of ``ratio``."""
     return min(num_coordinates, max(1, math.ceil(Fraction(repr(float(ratio))) * num_coordinates)))
 
 
@@ -45,10 +42,7 @@ class Share:
 
     @classmethod
     def of(cls, num_coordinates: int, bucket_size: int, ratio: float) -> Share:
-        """The share of a vector's buckets.
-
-        bucket_size: 0 for one bucket of all.
-        """
+        """The share of a vector's buckets. bucket_size: 0 for one bucket of all."""
         size = min(bucket_size or num_coordinates, num_coordinates) or 1
         last = num_coordinates - (-(-num_coordinates // size) - 1) * size if num_coordinates else 0
         return cls(num_coordinates, size, num_kept(size, ratio), num_kept(last, ratio))
@@ -63,10 +57,7 @@ class Share:
 
 
 def top(x: Tensor, share: Share) -> Tensor:
-    """The coordinates with the largest |x| of every bucket.
-
-    x: float32[n], contiguous.
-    """
+    """The coordinates with the largest |x| of every bucket. x: float32[n], contiguous."""
     if share.total == x.numel():
         check_finite(x)
         return torch.arange(x.numel(), dtype=torch.int32, device=x.device)
@@ -78,10 +69,7 @@ def top(x: Tensor, share: Share) -> Tensor:
 
 
 def chosen(share: Share, words: Words, device: torch.device) -> Tensor:
-    """The coordinates of every bucket whose random numbers are smallest: every set of k is as likely.
-
-    The random numbers are those of ``nuq.kernels.operators``, step 6.
-    """
+    """The coordinates of every bucket with the smallest random numbers (step 6): every set of k is as likely."""
     n = share.num_coordinates
     if share.total == n:
         return torch.arange(n, dtype=torch.int32, device=device)
@@ -100,10 +88,7 @@ def at_least(x: Tensor, threshold: float) -> Tensor:
 
 
 def half_of_largest(x: Tensor, bucket_size: int) -> Tensor:
-    """The coordinates with 2|x| >= the largest |x| of their bucket; none of a bucket of zeros.
-
-    bucket_size: 0 for one bucket of all.
-    """
+    """The coordinates with 2|x| >= the largest |x| of their bucket (size 0: one of all); none of a bucket of zeros."""
     if not x.numel():
         return torch.empty(0, dtype=torch.int32, device=x.device)
     size = min(bucket_size or x.numel(), x.numel())
@@ -118,11 +103,9 @@ def half_of_largest(x: Tensor, bucket_size: int) -> Tensor:
 def sampled(x: Tensor, ratio: float) -> Tensor:
     """About the k = max(1, ceil(ratio n)) largest |x|, at most k, by the threshold of a strided sample.
 
-    The threshold is that of DGC, Section 3.
-
-    The sample takes one coordinate in 100 or more; the threshold is its own top-k's smallest.  Where fewer than .8 k
-    coordinates reach it, it is lowered by .8, at most ten times; where more than k do, the largest k of them are sent.
-    At least one is: the largest.
+    The threshold is that of DGC, Section 3.  The sample takes one coordinate in 100 or more; the threshold is its own
+    top-k's smallest.  Where fewer than .8 k coordinates reach it, it is lowered by .8, at most ten times; where more
+    than k do, the largest k of them are sent. At least one is: the largest.
 
     Differences from DGC's code: the sample begins at a fixed place, not at a random one, so that the message depends on
     the gradient alone; the threshold is never raised, since the exact selection among the survivors costs less than
@@ -148,10 +131,7 @@ def sampled(x: Tensor, ratio: float) -> Tensor:
 
 
 def scatter(indices: Tensor, values: Tensor, total: Tensor, *, accumulate: bool) -> None:
-    """Write or add values at indices: total[indices] += values, or =.
-
-    indices: int32[k], all different, within the total; float32[k], float32[n].
-    """
+    """total[indices] += values, or =: float32[n], int32[k], all different and within the total, float32[k]."""
     if in_cpp(total, contiguous=True):
         kernels.scatter(indices.numpy(), values.contiguous().numpy(), total.numpy(), accumulate)
     elif accumulate:

@@ -20,10 +20,7 @@ from nuq.native import signs as compiled
 
 
 def pack_(vector: Tensor, bits: Tensor) -> None:
-    """Pack one bit per coordinate.
-
-    vector: float32[n], contiguous; bits: uint8[ceil(n / 8)], overwritten.
-    """
+    """Pack one bit per coordinate. vector: float32[n], contiguous; bits: uint8[ceil(n / 8)], overwritten."""
     assert vector.is_contiguous() and vector.dtype == torch.float32 and bits.is_contiguous()
     bit_packing.check_size(bits, vector.numel(), 1)
     if in_cpp(vector):

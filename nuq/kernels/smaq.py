@@ -121,10 +121,7 @@ def _float32(value: float) -> float:
 def measured(
     vector: Tensor, bits_inlier: int, samples: int, words: Words, *, masks: bool = True
 ) -> tuple[TensorStatistics, bool]:
-    """The units of steps 1 and 2 for a vector that is not empty, and whether its zeros are masked.
-
-    NonFiniteError for one not finite.
-    """
+    """The units of steps 1 and 2 of a nonempty vector, and whether zeros are masked; NonFiniteError."""
     n = vector.numel()
     total, squares, zeros, lowest, highest = _measure(vector, 0.0)
     if not math.isfinite(squares):
@@ -155,10 +152,7 @@ def _moments(total: float, squares: float, count: int, pivot: float, zeros: int)
 
 
 def _sampled(vector: Tensor, samples: int, masked: bool, words: Words) -> tuple[float, float] | None:
-    """The mean and variance of as many coordinates from random indices; None where all are alike.
-
-    Zeros are left out where they are masked.
-    """
+    """The mean and variance of coordinates at random indices, without masked zeros; None where all are alike."""
     hashes = reference.hash_bits(samples, Key(*words, 0, "samples")).to(torch.int64) & 0xFFFFFFFF
     taken = numpy_of(vector[((hashes * vector.numel()) >> 32).to(vector.device)].to(torch.float64), "sample").tolist()
     taken = [value for value in taken if value or not masked]

@@ -1,7 +1,4 @@
-"""SmaQ (``nuq.kernels.smaq``) in plain PyTorch, on any device, whose bits C++ and Triton must give.
-
-Works through a vector some blocks at a time.
-"""
+"""SmaQ (``nuq.kernels.smaq``) in plain PyTorch, some blocks at a time, whose bits C++ and Triton must give."""
 
 from __future__ import annotations
 
@@ -164,10 +161,7 @@ class Layout(NamedTuple):
 
 
 def layout(n: int, codes: Tensor, outliers: Tensor, fields: dict[str, Any]) -> Layout:
-    """The layout for n coordinates, from the numbers int16[blocks] that the message lists.
-
-    codes: read where zeros are masked.
-    """
+    """The layout for n coordinates, from int16[blocks] of the message; codes: read where zeros are masked."""
     lengths = reference.bucket_lengths(n, BLOCK, outliers.device).to(torch.int64)
     counts = codes.to(torch.int64) & 0xFFFF if fields["masked"] else lengths
     long = outliers.to(torch.int64) & 0xFFFF
@@ -218,10 +212,7 @@ def _numbers(section: Tensor, bits: int) -> Tensor:
 def _values(
     data: Tensor, starts: Tensor, sizes: Tensor, counts: Tensor, long: Tensor, table: Tensor, fields: dict[str, Any]
 ) -> Tensor | None:
-    """The values of step 6 for some blocks: float32[blocks, BLOCK].
-
-    None where a bitmap holds another number than it should.
-    """
+    """The values of step 6, float32[blocks, BLOCK]; None where a bitmap holds another number than it should."""
     low_bits, extra_bits = fields["low_bits"], fields["extra_bits"]
     if fields["constant"]:
         values = table[:1].expand(len(counts), BLOCK)

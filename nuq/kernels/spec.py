@@ -161,10 +161,7 @@ def _mixed(x: Any, part: Any) -> Any:
 
 
 def words_of_names(key: Key, names: Sequence[str], known: dict[str, NDArray[np.uint64]]) -> NDArray[np.uint32]:
-    """The words of ``key.of(name)`` for every name: uint32[count, 2].
-
-    known: the names' checksums by what stands before them, kept from call to call.
-    """
+    """The words of ``key.of(name)`` for every name, uint32[count, 2]; known: the names' checksums by prefix, kept."""
     if key.parameter not in known:
         known[key.parameter] = np.array(
             [zlib.crc32(key.of(name).parameter.encode()) for name in names], dtype=np.uint64
@@ -175,10 +172,7 @@ def words_of_names(key: Key, names: Sequence[str], known: dict[str, NDArray[np.u
 
 @lru_cache(maxsize=16)
 def _places(workers: int, salts: Words) -> list[int]:
-    """The places of the workers that round together at a step, by their numbers.
-
-    Without NumPy, whose calls would cost more than the numbers of a few workers.
-    """
+    """The places of the workers that round together, by number; without NumPy, whose calls would cost more."""
     start = _mixed(*salts)
     drawn = [_mixed(start, worker) for worker in range(workers)]
     found = [0] * workers
@@ -209,10 +203,7 @@ def last_product(among: Among) -> Words:
 
 
 def rotation_words(words: Words) -> Words:
-    """The words behind a rotation's signs, mixed once more from those behind the rounding.
-
-    A receiver has only these.
-    """
+    """The words behind a rotation's signs, mixed from those behind the rounding, all that a receiver has."""
     return Key(words[0], words[1], 0, "rotation").words()
 
 

@@ -112,10 +112,7 @@ class Statistics:
                     self._add_moments(vector, bucket_size, norm)
 
     def _add_sample(self, vector: Tensor, bucket_size: int, norm: str, signs: Words) -> None:
-        """Sample every so many buckets, and of them every so many coordinates.
-
-        That is an odd number, lest it fall in step with a layer's shape.
-        """
+        """Sample every so many buckets, and of them every so many coordinates: an odd number, unlike layers' shapes."""
         n, count = vector.numel(), spec.num_buckets(vector.numel(), bucket_size)
         stride = max(1, count // SAMPLED_BUCKETS)
         taken = range(0, count, stride)

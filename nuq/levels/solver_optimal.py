@@ -30,10 +30,9 @@ _NEARBY = np.array([0.0, 1 / 16, 1 / 8, 1 / 4, 1 / 2])  # of the gap to the next
 def optima(solve: Solve, objective: Objective, first: float, intervals: int, starts: Array) -> Array:
     """The edges of the optima from ``first`` to 1: float64[S + 2 or S + 1, intervals + 1].
 
-    The optimum is the best of them.
-
-    The ``starts`` (float64[S, intervals + 1], S >= 0) and the best edges of a grid are descended by ``solve`` to the
-    minima beside them; a second program on points close around the best of those combines what is good in each.
+    The optimum is the best of them.  The ``starts`` (float64[S, intervals + 1], S >= 0) and the best edges of a grid
+    are descended by ``solve`` to the minima beside them; a second program on points close around the best of those
+    combines what is good in each.
     """
     points = candidates(objective.distribution, first, intervals)
     edges, psi = solve(objective, np.concatenate([starts, _best_edges(objective, points, intervals)[None]]))
@@ -57,10 +56,8 @@ def _around(edges: Array) -> Array:
 def candidates(distribution: Distribution, first: float, intervals: int) -> Array:
     """Points from ``first`` to 1 that levels may take.
 
-    They are the distribution's knots, each gap divided evenly until there are enough.
-
-    Where there are more than 8192 knots, those stay at which ``f^(1/3)``, the density of many good levels, rises
-    evenly.
+    They are the distribution's knots, each gap divided evenly until there are enough.  Where there are more than 8192
+    knots, those stay at which ``f^(1/3)``, the density of many good levels, rises evenly.
     """
     wanted = max(MIN_POINTS, POINTS_PER_LEVEL * intervals)
     knots = distribution.knots(wanted + 1)
@@ -81,10 +78,9 @@ def candidates(distribution: Distribution, first: float, intervals: int) -> Arra
 def prefix_sums(objective: Objective, points: Array) -> tuple[Array, Array]:
     """Points about an origin, float64[M], and their prefix sums, float64[3, M].
 
-    The sums are the integrals of ``(r - origin)^k dF``, k = 0, 1, 2, up to each point.
-
-    The sums start at the origin (0 for symmetric levels, else near the median) and are negative before it: they are
-    smallest where the intervals are, so that differences keep their digits.
+    The sums are the integrals of ``(r - origin)^k dF``, k = 0, 1, 2, up to each point.  The sums start at the origin (0
+    for symmetric levels, else near the median) and are negative before it: they are smallest where the intervals are,
+    so that differences keep their digits.
     """
     distribution = objective.distribution
     m0, m1, m2 = distribution.interval_moments(points)

@@ -115,10 +115,9 @@ def amq(
 def optimal(distribution: Distribution, num_levels: int, *, symmetric: bool = True) -> Fitted:
     """The level set of ``num_levels`` with the smallest Psi on a fine grid, by dynamic programming, polished.
 
-    See ``nuq.levels.solver_optimal``.
-
-    The optimum of every distribution of the reference to 4e-10; polishing is local, so on coarse, random histograms
-    another minimum can lie lower (1.1 % at worst in 7,000 of them, 4e-5 on histograms of ``nuq.kernels.statistics``).
+    See ``nuq.levels.solver_optimal``.  The optimum of every distribution of the reference to 4e-10; polishing is local,
+    so on coarse, random histograms another minimum can lie lower (1.1 % at worst in 7,000 of them, 4e-5 on histograms
+    of ``nuq.kernels.statistics``).
 
     distribution: a distribution on [-1, 1].  num_levels: 2 to 256.  symmetric: the best of the sets +-l, without a zero
     level for an even number and with one for an odd; else the best of all sets.  ValueError for another number.  ALQ's
@@ -195,10 +194,7 @@ def _exact(solve: solver_optimal.Solve, distribution: Distribution, num_levels: 
 def _paper(
     solve: Callable[[Distribution, Array], Array], distribution: Distribution, bits: int, symmetric: bool
 ) -> Fitted:
-    """The result of the original's set-up under the distribution of r.
-
-    It has the positive half with a phantom level at 0, or all levels.
-    """
+    """The original's set-up under the distribution of r: the positive half, a phantom level at 0, or all levels."""
     if bits == 1:
         return _unmoved(distribution)
     tabulated = distribution.tabulated()

@@ -32,9 +32,8 @@ class ActivationHooks:
     goes through; output: the function that outputs go through in eval mode where no gradient is wanted; None: neither.
     Smaller tensors than ``min_size`` are left as they are.
 
-    A layer that is computed without being called has no hook: ``nn.MultiheadAttention``'s output projection.
-
-    The hooks lie on tensors, not on modules, so that a following layer may work in place.
+    A layer that is computed without being called has no hook: ``nn.MultiheadAttention``'s output projection.  The hooks
+    lie on tensors, not on modules, so that a following layer may work in place.
     """
 
     def __init__(

@@ -63,10 +63,7 @@ class Cutout:
 
     @staticmethod
     def of(settings: Mapping[str, Any], shape: Sequence[int]) -> Cutout | None:
-        """The cutout of ``data.cutout`` for images of shape (channel, height, width), None for 0.
-
-        ValueError where it is larger than they are.
-        """
+        """The cutout for images of shape (channel, height, width), None for 0; ValueError where it is larger."""
         side = settings.get("cutout", 0)
         if side > min(shape[1:], default=0):
             limit = min(shape[1:])
@@ -77,10 +74,7 @@ class Cutout:
         return Cutout(side) if side else None
 
     def __call__(self, images: Tensor, generator: torch.Generator) -> Tensor:
-        """The images with a square blacked out: (batch, channel, height, width), normalised, changed in place.
-
-        One draw of ``generator`` per batch.
-        """
+        """Images (batch, channel, height, width), normalised, changed in place: a square is 0; one draw per batch."""
         batch, _, height, width = images.shape
         drawn = torch.randint(height * width, (batch, 1), generator=generator, device=generator.device).to(
             images.device

@@ -49,10 +49,7 @@ class DataSet(Protocol):
         ...
 
     def train_batch(self, indices: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """The examples of a training batch: normalised float32 inputs and int64 labels.
-
-        Augmented where asked for, all randomness from ``generator``.
-        """
+        """A training batch: normalised float32 inputs, augmented where asked for, by ``generator``; int64 labels."""
         ...
 
     def batches(self, split: Split, batch_size: int) -> Iterator[tuple[Tensor, Tensor]]:

@@ -14,10 +14,7 @@ TEST_EVERY = 5  # every fifth image of each class is a test image
 
 
 def _bundled_file() -> Path:
-    """The path of scikit-learn's file, found without importing scikit-learn.
-
-    The import would take longer than a run's first hundred steps.
-    """
+    """The path of scikit-learn's file, without an import that would take longer than a run's first hundred steps."""
     package = importlib.util.find_spec("sklearn")
     if package is None or package.origin is None:
         raise FileNotFoundError(

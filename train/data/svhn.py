@@ -38,10 +38,7 @@ class Svhn(Fetched):
         return path
 
     def _read_split(self, path: Path) -> Arrays:
-        """The images and labels of a file: X uint8 (32, 32, 3, n), row, column, colour, number; y (n, 1).
-
-        Pixels are kept unpacked, which takes seconds.
-        """
+        """The images and labels of X uint8 (32, 32, 3, n), kept unpacked, which takes seconds, and y (n, 1)."""
         verify(path, self.origin, self.settings)
         state = path.stat()
         labels = _variable(path, "y")

@@ -22,10 +22,7 @@ NOT_ALONE = ("weights", "moments")  # are the optimizer's
 def attached(
     config: Mapping[str, Any], model: nn.Module, optimizer: torch.optim.Optimizer | None
 ) -> CompressedTraining | None:
-    """The quantized training that the section asks for, attached; None where it asks for nothing.
-
-    optimizer: None where the model is only evaluated.
-    """
+    """The quantized training that the section asks for, or None; optimizer: None where the model is only evaluated."""
     values = config["tensors"]
     formats = formats_of(values)
     if optimizer is None:

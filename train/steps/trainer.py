@@ -297,11 +297,7 @@ class Trainer:
         return own
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Load a saved state.
-
-        CheckpointError where it is of other data; ValueError, or another of ``checkpoint.UNREADABLE``, where it does
-        not fit.
-        """
+        """Load a state; CheckpointError where it is of other data, else one of ``checkpoint.UNREADABLE``."""
         if words := checkpoint.other_data(state, self.data.name, self.data.fingerprint):
             way_out = "go on with the files that it began with (data_dir, NUQ_DATA; of data=text: the Python)"
             raise checkpoint.CheckpointError(words, f"{way_out}, or choose another run_dir")

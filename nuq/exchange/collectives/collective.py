@@ -104,10 +104,7 @@ def nothing_left() -> None:
 
 
 def of_worker(key: Key, worker: int, workers: int) -> Key:
-    """The key of one of the workers whose mean is wanted, at the same step.
-
-    A mean that is encoded again has the key of its owner alone: nobody averages it with others.
-    """
+    """The key of a worker whose mean is wanted; a mean encoded again has its owner's alone, as nobody averages it."""
     return replace(key, worker=worker, workers=workers)
 
 
@@ -140,10 +137,7 @@ def sizes_by_rank(
     codec: PayloadCodec,
     layouts: Sequence[FlatLayout],
 ) -> dict[int, list[int]]:
-    """The number of bytes of every worker's payload, by rank: known beforehand, or told by the ranks.
-
-    layouts: of the workers' payloads.
-    """
+    """The bytes of every worker's payload (of the layouts), by rank: known beforehand, or told by the ranks."""
     sizes, shares = [codec.size(layout) for layout in layouts], dict(enumerate(placement.shares))
     if transport.world == 1 or None not in sizes:
         return {rank: [size or 0 for size in sizes[share.start : share.stop]] for rank, share in shares.items()}

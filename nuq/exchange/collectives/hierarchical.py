@@ -122,10 +122,7 @@ class Hierarchical(Collective):
         out.copy_(total)
 
     def _told(self, failure: Exception | None) -> None:
-        """Raise on every rank of the machine an error of its first rank.
-
-        That rank alone takes part between machines.
-        """
+        """Raise on all ranks of the machine an error of its first, which alone takes part between machines."""
         kind = type(failure).__name__
         told = self.machines.told.texts("" if failure is None else f"{kind}: {failure}", "control")[0].strip()
         if failure is not None:

@@ -25,10 +25,7 @@ _HEAD_BYTES = 32  # exchange, rank, worker, payload's bytes: int64
 
 
 class ParameterServer:
-    """Both ends of the parameter server: ``ask`` on the workers' ranks, ``first`` and ``answer`` on rank 0.
-
-    They take turns, equally often on all ranks.
-    """
+    """Both ends of the server, in turns: ``ask`` on the workers' ranks, ``first`` and ``answer`` on rank 0."""
 
     def __init__(self, transport: Transport, *, most_behind: int = MOST_BEHIND) -> None:
         assert transport.group is not None
@@ -57,10 +54,7 @@ class ParameterServer:
         return rank, work, data
 
     def _receive(self, rank: int | None, size: int, tag: int, *, suspects: Iterable[int] = ()) -> Tensor:
-        """Receive from the given rank, or from whichever comes first.
-
-        suspects: who may be to blame if none does.
-        """
+        """Receive from the given rank, or from whichever comes first. suspects: who may be to blame if none does."""
         data = torch.empty(size, dtype=torch.uint8)
         source = {} if rank is None else {"group_src": rank}
         try:
@@ -97,10 +91,7 @@ class ParameterServer:
     # --- rank 0 ---
 
     def first(self, count: int, ranks: Mapping[int, int], most_bytes: int) -> dict[int, Tensor]:
-        """The first ``count`` payloads of this exchange to arrive, by worker.
-
-        ranks: of the workers of other ranks.  most_bytes: of a payload of this exchange.
-        """
+        """The first ``count`` payloads (of at most ``most_bytes``) to arrive, by worker; ranks: of others' workers."""
         self._most_bytes = max(self._most_bytes, most_bytes)
         self._hosted = {rank: list(ranks.values()).count(rank) for rank in set(ranks.values())}
         found: dict[int, Tensor] = {}

@@ -54,10 +54,7 @@ class Encoder:
 
 @dataclass
 class _Matrix:
-    """The matrix of segment ``number``, with its factors.
-
-    columns 0: it travels whole, and ``left`` is its mean.
-    """
+    """The matrix of segment ``number``, with its factors. columns 0: it travels whole, and ``left`` is its mean."""
 
     number: int
     part: Segment
@@ -201,10 +198,7 @@ class Power(Collective):
         return found
 
     def _round(self, matrices: Sequence[_Matrix], debts: Debts, layout: FlatLayout, key: Key, side: str) -> None:
-        """The workers' mean of one factor of every matrix.
-
-        RemoteNonFinite, on all ranks alike, where a worker's is not finite.
-        """
+        """The workers' mean of one factor of every matrix; RemoteNonFinite, on all ranks, where one's is not finite."""
         matrices = sorted(matrices, key=lambda matrix: matrix.half)
         lengths = [matrix.length(side) for matrix in matrices]
         halves = sum(length for matrix, length in zip(matrices, lengths, strict=True) if matrix.half)

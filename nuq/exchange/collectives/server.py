@@ -7,13 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from torch import Tensor
 
-from nuq.exchange.collectives.collective import (
-    Collective,
-    ExchangeStats,
-    Vectors,
-    WorkerPlacement,
-    of_worker,
-)
+from nuq.exchange.collectives.collective import Collective, ExchangeStats, Vectors, WorkerPlacement, of_worker
 from nuq.exchange.collectives.means import encoded_mean, scale
 from nuq.exchange.collectives.parameter_server import MOST_BEHIND, ParameterServer
 from nuq.exchange.flat_layout import FlatLayout
@@ -26,10 +20,8 @@ from nuq.kernels.spec import Key
 class Server(Collective):
     """The collective in which rank 0 averages the first ``num_aggregate`` messages to arrive and answers all.
 
-    It is ATOMO's parameter server.
-
-    Late messages are thrown away, as are their gradients.  In a simulation the order of arrival is drawn, from seed and
-    step.  With num_aggregate = M everything is waited for and added in worker order.
+    It is ATOMO's parameter server.  Late messages are thrown away, as are their gradients.  In a simulation the order
+    of arrival is drawn, from seed and step.  With num_aggregate = M everything is waited for and added in worker order.
     """
 
     transport: Transport

@@ -8,13 +8,7 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from nuq.exchange.collectives.collective import (
-    Collective,
-    ExchangeStats,
-    Vectors,
-    WorkerPlacement,
-    sizes_by_rank,
-)
+from nuq.exchange.collectives.collective import Collective, ExchangeStats, Vectors, WorkerPlacement, sizes_by_rank
 from nuq.exchange.collectives.means import encoded_mean, scale
 from nuq.exchange.collectives.reduce_scatter import ReduceScatter, SentShards
 from nuq.exchange.flat_layout import FlatLayout
@@ -88,10 +82,7 @@ class _Round:
                 )
 
     def _mean(self, sent: SentShards, owner: int, device: torch.device) -> Tensor:
-        """The mean of one shard, encoded.
-
-        It is the marker where a worker sent one: the other ranks have yet to hear of it.
-        """
+        """The mean of one shard, encoded; the marker where a worker sent one, of which other ranks have yet to hear."""
         how, shard = self.how, self.shards[owner].packed
         with how.stats.time("decode"):
             try:

@@ -139,10 +139,7 @@ class BucketExchange:
     # --- one step ---
 
     def begin(self, buckets: list[Bucket]) -> Callable[[], None]:
-        """Begin to exchange the buckets at hand; what is returned writes the ranks' mean into them.
-
-        They are one vector where a method's is one, else one each.
-        """
+        """Begin to exchange buckets, as one vector where a method's is; what is returned writes the mean into them."""
         if self._first:
             self._before_step()
             self._skipped = False
@@ -239,10 +236,7 @@ class BucketExchange:
                 agreement.check_same(self.transport, f"step {step}: the levels", levels)
 
     def _fit_first(self, several: list[list[Bucket]]) -> None:
-        """Fit the first levels to this step's gradient in the model's order, whatever order DDP has.
-
-        A rank has no part in them where its gradient is not finite.
-        """
+        """Fit the first levels to this step's gradient in the model's order, but for ranks where it is not finite."""
         plans = [(buckets, self._plan(buckets)) for buckets in several]
         found = {
             segment.name: (vector, segment)

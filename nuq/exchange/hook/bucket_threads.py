@@ -135,10 +135,7 @@ class BucketThreads:
 
 
 def _end(threads: Sequence[threading.Thread], given: queue.SimpleQueue[Bucket | None]) -> None:
-    """End all threads before the interpreter exits.
-
-    A thread that returned from C++ afterwards would end the process by an abort.
-    """
+    """End all threads before the interpreter exits: one that returned from C++ afterwards would abort the process."""
     given.put(None)
     for thread in threads:
         thread.join(2.0)

@@ -55,10 +55,7 @@ class Plan:
             buckets[0].buffer.copy_(mean)
 
     def _gradients(self, buckets: Sequence[Bucket]) -> dict[str, Tensor]:
-        """Views of the buffers by name, as DDP fills them.
-
-        They have a parameter's own memory format, if that leaves no gaps.
-        """
+        """Views of the buffers by name, as DDP fills them: in a parameter's own memory format, if it has no gaps."""
         views = {}
         for bucket in buckets:
             parameters = [self.parameters[name] for name in bucket.names]

@@ -29,10 +29,7 @@ _OWN = (
 
 
 def check_head(state: Any, method: str, layers: list[str]) -> None:
-    """Check what needs no model.
-
-    method, layers: of the state that is to go on.
-    """
+    """Check what needs no model. method, layers: of the state that is to go on."""
     _require(isinstance(state, dict), "", state, "what state_dict gave")
     if missing := [key for key in _KEYS if key not in state]:
         raise ValueError(f"a state without {', '.join(missing)}: it takes what state_dict gave")

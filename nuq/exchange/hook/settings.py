@@ -17,10 +17,7 @@ _OTHER_DEFAULTS: dict[str, Any] = {"scope": "tensor", "update_at": [0, 10, 100, 
 
 @dataclass(frozen=True)
 class HookSettings:
-    """The settings of one hook.
-
-    layers: the lines as they were given; lines: the same as methods with their settings.
-    """
+    """The settings of one hook; layers: the lines as they were given; lines: as methods with their settings."""
 
     method: str
     of_method: Any

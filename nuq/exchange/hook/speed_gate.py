@@ -22,9 +22,7 @@ def seconds(
 ) -> list[float]:
     """The median seconds of one mean of random coordinates by each collective, measured in turns.
 
-    It is the slowest rank's median, alike on all ranks.
-
-    A collective call: every rank makes it.
+    It is the slowest rank's median, alike on all ranks.  A collective call: every rank makes it.
     """
     n = max(min(num_coordinates, MOST), 1)
     generator = torch.Generator().manual_seed(transport.rank)

@@ -1,12 +1,11 @@
 """The operators of ``nuq.kernels.operators`` on a GPU: the arguments and the bits of ``nuq.kernels.reference``.
 
-The host side of the Triton kernels.
-
-A call costs one launch.  More are needed by buckets above ``tiles.LARGEST`` (their norm takes a pass of its own), by
-packings whose buckets end inside a byte (ternary, 9 bits, bucket sizes that are no multiple of 8: the codes are written
-first, one to an element, and packed by a second kernel), by the last, shorter part of a rotation (one program) and by
-rotations of blocks above ``tiles.BLOCK``, one for each factor of 16.  Encoding waits for the GPU once, to raise
-NonFiniteError; decoding does so where a code could be no level's.  After such an error the outputs hold no meaning.
+The host side of the Triton kernels.  A call costs one launch.  More are needed by buckets above ``tiles.LARGEST``
+(their norm takes a pass of its own), by packings whose buckets end inside a byte (ternary, 9 bits, bucket sizes that
+are no multiple of 8: the codes are written first, one to an element, and packed by a second kernel), by the last,
+shorter part of a rotation (one program) and by rotations of blocks above ``tiles.BLOCK``, one for each factor of 16.
+Encoding waits for the GPU once, to raise NonFiniteError; decoding does so where a code could be no level's.  After such
+an error the outputs hold no meaning.
 """
 
 from __future__ import annotations
@@ -114,10 +113,7 @@ def encode_(
 
 
 def _stride(n: int, bucket_size: int, tiles: Tile) -> int:
-    """The bucket size that kernels are compiled for.
-
-    For a single bucket, whatever its length, it is the power of two that holds it.
-    """
+    """The bucket size that kernels are compiled for; of a single bucket, the power of two that holds it."""
     return bucket_size if n > bucket_size else tiles.width * tiles.pieces
 
 
@@ -141,10 +137,7 @@ def _destination(
 
 
 def _large_scales(device: Modules, vector: Tensor, bucket_size: int, norm: str, multiple: float) -> Tensor:
-    """The scales of step 2 for buckets above LARGEST.
-
-    A kernel computes partial sums and maxima; PyTorch does the rest, which is small.
-    """
+    """The scales of step 2 for buckets above LARGEST: partial sums and maxima by a kernel, the rest by PyTorch."""
     n = vector.numel()
     buckets = num_buckets(n, bucket_size)
     tiles = tile(n, bucket_size, itemsize=vector.itemsize, whole=False)
@@ -332,10 +325,7 @@ def _rotate(
 
 
 def _rotate_outer(device: Modules, vector: Tensor, block: int, k0: int, k1: int, inverse: bool) -> None:
-    """Rotate over the distances from BLOCK on, in the blocks that have them.
-
-    These are the whole blocks, and the large ones of the rest.
-    """
+    """Rotate over the distances from BLOCK on: in the whole blocks, and in the large ones of the rest."""
     n = vector.numel()
     spans = [
         (0, block, n // block),

@@ -1,9 +1,8 @@
 """SmaQ (``nuq.kernels.smaq``) on a GPU: the arguments and the bits of ``nuq.kernels.smaq_reference``.
 
-The host side of the Triton kernels.
-
-PyTorch does the small parts: the sums over blocks, and the place where each block begins.  ``measure`` waits for the
-GPU once (for its numbers), ``encode`` once (for the size of the message), ``decode`` once (for whether it was damaged).
+The host side of the Triton kernels.  PyTorch does the small parts: the sums over blocks, and the place where each block
+begins.  ``measure`` waits for the GPU once (for its numbers), ``encode`` once (for the size of the message), ``decode``
+once (for whether it was damaged).
 """
 
 from __future__ import annotations

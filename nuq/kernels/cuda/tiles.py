@@ -43,10 +43,7 @@ class Tile:
 
     @property
     def warps(self) -> int:
-        """The number of warps: 32 coordinates to a thread.
-
-        So several loads are in flight, and float64 squares still fit into registers.
-        """
+        """The number of warps, 32 coordinates to a thread: several loads in flight, float64 squares in registers."""
         return min(max(self.rows * self.width // BLOCK, 1), 16)
 
 
@@ -67,9 +64,8 @@ def tile(num_coordinates: int, bucket_size: int, *, itemsize: int = 4, size: int
 def rotation_tile(block: int, size: int, *, tail: bool) -> dict[str, int]:
     """The layout in threads of ``size`` coordinates that are rotated by blocks of ``block``.
 
-    It is [NB, LANES, R, J] of rotate.hadamard_kernel.
-
-    The one tail is spread over more warps, as its comparisons need registers and nothing waits for it.
+    It is [NB, LANES, R, J] of rotate.hadamard_kernel.  The one tail is spread over more warps, as its comparisons need
+    registers and nothing waits for it.
     """
     together = min(size, 4)
     lanes = min(size // together, 32)

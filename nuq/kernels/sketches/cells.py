@@ -7,9 +7,8 @@ cells, one after another in a table; coordinate c is in cell ``(h * cells[i]) >>
 
 Sums are of integers, so that they do not depend on an order: a value becomes ``rint(value * scale)``, int64, with a
 power of two for every number by which none of its sums can overflow, which keeps 38 binary digits of the cluster's
-largest value for 10^7 coordinates.
-
-On the CPU in C++ where it is built (``nuq/native/src/cells.cpp``), else in PyTorch on any device: the same bits.
+largest value for 10^7 coordinates.  On the CPU in C++ where it is built (``nuq/native/src/cells.cpp``), else in PyTorch
+on any device: the same bits.
 """
 
 from __future__ import annotations
@@ -43,10 +42,7 @@ def largest(x: Tensor) -> float:
 
 
 def numbers(x: Tensor, thresholds: Thresholds, first: int) -> Tensor:
-    """The number of every coordinate's cluster: uint8[n].
-
-    thresholds: float32[2, K - 1], ``nuq.kernels.sketches.clusters``.
-    """
+    """The number of every coordinate's cluster, uint8[n], by thresholds float32[2, K - 1] (see ``clusters``)."""
     clusters = thresholds.shape[1] + 1
     assert first + 2 * clusters <= 256
     if in_cpp(x, contiguous=True):
@@ -64,20 +60,14 @@ def counted(ids: Tensor, num_numbers: int) -> Ints:
 
 
 def sum_scales(thresholds: Thresholds, most: float, first: int, num_coordinates: int) -> NDArray[np.float64]:
-    """The power of two, for every number, that values are multiplied by before they become integers.
-
-    most: the largest |x|.
-    """
+    """The power of two, for every number, by which values become integers; most: the largest |x|."""
     above = np.concatenate([thresholds, np.full((2, 1), np.inf, dtype=np.float32)], axis=1).ravel()
     tops = np.concatenate([np.zeros(first), np.minimum(above, most)])
     return np.ldexp(1.0, 62 - num_coordinates.bit_length() - np.frexp(tops)[1])
 
 
 def means(x: Tensor, ids: Tensor, cells: Ints, scales: NDArray[np.float64], words: Words) -> Tensor:
-    """The mean of every cell, float32[sum of cells]; 0 of an empty one.
-
-    A number without cells takes part in none.
-    """
+    """The mean of every cell, float32[sum of cells]; 0 of an empty one. A number without cells takes part in none."""
     if in_cpp(x, contiguous=True):
         sums, counts = map(
             torch.from_numpy, kernels.sums(x.numpy(), ids.numpy(), cells, scales, words, torch.get_num_threads())
@@ -129,9 +119,6 @@ def spread(ids: Tensor, cells: Ints, table: Tensor, words: Words) -> Tensor:
 
 
 def power(values: Tensor) -> float:
-    """The power of two, itself a normal number, that brings the largest value below 2^15.
-
-    Then float16 does not overflow.
-    """
+    """The normal power of two that brings the largest value below 2^15, so that float16 does not overflow."""
     most = float(values.abs().max()) if values.numel() else 0.0
     return math.ldexp(1.0, max(math.frexp(most)[1] - 15, -126)) if most else 2.0**-126

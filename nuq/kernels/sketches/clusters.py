@@ -22,10 +22,7 @@ _Values = NDArray[np.float64]
 
 
 def sample(x: Tensor, size: int, words: Words) -> NDArray[np.float32]:
-    """A sample of one coordinate from each of ``size`` equal parts of x, at an index drawn from the words.
-
-    It is all of x where x has no more.
-    """
+    """A sample of one coordinate from each of ``size`` equal parts of x, at an index drawn from words; or all of x."""
     n = x.numel()
     if n > size:
         drawn = reference.uniforms(size, words).double()
@@ -72,10 +69,7 @@ def _trained(rising: _Values, clusters: int, percentile: float) -> Thresholds:
 
 
 def _k_means(rising: _Values, count: int) -> _Values:
-    """The midpoints between ``count`` means, each of the values that are nearest to it: float64[count - 1].
-
-    A mean without values stays where it is.
-    """
+    """The midpoints float64[count - 1] between means of the values nearest to each; one without values stays."""
     size = rising.size
     unit = rising[-1]  # sums of squares of nothing: but sums, of values up to 1e38, in units of the largest
     sums = np.concatenate([[0.0], np.cumsum(rising / unit)])

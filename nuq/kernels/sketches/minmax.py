@@ -27,10 +27,7 @@ from nuq.native import cells as kernels
 
 @dataclass(frozen=True)
 class Sketches:
-    """The min-max sketches of groups.
-
-    columns: int64[groups], of a row; words: of each row's hash.
-    """
+    """The min-max sketches of groups. columns: int64[groups], of a row; words: of each row's hash."""
 
     columns: NDArray[np.int64]
     words: tuple[Words, ...]
@@ -65,10 +62,7 @@ class Sketches:
         return cells, groups
 
     def query(self, groups: Tensor, cells: Tensor) -> Tensor:
-        """The largest cell of every coordinate: uint8[n].
-
-        groups: uint8[n], each with columns of its own.
-        """
+        """The largest cell of every coordinate: uint8[n]. groups: uint8[n], each with columns of its own."""
         if in_cpp(groups, contiguous=True):
             words = np.array(self.words, dtype=np.uint32)
             found = kernels.query(
