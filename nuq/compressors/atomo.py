@@ -58,7 +58,6 @@ from nuq.kernels.atoms import Kept
 from nuq.kernels.selection import Share
 from nuq.kernels.spec import Key, Words
 from nuq.levels.level_sets import equally_spaced
-from nuq.settings import check
 from nuq.settings.atomo import ATOMO
 
 TAG = b"ATMO"
@@ -74,10 +73,7 @@ class Atomo(Compressor):
 
     shaped = True  # encode takes a parameter's own shape where scope=tensor
     exact_bytes = False
-
-    def __init__(self, settings: ATOMO) -> None:
-        check(type(settings), vars(settings), "")
-        self.settings = settings
+    settings: ATOMO
 
     def encode(self, tensor: Tensor, key: Key) -> Message:
         """Encode a tensor of any shape; NonFiniteError where it is not finite, or its estimate would not be."""

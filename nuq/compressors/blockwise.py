@@ -36,7 +36,6 @@ from nuq.errors import MessageError
 from nuq.kernels import operators, spec
 from nuq.kernels.spec import Key
 from nuq.levels import code_tables
-from nuq.settings import check
 from nuq.settings.baselines import FP8, Block8
 
 TAG = b"BLK8"
@@ -54,10 +53,8 @@ class Blockwise(InPlace):
     """The compressor of one table."""
 
     def __init__(self, settings: Block8 | FP8) -> None:
-        check(type(settings), vars(settings), "")
+        super().__init__(settings)
         self.bucket_size = settings.bucket_size
-        self.stochastic = settings.rounding != "nearest"
-        self.correlated = settings.rounding == "correlated"
         self.table = "dynamic to -1" if self.stochastic and settings.table == "dynamic" else settings.table
 
     def encode(self, vector: Tensor, key: Key) -> Message:

@@ -49,7 +49,6 @@ from nuq.kernels.selection import num_kept
 from nuq.kernels.sketches import cells, clusters
 from nuq.kernels.sketches.cells import Ints
 from nuq.kernels.spec import Key
-from nuq.settings import check
 from nuq.settings.sketches import CASQ
 
 TAG = b"CASQ"
@@ -64,8 +63,7 @@ class Casq(Compressor):
     exact_bytes = False
 
     def __init__(self, settings: CASQ) -> None:
-        check(type(settings), vars(settings), "")
-        self.settings = settings
+        super().__init__(settings)
         self.half = settings.values == "fp16"
         self._clusters: dict[int, dict[str, _Refreshed]] = {}  # by worker and parameter
 
@@ -151,11 +149,10 @@ class Casq(Compressor):
         """The refreshes that are kept, by_worker: worker -> parameter -> [number of the refresh, thresholds]."""
         if self.settings.refresh_every == 1:
             return {}
-        kept = {
-            w: {name: [period, found.tolist()] for name, (period, found) in own.items()}
-            for w, own in self._clusters.items()
+        clusters = self._clusters.items()
+        return {
+            "by_worker": {w: {name: [at, found.tolist()] for name, (at, found) in own.items()} for w, own in clusters}
         }
-        return {"by_worker": kept}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         saved = state.get("by_worker", {})

@@ -30,7 +30,6 @@ from nuq.compressors.message import HEADER_BYTES, Message, raw, unpacked
 from nuq.errors import MessageError
 from nuq.kernels import casts, operators
 from nuq.kernels.spec import Key
-from nuq.settings import check
 from nuq.settings.baselines import BF16, FP8, FP16
 
 TAG = b"CAST"
@@ -47,10 +46,8 @@ class HalfCast(InPlace):
     """A cast to one floating-point format, of _FORMATS; scale: power (of float16 alone) or none."""
 
     def __init__(self, settings: BF16 | FP8, dtype: torch.dtype, scale: str) -> None:
-        check(type(settings), vars(settings), "")
+        super().__init__(settings)
         self.dtype = dtype
-        self.stochastic = settings.rounding != "nearest"
-        self.correlated = settings.rounding == "correlated"
         self.scaled = scale == "power"
 
     def encode(self, vector: Tensor, key: Key) -> Message:

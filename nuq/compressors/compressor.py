@@ -13,6 +13,7 @@ from nuq.compressors.frame import Frame, Pieces, told
 from nuq.compressors.message import Message, finite
 from nuq.errors import MessageError
 from nuq.kernels.spec import Key
+from nuq.settings import check
 
 MOST = torch.finfo(torch.float32).max
 Write = Callable[..., None]  # (total float32[n], *, accumulate): the total becomes, or grows by, what a message holds
@@ -31,6 +32,13 @@ class Compressor(ABC):
     exact_bytes: bool = True
     overshoots: bool = False
     least_part: int = 0
+
+    def __init__(self, settings: Any) -> None:
+        """Keep checked settings, and how they round (see ``Key.together``); ValueError for one out of range."""
+        check(type(settings), vars(settings), "")
+        self.settings = settings
+        rounding = getattr(settings, "rounding", "nearest")
+        self.stochastic, self.correlated = rounding != "nearest", rounding == "correlated"
 
     @property
     def method(self) -> Compressor:

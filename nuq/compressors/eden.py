@@ -63,6 +63,7 @@ from __future__ import annotations
 import itertools
 import struct
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -77,7 +78,6 @@ from nuq.kernels import bit_packing, operators, spec
 from nuq.kernels.spec import Key, Words
 from nuq.levels import lattice, lloyd_max
 from nuq.levels.level_sets import equally_spaced
-from nuq.settings import check
 from nuq.settings.quantizers import DRIVE, EDEN, LEAST_ROTATED
 
 TAG = b"EDEN"
@@ -162,16 +162,11 @@ class Layout:
         body = message.body
         message.check_tag(TAG, _HEAD.size, "of EDEN")
         log_size, bits, coder, rotations, k0, k1 = unpacked(_HEAD, body)
-        if (
-            not LEAST_ROTATED <= 1 << log_size <= 1 << 31
-            or not 1 <= bits <= 8
-            or coder not in _CODERS
-            or not 1 <= rotations <= MOST_ROTATIONS
-        ):
+        known = 1 <= bits <= 8 and coder in _CODERS and 1 <= rotations <= MOST_ROTATIONS
+        if not known or not LEAST_ROTATED <= 1 << log_size <= 1 << 31:
             raise MessageError(f"bucket size 2^{log_size}, {bits} bits, coder {coder}, {rotations} rotations: damaged")
-        layout = cls(
-            message.num_coordinates, 1 << log_size, bits, _CODERS[coder][0], rotations, _CODERS[coder][1], (k0, k1)
-        )
+        name, uniform = _CODERS[coder]
+        layout = cls(message.num_coordinates, 1 << log_size, bits, name, rotations, uniform, (k0, k1))
         longest = layout.body_bytes()
         shortest = longest if layout.coder == "packed" else layout.codes_at
         if not shortest <= body.numel() <= longest:
@@ -193,7 +188,7 @@ class Eden(Compressor):
     LEAST_BUCKETS = 8
 
     def __init__(self, settings: EDEN | DRIVE) -> None:
-        check(type(settings), vars(settings), "")
+        super().__init__(settings)
         size = settings.bucket_size
         if size & (size - 1):
             raise ValueError(f"bucket_size={size}: must be a power of two, since each bucket is rotated as a whole")
@@ -266,9 +261,8 @@ def _quantize(y: Tensor, size: int, layout: Layout, codes: Tensor, mse: bool) ->
     middles = 0.5 * (layout.levels[1:] + layout.levels[:-1]) * size**-0.5
     borders = torch.tensor([-1.0, *middles, 1.0], dtype=torch.float32, device=y.device)
     norms = torch.empty(y.numel() // size, dtype=torch.float32, device=y.device)
-    operators.encode_(
-        y, borders, norms, codes, bucket_size=size, norm="l2", packing=layout.packing, key=(0, 0), stochastic=False
-    )
+    how: dict[str, Any] = {"bucket_size": size, "norm": "l2", "packing": layout.packing, "key": (0, 0)}
+    operators.encode_(y, borders, norms, codes, stochastic=False, **how)
     q = torch.empty_like(y)
     _values(codes, torch.ones_like(norms), size, layout, q)
     along = operators.bucket_dots(y, q, size)
@@ -292,18 +286,9 @@ def _round_at_random(rows: Tensor, chosen: Tensor, layout: Layout, codes: Tensor
     packed = torch.empty(bit_packing.packed_bytes(y.numel(), packing), dtype=torch.uint8, device=y.device)
     largest = torch.empty(int(chosen.sum()), dtype=torch.float32, device=y.device)
     key = spec.rotation_words((layout.words[1], layout.words[0]))  # of no rotation
-    norm, multiple = ("rms", layout.reach) if layout.uniform else ("linf", 0.0)
-    operators.encode_(
-        y,
-        layout.num_levels,
-        largest,
-        packed,
-        bucket_size=rows.shape[1],
-        packing=packing,
-        key=key,
-        norm=norm,
-        multiple=multiple,
-    )
+    how: dict[str, Any] = {"norm": "rms", "multiple": layout.reach} if layout.uniform else {"norm": "linf"}
+    how |= {"bucket_size": rows.shape[1], "packing": packing, "key": key}
+    operators.encode_(y, layout.num_levels, largest, packed, **how)
     codes.view(len(rows), -1)[chosen] = packed.view(len(largest), -1)
     scales[chosen] = -largest
 
@@ -311,15 +296,14 @@ def _round_at_random(rows: Tensor, chosen: Tensor, layout: Layout, codes: Tensor
 def _values(codes: Tensor, scales: Tensor, size: int, layout: Layout, out: Tensor) -> None:
     """Write scale * level of every coordinate into ``out``."""
     table = torch.tensor(layout.levels, dtype=torch.float32, device=out.device)
-    operators.decode_(codes, scales, table, out, bucket_size=size, packing=layout.packing, accumulate=False)
+    how: dict[str, Any] = {"bucket_size": size, "packing": layout.packing, "accumulate": False}
+    operators.decode_(codes, scales, table, out, **how)
     random = scales < 0
     if bool(random.any()):
         levels = torch.tensor(equally_spaced(layout.num_levels).values, dtype=torch.float32, device=out.device)
         part = torch.empty(int(random.sum()) * size, dtype=torch.float32, device=out.device)
         chosen = codes.view(len(scales), -1)[random].reshape(-1)
-        operators.decode_(
-            chosen, -scales[random], levels, part, bucket_size=size, packing=layout.packing, accumulate=False
-        )
+        operators.decode_(chosen, -scales[random], levels, part, **how)
         out.view(-1, size)[random] = part.view(-1, size)
 
 

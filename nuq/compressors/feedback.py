@@ -137,9 +137,8 @@ class ErrorFeedback(Compressor):
             raise MessageError(f"a scale of {factor}: damaged, it lies between 0 and 1")
         inner = parse(message.body[_FACTOR.size :])
         if inner.num_coordinates != message.num_coordinates:
-            raise MessageError(
-                f"{inner.num_coordinates} coordinates inside a message of {message.num_coordinates}: damaged"
-            )
+            found = f"{inner.num_coordinates} coordinates inside a message of {message.num_coordinates}"
+            raise MessageError(f"{found}: damaged")
         return self.inner.decode(inner, inner.num_coordinates).mul_(factor)
 
     def message_bytes(self, num_coordinates: int) -> int:
@@ -154,16 +153,13 @@ class ErrorFeedback(Compressor):
         """Continue from what ``memory`` returned; ValueError for other kinds, or parameters of other sizes."""
         for worker, memory in saved["workers"].items():
             if set(memory) != set(self.kinds):
-                raise ValueError(
-                    f"the memory of worker {worker} is of {sorted(memory)}, and here of {sorted(self.kinds)}"
-                )
+                found = f"of {sorted(memory)}, and here of {sorted(self.kinds)}"
+                raise ValueError(f"the memory of worker {worker} is {found}")
             for name, tensor in (item for of_kind in memory.values() for item in of_kind.items()):
                 if tensor.dtype != torch.float32 or tensor.shape != (self.sizes.get(name, tensor.numel()),):
                     found = f"{tensor.dtype}{list(tensor.shape)}".removeprefix("torch.")
-                    raise ValueError(
-                        f"the memory of worker {worker} has {found} of {name!r}, whose coordinates are "
-                        f"{self.sizes.get(name)}"
-                    )
+                    has = f"has {found} of {name!r}, whose coordinates are {self.sizes.get(name)}"
+                    raise ValueError(f"the memory of worker {worker} {has}")
         self.memories = {worker: _copied(memory, device) for worker, memory in saved["workers"].items()}
 
     def state_dict(self) -> dict[str, Any]:
@@ -181,10 +177,7 @@ def _dot(x: Tensor, y: Tensor) -> float:
 
 
 def _copied(memory: Memory, device: torch.device | None = None) -> Memory:
-    return {
-        kind: {name: tensor.to(device, copy=True) for name, tensor in of_kind.items()}
-        for kind, of_kind in memory.items()
-    }
+    return {kind: {name: t.to(device, copy=True) for name, t in of_kind.items()} for kind, of_kind in memory.items()}
 
 
 def keep_fitting(encoders: Sequence[Mapping[str, Any]], sizes: Mapping[str, int]) -> None:

@@ -53,10 +53,8 @@ class Table:
     def of(cls, counts: Sequence[int], body_bytes: Sequence[int]) -> Table:
         """The table of messages whose tags are yet to be written; ValueError for more coordinates than fit an entry."""
         if max(counts, default=0) > _MOST_COORDINATES:
-            raise ValueError(
-                f"num_coordinates={max(counts)}: one message in a frame holds fewer than 2^32 coordinates; cut it into "
-                "several"
-            )
+            rule = "one message in a frame holds fewer than 2^32 coordinates; cut it into several"
+            raise ValueError(f"num_coordinates={max(counts)}: {rule}")
         entries = np.zeros(len(counts), dtype=_ENTRY)
         entries["num_coordinates"] = counts
         sizes = np.asarray(body_bytes, dtype=np.int64)
@@ -209,9 +207,8 @@ class Frame:
         if magic != _MAGIC or zero:
             raise MessageError(f"no frame: it begins {head[:4]!r} where {_MAGIC!r}, the version and 0 are expected")
         if version != VERSION:
-            raise MessageError(
-                f"a frame of version {version}: this library reads version {VERSION}; use one version on all ranks"
-            )
+            rule = f"this library reads version {VERSION}; use one version on all ranks"
+            raise MessageError(f"a frame of version {version}: {rule}")
         behind = _HEAD.size + _ENTRY.itemsize * count
         if behind > size:
             raise MessageError(f"a frame cut short: {size} bytes, its table takes {behind}")

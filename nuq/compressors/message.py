@@ -42,9 +42,8 @@ def flat(tensor: Tensor) -> Tensor:
     if tensor.dtype not in DTYPES:
         raise ValueError(f"a tensor of {tensor.dtype}: must be one of {', '.join(map(str, DTYPES))}")
     if tensor.numel() > MAX_COORDINATES:
-        raise ValueError(
-            f"num_coordinates={tensor.numel()}: one message holds at most 2^31 coordinates; cut it into several"
-        )
+        rule = "one message holds at most 2^31 coordinates; cut it into several"
+        raise ValueError(f"num_coordinates={tensor.numel()}: {rule}")
     return in_a_row(tensor).to(torch.float32)
 
 
@@ -197,9 +196,8 @@ def parse(data: Tensor) -> Message:
     if magic != b"NQ" or zero != 0:
         raise MessageError(f"not a message: it starts with {header[:4]!r} where b'NQ' and the version are expected")
     if version != VERSION:
-        raise MessageError(
-            f"message of version {version}: this library reads version {VERSION}; use one version on all ranks"
-        )
+        rule = f"this library reads version {VERSION}; use one version on all ranks"
+        raise MessageError(f"message of version {version}: {rule}")
     message = Message(tag, num_coordinates, data[HEADER_BYTES:])
     if message.body.numel() != body_bytes:
         raise MessageError(f"a body of {message.body.numel()} bytes where the header says {body_bytes}")

@@ -32,7 +32,6 @@ from nuq.compressors.message import HEADER_BYTES, Message
 from nuq.errors import MessageError, NonFiniteError
 from nuq.kernels import casts, operators
 from nuq.kernels.spec import Key
-from nuq.settings import check
 from nuq.settings.baselines import Natural
 
 TAG = b"NATC"
@@ -43,9 +42,7 @@ _LARGEST_LEAST = 254 - casts.MOST_POWERS + 1
 class NaturalCompression(InPlace):
     """A compressor that sends one of the two powers of two around every coordinate, drawn at random."""
 
-    def __init__(self, settings: Natural) -> None:
-        check(type(settings), vars(settings), "")
-        self.correlated = settings.rounding == "correlated"
+    settings: Natural
 
     def encode(self, vector: Tensor, key: Key) -> Message:
         """Encode a gradient; NonFiniteError where it is not finite, or has a coordinate above 2^127."""

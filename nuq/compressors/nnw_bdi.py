@@ -36,7 +36,6 @@ from nuq.compressors.compressor import InPlace, Write, careful, write_constant
 from nuq.compressors.message import HEADER_BYTES, Message, Reader, flat, raw
 from nuq.errors import MessageError, NonFiniteError
 from nuq.kernels.spec import Key
-from nuq.settings import check
 from nuq.settings.formats import NNWBDI as Settings
 
 TAG = b"NBDI"
@@ -49,10 +48,8 @@ class NNWBDI(InPlace):
     exact_bytes = False
 
     def __init__(self, settings: Settings) -> None:
-        check(type(settings), vars(settings), "")
+        super().__init__(settings)
         self.bits = settings.bits
-        self.stochastic = settings.rounding != "nearest"
-        self.correlated = settings.rounding == "correlated"
 
     def encode(self, vector: Tensor, key: Key) -> Message:
         """Encode a tensor; NonFiniteError where it is not finite."""

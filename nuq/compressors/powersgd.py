@@ -51,7 +51,6 @@ from nuq.kernels.low_rank import (
     start,
 )
 from nuq.kernels.spec import Key
-from nuq.settings import check
 from nuq.settings.powersgd import PowerSGD as Settings
 
 TAG = b"POWR"
@@ -67,8 +66,7 @@ class PowerSGD(InPlace):
     """The PowerSGD compressor, with the starts of the power iteration."""
 
     def __init__(self, settings: Settings) -> None:
-        check(type(settings), vars(settings), "")
-        self.settings = settings
+        super().__init__(settings)
         self.rank, self.half = settings.rank, settings.values == "fp16"
         self.exact_bytes = settings.scope == "model"
         self.shaped = not self.exact_bytes  # the length of a message depends on the tensor's shape

@@ -77,9 +77,8 @@ class Quantizer(InPlace):
 
     def set_levels(self, levels: Levels, multiplier: float | None = None) -> None:
         if not isinstance(levels, Levels):
-            raise ValueError(
-                f"levels={levels!r}: must be nuq.levels.level_sets.Levels, which checks them: Levels(values)"
-            )
+            rule = "must be nuq.levels.level_sets.Levels, which checks them: Levels(values)"
+            raise ValueError(f"levels={levels!r}: {rule}")
         self.levels = levels
         self.multiplier = multiplier
         self._table = torch.tensor(levels.values, dtype=torch.float32)
@@ -105,9 +104,8 @@ class Quantizer(InPlace):
             message = Message.room_for(TAG, vector.numel(), layout.body_bytes(), vector.device)
             self._write(vector, key, among, layout, message.body, message.body[layout.codes_at :])
             return message
-        codes = torch.empty(
-            bit_packing.packed_bytes(vector.numel(), layout.packing), dtype=torch.uint8, device=vector.device
-        )
+        code_bytes = bit_packing.packed_bytes(vector.numel(), layout.packing)
+        codes = torch.empty(code_bytes, dtype=torch.uint8, device=vector.device)
         before = torch.empty(layout.codes_at, dtype=torch.uint8, device=vector.device)
         self._write(vector, key, among, layout, before, codes)
         coded = layout.coded(codes)
@@ -293,10 +291,8 @@ def clip(vector: Tensor, bucket_size: int, num_sigmas: float) -> Tensor:
 
 
 def _uniform(settings: QSGD, norm: str) -> Quantizer:
-    levels = (
-        level_sets.uniform(settings.bits) if settings.form == "signed" else level_sets.uniform_magnitude(settings.bits)
-    )
-    return Quantizer(levels, settings, norm, uniform=True)
+    levels_of = level_sets.uniform if settings.form == "signed" else level_sets.uniform_magnitude
+    return Quantizer(levels_of(settings.bits), settings, norm, uniform=True)
 
 
 def qsgd(settings: QSGD) -> Quantizer:
@@ -319,9 +315,8 @@ def ecdq(settings: ECDQ) -> Quantizer:
     lattice = level_sets.equally_spaced(511)
     known_bits = CONTEXT_BITS if settings.dither == "subtractive" and settings.coding == "rans" else 0
     rate = None if settings.coding == "packed" else settings.bits
-    return Quantizer(
-        lattice, settings, "rms", uniform=True, multiple=255 * step_of_rate(settings.bits, known_bits), rate=rate
-    )
+    multiple = 255 * step_of_rate(settings.bits, known_bits)
+    return Quantizer(lattice, settings, "rms", uniform=True, multiple=multiple, rate=rate)
 
 
 def nuqsgd(settings: NUQSGD) -> Quantizer:

@@ -38,7 +38,6 @@ from nuq.kernels import operators
 from nuq.kernels.log2_mean import mean_log2
 from nuq.kernels.spec import Key
 from nuq.levels import code_tables
-from nuq.settings import check
 from nuq.settings.formats import S2FP8 as Settings
 
 TAG = b"S2F8"
@@ -60,10 +59,7 @@ def _table(reach: float, nearest: bool) -> Tensor:
 class S2FP8(InPlace):
     """A compressor that sends a byte a coordinate: the e5m2 of a power of it that fits the tensor's range."""
 
-    def __init__(self, settings: Settings) -> None:
-        check(type(settings), vars(settings), "")
-        self.stochastic = settings.rounding != "nearest"
-        self.correlated = settings.rounding == "correlated"
+    settings: Settings
 
     def encode(self, vector: Tensor, key: Key) -> Message:
         """Encode a tensor; NonFiniteError where it is not finite."""

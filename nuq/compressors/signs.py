@@ -56,7 +56,6 @@ from nuq.compressors.message import HEADER_BYTES, Message, finite, from_bytes, r
 from nuq.errors import MessageError
 from nuq.kernels import bit_packing, operators, reference, signs, spec
 from nuq.kernels.spec import Key
-from nuq.settings import check
 from nuq.settings.baselines import Sign, Signs
 
 TAG = b"SIGN"
@@ -67,7 +66,7 @@ class Sides(InPlace):
     """A compressor by signs; values_per_bucket: 1: plus or minus the scale; 2: the mean of either side."""
 
     def __init__(self, settings: Signs, values_per_bucket: int) -> None:
-        check(type(settings), vars(settings), "")
+        super().__init__(settings)
         self.bucket_size = settings.bucket_size
         self.values_per_bucket = values_per_bucket
         # the least error, for less of it over steps

@@ -48,7 +48,6 @@ from nuq.kernels.sketches import cells, clusters
 from nuq.kernels.sketches.cells import Ints
 from nuq.kernels.sketches.minmax import Sketches
 from nuq.kernels.spec import Key
-from nuq.settings import check
 from nuq.settings.sketches import SketchML as Settings
 
 TAG = b"SKML"
@@ -64,8 +63,7 @@ class SketchML(Compressor):
     exact_bytes = False
 
     def __init__(self, settings: Settings) -> None:
-        check(type(settings), vars(settings), "")
-        self.settings = settings
+        super().__init__(settings)
         self.groups = min(settings.groups, settings.buckets)  # a group has a bucket at least
 
     def encode(self, tensor: Tensor, key: Key) -> Message:
@@ -111,9 +109,8 @@ class SketchML(Compressor):
         message.check_tag(TAG, _HEAD.size, "of quantiles")
         rows, coder, buckets, groups, k0, k1, k, symbol_bytes, cell_bytes = unpacked(_HEAD, body)
         if coder >= len(entropy.CODERS) or not 1 <= buckets <= 128 or not 1 <= groups <= buckets or rows > 16 or k > n:
-            raise MessageError(
-                f"{rows} rows, coder {coder}, {buckets} buckets, {groups} groups, {k} of {n} coordinates: damaged"
-            )
+            found = f"{rows} rows, coder {coder}, {buckets} buckets, {groups} groups, {k} of {n} coordinates"
+            raise MessageError(f"{found}: damaged")
         reader = Reader(body, _HEAD.size)
         used = np.unpackbits(reader.array(-(-2 * buckets // 8)), count=2 * buckets, bitorder="little").astype(np.int64)
         means = reader.floats(int(used.sum()))
@@ -166,9 +163,8 @@ def _unsketched(symbols: Tensor, sketches: Sketches, coded: Tensor, coder: str, 
     each, present = -(-buckets // groups), cells.counted(symbols, 2 * groups) > 0
     num_cells, most_cells = sketches.num_cells, min(16 * (4 * symbols.numel() + 2 * groups), (1 << 32) - 1)
     if ((sketches.columns > 0) != present).any() or num_cells > most_cells:
-        raise MessageError(
-            f"sketches of {sketches.columns.tolist()} columns for {symbols.numel()} coordinates: damaged"
-        )
+        columns = sketches.columns.tolist()
+        raise MessageError(f"sketches of {columns} columns for {symbols.numel()} coordinates: damaged")
     table = entropy_decoded(coded, num_cells, each, coder)
     number = np.arange(2 * groups)
     first = torch.from_numpy((number // groups * buckets + number % groups * each).astype(np.uint8)).to(symbols.device)

@@ -43,7 +43,6 @@ from nuq.compressors.message import HEADER_BYTES, Message, from_bytes, raw, unpa
 from nuq.errors import MessageError
 from nuq.kernels import smaq
 from nuq.kernels.spec import MAX_COORDINATES, Key
-from nuq.settings import check
 from nuq.settings.formats import SmaQ as Settings
 
 TAG = b"SMAQ"
@@ -57,21 +56,15 @@ class SmaQ(InPlace):
     exact_bytes = False
 
     def __init__(self, settings: Settings) -> None:
-        check(type(settings), vars(settings), "")
-        short, long, near, far = (
-            settings.bits_inlier,
-            settings.bits_outlier,
-            settings.inlier_threshold,
-            settings.outlier_limit,
-        )
+        super().__init__(settings)
+        short, long = settings.bits_inlier, settings.bits_outlier
+        near, far = settings.inlier_threshold, settings.outlier_limit
         if long < short:
             raise ValueError(f"bits_outlier={long}: must be at least bits_inlier={short}")
         if not np.float32(far) > np.float32(near):
             raise ValueError(f"outlier_limit={far}: must be above inlier_threshold={near}")
         self.codes = smaq.Codes(short, long, float(np.float32(near)), float(np.float32(far)))
         self.samples = settings.samples
-        self.stochastic = settings.rounding != "nearest"
-        self.correlated = settings.rounding == "correlated"
         self.masks = settings.zeros == "masked"
 
     def encode(self, vector: Tensor, key: Key) -> Message:
@@ -84,9 +77,8 @@ class SmaQ(InPlace):
         if n:
             statistics, masked = smaq.measured(vector, codes.bits_inlier, self.samples, words, masks=self.masks)
         settings = (codes.bits_inlier, codes.bits_outlier, codes.threshold, codes.limit)
-        head = _HEAD.pack(
-            _MASKED * masked, *settings, statistics.mean, statistics.std, statistics.lowest, statistics.highest
-        )
+        numbers = (statistics.mean, statistics.std, statistics.lowest, statistics.highest)
+        head = _HEAD.pack(_MASKED * masked, *settings, *numbers)
         if statistics.constant and not masked:
             message = Message.room_for(TAG, n, _HEAD.size, vector.device)
             write = None

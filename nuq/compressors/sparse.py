@@ -25,6 +25,7 @@ Chen et al., AAAI 2018), DGC (Lin et al., ICLR 2018).  Differences are told at e
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Callable
 
@@ -186,8 +187,7 @@ def _taken(x: Tensor, indices: Tensor) -> Tensor:
 def _power(values: Tensor) -> float:
     """The power of two, itself a normal number, that brings the largest value below 2^15."""
     largest = float(values.abs().max()) if values.numel() else 0.0
-    exponent = int(torch.frexp(torch.tensor(largest, dtype=torch.float64)).exponent) if largest else 0
-    return 2.0 ** max(exponent - _LARGEST_HALF, -126)
+    return 2.0 ** max(math.frexp(largest)[1] - _LARGEST_HALF, -126)
 
 
 def _shared_words(key: Key) -> tuple[int, int]:
