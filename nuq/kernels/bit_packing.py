@@ -97,8 +97,5 @@ def _unpacked(packed: UInt8[Tensor, " bytes"], packing: int) -> Int32[Tensor, " 
     for byte in range(packing):
         words |= groups[:, byte].to(torch.int64) << (8 * byte)
     mask = (1 << packing) - 1
-    return (
-        torch.stack([(words >> (packing * position)) & mask for position in range(8)], dim=1)
-        .to(torch.int32)
-        .reshape(-1)
-    )
+    codes = torch.stack([(words >> (packing * position)) & mask for position in range(8)], dim=1)
+    return codes.to(torch.int32).reshape(-1)

@@ -33,6 +33,7 @@ from nuq.native import casts as compiled
 MOST_BF16, MOST_FP16 = 0x7F7F, 0x7BFF  # the largest finite numbers
 MOST_FP8 = {torch.float8_e4m3fn: 0x7E, torch.float8_e5m2: 0x7B}
 MOST_POWERS = 127
+ONE_BYTE = ("natural", "fp8")
 
 
 def smallest_power(largest: float) -> int:
@@ -54,15 +55,9 @@ def natural_values(least: int, device: torch.device) -> tuple[Tensor, Tensor]:
 
 def _cast(vector: Tensor, codes: Tensor, format: str, words: Words, among: Among, **how: int | float) -> bool:
     """Cast in C++, where that is possible."""
-    assert (
-        vector.dtype == torch.float32
-        and vector.is_contiguous()
-        and codes.is_contiguous()
-        and codes.numel() == vector.numel()
-    )
-    assert (
-        codes.dtype == (torch.uint8 if format in ("natural", "fp8") else torch.int16) and codes.device == vector.device
-    )
+    assert vector.dtype == torch.float32 and codes.dtype == (torch.uint8 if format in ONE_BYTE else torch.int16)
+    assert vector.is_contiguous() and codes.is_contiguous() and codes.numel() == vector.numel()
+    assert codes.device == vector.device
     check_among(among)
     if not in_cpp(vector):
         return False

@@ -8,9 +8,6 @@ was.
 
 from __future__ import annotations
 
-import ctypes
-from typing import Any
-
 import torch
 from jaxtyping import Float, Float32, Float64, UInt8
 from torch import Tensor
@@ -32,38 +29,16 @@ from nuq.kernels.spec import (
     num_buckets,
     scales_per_bucket,
 )
-from nuq.native import functions
+from nuq.native import FLOAT, INT, LONG, POINTER, WORD, Signature, functions
 
 _CPU = torch.device("cpu")
-_POINTER, _LONG, _INT, _WORD, _FLOAT = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int, ctypes.c_uint32, ctypes.c_float
-_SIGNATURES: dict[str, tuple[list[Any], Any]] = {
-    "nuq_encode": (
-        [
-            _POINTER,
-            _INT,
-            _LONG,
-            _LONG,
-            _INT,
-            _INT,
-            _FLOAT,
-            _POINTER,
-            _POINTER,
-            _INT,
-            _POINTER,
-            _INT,
-            _INT,
-            *[_WORD] * 4,
-            _INT,
-        ],
-        _LONG,
-    ),
-    "nuq_decode": (
-        [_POINTER, _INT, _POINTER, _INT, _POINTER, _INT, _POINTER, _LONG, _LONG, _INT, _INT, _WORD, _WORD, _INT],
-        _INT,
-    ),
-    "nuq_bucket_dots": ([_POINTER, _POINTER, _LONG, _LONG, _POINTER, _INT], None),
-    "nuq_leading_bits": ([_LONG, _WORD, _WORD, _INT, _POINTER, _INT], None),
-    "nuq_hadamard": ([_POINTER, _LONG, _LONG, _WORD, _WORD, _INT, _INT], None),
+_VECTOR, _OUTPUTS = (POINTER, INT, LONG, LONG, INT, INT, FLOAT), (POINTER, POINTER, INT)
+_SIGNATURES: dict[str, Signature] = {
+    "nuq_encode": ([*_VECTOR, *_OUTPUTS, *(POINTER, INT, INT), *[WORD] * 4, INT], LONG),
+    "nuq_decode": ([*(POINTER, INT) * 3, *(POINTER, LONG, LONG), INT, INT, WORD, WORD, INT], INT),
+    "nuq_bucket_dots": ([POINTER, POINTER, LONG, LONG, POINTER, INT], None),
+    "nuq_leading_bits": ([LONG, WORD, WORD, INT, POINTER, INT], None),
+    "nuq_hadamard": ([POINTER, LONG, LONG, WORD, WORD, INT, INT], None),
 }
 _function = functions(_SIGNATURES)
 
@@ -71,11 +46,6 @@ _function = functions(_SIGNATURES)
 def in_cpp(tensor: Tensor, *, contiguous: bool = False) -> bool:
     """Whether work on this tensor runs in C++: on the CPU, where the library is; contiguous: if it is that, too."""
     return tensor.device.type == "cpu" and (tensor.is_contiguous() or not contiguous) and native.library() is not None
-
-
-def _in_place(tensor: Tensor) -> Tensor:
-    """The tensor itself, or a contiguous copy that the caller has to copy back."""
-    return tensor if tensor.is_contiguous() else tensor.contiguous()
 
 
 def encode_(
@@ -103,7 +73,8 @@ def encode_(
     k0, k1, own, workers = noise
     check_among((own, workers))
     n = vector.numel()
-    vector, scales_, packed_ = vector.contiguous(), _in_place(scales), None if packed is None else _in_place(packed)
+    # the tensors themselves, or contiguous copies that are copied back
+    vector, scales_, packed_ = vector.contiguous(), scales.contiguous(), None if packed is None else packed.contiguous()
     bad = _function("nuq_encode")(
         vector.data_ptr(),
         DTYPES.index(vector.dtype),
@@ -158,7 +129,7 @@ def decode_(
     check_tensor(total, "a total", _CPU, torch.float32)
     check_decode(total, packed, scales, levels, bucket_size, packing)
     n, num_levels = total.numel(), levels.numel()
-    packed, scales, levels, total_ = packed.contiguous(), scales.contiguous(), levels.contiguous(), _in_place(total)
+    packed, scales, levels, total_ = packed.contiguous(), scales.contiguous(), levels.contiguous(), total.contiguous()
     damaged = _function("nuq_decode")(
         packed.data_ptr(),
         packing,
@@ -185,7 +156,7 @@ def hadamard_(vector: Float32[Tensor, " n"], block: int, k0: int, k1: int, inver
     """The operator ``ops.hadamard_``; ValueError for another type than float32, or a block that is no power of two."""
     check_tensor(vector, "a vector", _CPU, torch.float32)
     check_block(block)
-    rotated = _in_place(vector)
+    rotated = vector.contiguous()
     _function("nuq_hadamard")(
         rotated.data_ptr(), rotated.numel(), min(block, 1 << 62), k0, k1, inverse, torch.get_num_threads()
     )

@@ -7,17 +7,18 @@ at most .003 off, the mean far less.  Denormal numbers count as 2^-126.
 
 from __future__ import annotations
 
-import ctypes
 from functools import cache
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from nuq import native
+from nuq.kernels.cpu import in_cpp
+from nuq.native import INT, LONG, POINTER, calls
 
 _FRACTIONS = np.rint(2**16 * np.log2(1 + (np.arange(256) + 0.5) / 256)).astype(np.int32)
 _PART = 1 << 20  # coordinates
+_call = calls({"nuq_log_sum": ([POINTER, LONG, POINTER, POINTER, INT], None)})
 
 
 @cache
@@ -28,18 +29,12 @@ def _fractions(device: torch.device) -> Tensor:
 def mean_log2(vector: Tensor) -> float:
     """The mean of log2 |x| over the nonzeros; 0 for a vector of zeros. vector: float32[n], contiguous."""
     assert vector.dtype == torch.float32 and vector.is_contiguous()
-    loaded = native.library() if vector.device.type == "cpu" else None
-    if loaded is None:
+    if not in_cpp(vector):
         total, count = _sums(vector)
     else:
-        sums = (ctypes.c_int64 * 2)()
-        run = loaded.nuq_log_sum
-        run.argtypes, run.restype = (
-            [ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int],
-            None,
-        )
-        run(vector.data_ptr(), vector.numel(), _FRACTIONS.ctypes.data, sums, torch.get_num_threads())
-        total, count = sums
+        sums = np.zeros(2, dtype=np.int64)
+        _call("nuq_log_sum", vector.data_ptr(), vector.numel(), _FRACTIONS, sums, torch.get_num_threads())
+        total, count = sums.tolist()
     return total / count / 2**16 if count else 0.0
 
 

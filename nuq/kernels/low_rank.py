@@ -25,7 +25,7 @@ from torch import Tensor
 
 from nuq.kernels.cpu import in_cpp
 from nuq.kernels.host import numpy_of
-from nuq.kernels.reference import hash_bits
+from nuq.kernels.reference import hash_bits, put
 from nuq.kernels.spec import Key
 from nuq.native import low_rank as compiled
 
@@ -128,10 +128,7 @@ def outer_product(left: Tensor, right: Tensor, total: Tensor, *, accumulate: boo
     else:
         product = left.T @ right
     product = product.reshape(-1)[:size]
-    if accumulate:
-        total += product
-    else:
-        total.copy_(product)
+    put(product, total, accumulate=accumulate)
 
 
 def orthonormal(factor: Tensor) -> Tensor:

@@ -95,10 +95,8 @@ def encode_(
     if given is None and not stochastic:
         raise ValueError(ALWAYS_AT_RANDOM)
     if given is None and norm == "quantile":
-        raise ValueError(
-            "norm='quantile': uniform levels take l2, linf or rms (under quantile the outer levels are not equally "
-            "spaced)"
-        )
+        why = "under quantile the outer levels are not equally spaced"
+        raise ValueError(f"norm='quantile': uniform levels take l2, linf or rms ({why})")
     noise = [*words_of(key), *among]
     torch.ops.nuq.encode_(vector, given, count, scales, packed, bucket_size, norm, multiple, packing, noise, stochastic)
 
@@ -128,11 +126,9 @@ def hadamard_(vector: Tensor, block: int, key: Key | Words, *, inverse: bool = F
 
 def bucket_scales(vector: Tensor, bucket_size: int, norm: str, multiple: float = 0.0) -> Tensor:
     """The scales of step 2: float32[ceil(n / bucket_size) * scales_per_bucket(norm)]; errors as ``encode_``."""
-
     check_input(vector, bucket_size, norm)
-    return (_cpu_kernels() if vector.device.type == "cpu" else reference).bucket_scales(
-        vector, bucket_size, norm, multiple
-    )
+    kernels = _cpu_kernels() if vector.device.type == "cpu" else reference
+    return kernels.bucket_scales(vector, bucket_size, norm, multiple)
 
 
 def bucket_dots(a: Tensor, b: Tensor, bucket_size: int) -> Tensor:

@@ -6,9 +6,7 @@ the operators: a call per piece costs more than a small piece's work.
 
 from __future__ import annotations
 
-import ctypes
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -19,37 +17,24 @@ from nuq.kernels import bit_packing
 from nuq.kernels.cpu import in_cpp
 from nuq.kernels.spec import (
     DTYPES,
-    MAX_COORDINATES,
     NORMS,
     Among,
     check_among,
     check_input,
+    check_num_coordinates,
     check_tensor,
     scales_per_bucket,
 )
-from nuq.native import functions
+from nuq.native import FLOAT, INT, LONG, POINTER, WORD, Signature, functions
 
 _CPU = torch.device("cpu")
-_POINTER, _LONG, _INT, _FLOAT = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int, ctypes.c_float
-_SIGNATURES: dict[str, tuple[list[Any], Any]] = {
+_PLACES, _HEAD, _INTO = [POINTER] * 4, (POINTER, LONG), (POINTER, INT)
+_SIGNATURES: dict[str, Signature] = {
     "nuq_encode_pieces": (
-        [
-            _POINTER,
-            _INT,
-            _LONG,
-            *[_POINTER] * 4,
-            *[ctypes.c_uint32] * 2,
-            *(_LONG, _INT, _FLOAT, _INT),
-            *(_POINTER, _INT),
-            *(_POINTER, _LONG),
-            *(_POINTER, _INT),
-        ],
-        _LONG,
+        [*(POINTER, INT, LONG), *_PLACES, WORD, WORD, *(LONG, INT, FLOAT, INT), POINTER, INT, *_HEAD, *_INTO],
+        LONG,
     ),
-    "nuq_add_pieces": (
-        [_POINTER, _LONG, *[_POINTER] * 4, _LONG, _INT, _INT, _POINTER, _INT, _INT, _POINTER, _LONG, _POINTER, _INT],
-        _LONG,
-    ),
+    "nuq_add_pieces": ([POINTER, LONG, *_PLACES, *(LONG, INT, INT), POINTER, INT, INT, *_HEAD, *_INTO], LONG),
 }
 _function = functions(_SIGNATURES)
 Places = NDArray[np.int64]
@@ -101,10 +86,7 @@ def encode_(
     """
     check_input(vector[:0], how.bucket_size, how.norm)
     check_among(among)
-    if len(sizes) and sizes.max() > MAX_COORDINATES:
-        raise ValueError(
-            f"num_coordinates={sizes.max()}: one vector holds at most 2^31 coordinates; cut it into several"
-        )
+    check_num_coordinates(int(sizes.max(initial=0)))
     _check(vector.numel(), starts, sizes, frame, bodies, ends)
     assert (ends - bodies == how.body_bytes(sizes)).all()
     assert words.shape == (len(starts), 2) and words.dtype == np.uint32 and words.flags.c_contiguous

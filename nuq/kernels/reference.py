@@ -10,7 +10,6 @@ from nuq.kernels import bit_packing
 from nuq.kernels.host import square_root
 from nuq.kernels.spec import (
     ALONE,
-    MAX_COORDINATES,
     QUANTILE_FACTOR,
     SMALLEST_NORM,
     Among,
@@ -18,6 +17,7 @@ from nuq.kernels.spec import (
     Noise,
     Words,
     check_among,
+    check_num_coordinates,
     check_scales,
     hadamard_blocks,
     lanes,
@@ -46,10 +46,7 @@ def hash_bits(
     num_coordinates: int, key: Key | Words, device: torch.device | None = None, among: Among = ALONE
 ) -> Int32[Tensor, " n"]:
     """The ``h`` of step 6 for coordinates 0 .. num_coordinates-1: int32[num_coordinates] of 32 random bits each."""
-    if num_coordinates > MAX_COORDINATES:
-        raise ValueError(
-            f"num_coordinates={num_coordinates}: one vector holds at most 2^31 coordinates; cut it into several"
-        )
+    check_num_coordinates(num_coordinates)
     return hashed(torch.arange(num_coordinates, dtype=torch.int32, device=device), key, among)
 
 
@@ -140,14 +137,23 @@ def bucket_scales(
         rms = square_root(tree_sum(buckets.to(torch.float64).square()) / lengths).to(torch.float32)
         scales = torch.maximum(largest, rms * torch.tensor(multiple, dtype=torch.float32, device=vector.device))
     else:
-        low = _lane_quantile(
-            buckets, vector.numel() - (len(buckets) - 1) * buckets.shape[1], lanes(bucket_size, vector.numel())
-        )
-        scale = QUANTILE_FACTOR * torch.where(low < SMALLEST_NORM, largest, low)
-        scales = torch.stack([scale, largest], dim=1)
-        scales = torch.where(largest[:, None] < SMALLEST_NORM, torch.zeros_like(scales), scales).reshape(-1)
+        last = vector.numel() - (len(buckets) - 1) * buckets.shape[1]
+        low = _lane_quantile(buckets, last, lanes(bucket_size, vector.numel()))
+        scales = quantile_scales(low, largest)
     check_scales(scales, norm)
     return torch.where(scales < SMALLEST_NORM, torch.zeros_like(scales), scales)
+
+
+def quantile_scales(low: Float32[Tensor, " buckets"], largest: Float32[Tensor, " buckets"]) -> Float32[Tensor, " s"]:
+    """The scales of step 2 under quantile, (scale, top) each, from the ``q`` and the largest |x| of every bucket."""
+    scale = QUANTILE_FACTOR * torch.where(low < SMALLEST_NORM, largest, low)
+    scales = torch.stack([scale, largest], dim=1)
+    return torch.where(largest[:, None] < SMALLEST_NORM, torch.zeros_like(scales), scales).reshape(-1)
+
+
+def put(values: Tensor, total: Tensor, *, accumulate: bool) -> None:
+    """Write the values into the total, or add them."""
+    total.add_(values) if accumulate else total.copy_(values)
 
 
 def bucket_dots(a: Float32[Tensor, " n"], b: Float32[Tensor, " n"], bucket_size: int) -> Float64[Tensor, " buckets"]:
@@ -280,10 +286,7 @@ def decode_(
     if top is not None:
         ends = top.repeat_interleave(repeats)[:n]
         values = torch.where(codes == 0, -ends, torch.where(codes == len(levels) - 1, ends, values))
-    if accumulate:
-        total += values
-    else:
-        total.copy_(values)
+    put(values, total, accumulate=accumulate)
 
 
 # --- rotation ------------------------------------------------------------------------------------------------------

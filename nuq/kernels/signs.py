@@ -38,10 +38,8 @@ def side_sums(vector: Tensor, bucket_size: int) -> tuple[Tensor, Tensor]:
     assert vector.is_contiguous() and vector.dtype == torch.float32
     n, device = vector.numel(), vector.device
     buckets = num_buckets(n, bucket_size)
-    sums, counts = (
-        torch.zeros(buckets, 2, dtype=torch.float64, device=device),
-        torch.zeros(buckets, dtype=torch.int64, device=device),
-    )
+    sums = torch.zeros(buckets, 2, dtype=torch.float64, device=device)
+    counts = torch.zeros(buckets, dtype=torch.int64, device=device)
     size = min(bucket_size, max(n, 1))
     if in_cpp(vector):
         compiled.sum_sides(vector.data_ptr(), n, size, sums.data_ptr(), counts.data_ptr(), torch.get_num_threads())
@@ -77,7 +75,4 @@ def write_(bits: Tensor, values: Tensor, total: Tensor, *, bucket_size: int, acc
     codes = bit_packing.unpack_codes(bits, n, 2, 1).to(torch.int64)
     indices = 2 * (torch.arange(n, device=total.device) // size) + codes
     decoded = values.reshape(-1)[indices]
-    if accumulate:
-        total += decoded
-    else:
-        total.copy_(decoded)
+    reference.put(decoded, total, accumulate=accumulate)

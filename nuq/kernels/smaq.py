@@ -162,6 +162,11 @@ def _sampled(vector: Tensor, samples: int, masked: bool, words: Words) -> tuple[
     return mean, math.fsum((value - mean) ** 2 for value in taken) / len(taken)
 
 
+def _kind(codes: Codes, statistics: TensorStatistics, masked: bool) -> dict[str, Any]:
+    bits = {"low_bits": codes.low_bits, "extra_bits": codes.extra_bits}
+    return {"masked": masked, "constant": statistics.constant, **bits}
+
+
 def encode(
     vector: Tensor, codes: Codes, statistics: TensorStatistics, masked: bool, words: Words | None, among: Among = ALONE
 ) -> tuple[Tensor, int, Callable[[Tensor], None]]:
@@ -175,10 +180,7 @@ def encode(
     factor = 0.25 if max(-statistics.lowest, statistics.highest) >= _LARGE else 1.0
     k0, k1 = words or (0, 0)
     fields = {
-        "masked": masked,
-        "constant": statistics.constant,
-        "low_bits": codes.low_bits,
-        "extra_bits": codes.extra_bits,
+        **_kind(codes, statistics, masked),
         "stochastic": words is not None,
         "factor": factor,
         "mean": statistics.mean * factor,
@@ -228,12 +230,7 @@ def decode(
     data: the blocks' bytes; counts: int16[2, blocks], or [1, blocks] where no zeros are masked.
     """
     table = values(codes, statistics).to(total.device)
-    fields = {
-        "low_bits": codes.low_bits,
-        "extra_bits": codes.extra_bits,
-        "masked": masked,
-        "constant": statistics.constant,
-    }
+    fields = _kind(codes, statistics, masked)
     run = _decode if in_cpp(total) else _portable(total).decode
     return run(data, counts[0], counts[-1], table, total, accumulate=accumulate, **fields)
 

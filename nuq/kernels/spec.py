@@ -163,9 +163,8 @@ def _mixed(x: Any, part: Any) -> Any:
 def words_of_names(key: Key, names: Sequence[str], known: dict[str, NDArray[np.uint64]]) -> NDArray[np.uint32]:
     """The words of ``key.of(name)`` for every name, uint32[count, 2]; known: the names' checksums by prefix, kept."""
     if key.parameter not in known:
-        known[key.parameter] = np.array(
-            [zlib.crc32(key.of(name).parameter.encode()) for name in names], dtype=np.uint64
-        )
+        found = [zlib.crc32(key.of(name).parameter.encode()) for name in names]
+        known[key.parameter] = np.array(found, dtype=np.uint64)
     checksums = known[key.parameter]
     return np.stack([_mixed(salt, checksums) for salt in key._salts], axis=1).astype(np.uint32)
 
@@ -217,6 +216,12 @@ def scales_per_bucket(norm: str) -> int:
     return 2 if norm == "quantile" else 1
 
 
+def check_num_coordinates(count: int) -> None:
+    """Check a number of coordinates: ValueError for more than one vector holds."""
+    if count > MAX_COORDINATES:
+        raise ValueError(f"num_coordinates={count}: one vector holds at most 2^31 coordinates; cut it into several")
+
+
 def check_bucket_size(bucket_size: int) -> None:
     """Check a bucket size: ValueError for a bucket without a coordinate."""
     if bucket_size < 1:
@@ -237,10 +242,7 @@ def check_input(vector: Tensor, bucket_size: int, norm: str) -> None:
         raise ValueError(f"a vector of {vector.dtype}: must be one of {', '.join(map(str, DTYPES))}")
     if vector.dim() != 1:
         raise ValueError(f"a tensor of shape {tuple(vector.shape)}: must be flat")
-    if vector.numel() > MAX_COORDINATES:
-        raise ValueError(
-            f"num_coordinates={vector.numel()}: one vector holds at most 2^31 coordinates; cut it into several"
-        )
+    check_num_coordinates(vector.numel())
     check_bucket_size(bucket_size)
 
 
@@ -249,10 +251,8 @@ def check_scales(scales: Tensor, norm: str) -> None:
     finite = torch.isfinite(scales)
     if not bool(finite.all()):
         bad = int((~finite).nonzero()[0])
-        raise NonFiniteError(
-            f"the {norm} norm of bucket {bad // scales_per_bucket(norm)} is {float(scales[bad])}: the gradient is not "
-            "finite or overflows float32"
-        )
+        found = f"the {norm} norm of bucket {bad // scales_per_bucket(norm)} is {float(scales[bad])}"
+        raise NonFiniteError(f"{found}: the gradient is not finite or overflows float32")
 
 
 def lanes(bucket_size: int, num_coordinates: int) -> int:

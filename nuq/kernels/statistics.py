@@ -153,10 +153,8 @@ class Statistics:
 
         norms = scales[:: spec.scales_per_bucket(norm)]
         used = norms > 0
-        rows = numpy_of(
-            torch.stack([norms.to(torch.float64), means.clamp(-1.0, 1.0), sigmas], dim=1)[used], "statistics"
-        )
-        self._keep(rows)
+        rows = torch.stack([norms.to(torch.float64), means.clamp(-1.0, 1.0), sigmas], dim=1)[used]
+        self._keep(numpy_of(rows, "statistics"))
         kept = numpy_of(torch.stack([sums, spread, lengths], dim=1)[used], "statistics")
         self.totals += kept.sum(axis=0) if len(kept) else 0.0
 
@@ -235,11 +233,8 @@ class Statistics:
         if kind == "mixture":
             norms, means, sigmas = self.components.T
             norms = norms / norms.max()
-            return CondTruncNormHist(
-                CondTruncNorm(
-                    np.clip(means / reach, -1.0, 1.0), sigmas / reach, norms**2 if weights == "norm2" else norms
-                )
-            )
+            each = norms**2 if weights == "norm2" else norms
+            return CondTruncNormHist(CondTruncNorm(np.clip(means / reach, -1.0, 1.0), sigmas / reach, each))
         if kind == "histogram":
             return _clamped(self.histogram / self.histogram[0].sum(), reach)
         raise ValueError(f"fit={kind!r}: must be one of normal, mixture, histogram")

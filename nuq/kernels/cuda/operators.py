@@ -10,6 +10,8 @@ an error the outputs hold no meaning.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -17,7 +19,6 @@ from nuq.kernels import bit_packing, reference
 from nuq.kernels.cuda.launch import Modules, device_code, on, signed
 from nuq.kernels.cuda.tiles import BLOCK, LARGEST, OPTIONS, Tile, power_of_two, rotation_tile, tile
 from nuq.kernels.spec import (
-    QUANTILE_FACTOR,
     SMALLEST_NORM,
     Noise,
     check_among,
@@ -178,9 +179,7 @@ def _large_scales(device: Modules, vector: Tensor, bucket_size: int, norm: str, 
             last = n - (buckets - 1) * bucket_size
             lane_maxima[-1, last:] = 0x7F800000  # lanes without a coordinate count as infinite
             low = lane_maxima.amin(dim=1).view(torch.float32)
-            scale = QUANTILE_FACTOR * torch.where(low < SMALLEST_NORM, largest, low)
-            scales = torch.stack([scale, largest], dim=1)
-            scales = torch.where(largest[:, None] < SMALLEST_NORM, torch.zeros_like(scales), scales).view(-1)
+            scales = reference.quantile_scales(low, largest)
     return torch.where(scales < SMALLEST_NORM, torch.zeros_like(scales), scales)
 
 
@@ -269,68 +268,31 @@ def hadamard_(vector: Tensor, block: int, k0: int, k1: int, inverse: bool) -> No
     inner = min(block, power_of_two(n + 1), BLOCK)
     whole = n // inner * inner
     outer = block > inner and whole > 0
+
+    def rotate_inner(size: int, programs: int, factor: float, *, tail: bool) -> None:
+        """Rotate over all distances within blocks of at most BLOCK; a tail knows its factors itself."""
+        layout = rotation_tile(inner, size, tail=tail)
+        flips: dict[str, Any] = {"FLIP_FIRST": not inverse, "FLIP_LAST": inverse and (tail or not outer)}
+        given, warps = (vector, n, signed(k0), signed(k1), factor), min(layout["NB"], 16)
+        device.rotate.hadamard_kernel[(programs,)](
+            *given, BLOCK=inner, **flips, TAIL=tail, **layout, num_warps=warps, **OPTIONS
+        )
+
     with on(vector):
         if whole:
             size = max(inner, min(power_of_two(n), 4096))
-            factor = 1.0 if outer else inner**-0.5
-            _rotate(
-                device,
-                vector,
-                inner,
-                size,
-                -(-whole // size),
-                factor,
-                k0,
-                k1,
-                not inverse,
-                inverse and not outer,
-                tail=False,
-            )
+            rotate_inner(size, -(-whole // size), 1.0 if outer else inner**-0.5, tail=False)
         if whole < n:
-            _rotate(device, vector, inner, inner, 1, 1.0, k0, k1, not inverse, inverse, tail=True)
+            rotate_inner(inner, 1, 1.0, tail=True)
         if outer:
             _rotate_outer(device, vector, block, k0, k1, inverse)
-
-
-def _rotate(
-    device: Modules,
-    vector: Tensor,
-    block: int,
-    size: int,
-    programs: int,
-    factor: float,
-    k0: int,
-    k1: int,
-    flip_first: bool,
-    flip_last: bool,
-    *,
-    tail: bool,
-) -> None:
-    """Rotate over all distances within blocks of at most BLOCK; a tail knows its factors itself."""
-    layout = rotation_tile(block, size, tail=tail)
-    device.rotate.hadamard_kernel[(programs,)](
-        vector,
-        vector.numel(),
-        signed(k0),
-        signed(k1),
-        factor,
-        BLOCK=block,
-        FLIP_FIRST=flip_first,
-        FLIP_LAST=flip_last,
-        TAIL=tail,
-        **layout,
-        num_warps=min(layout["NB"], 16),
-        **OPTIONS,
-    )
 
 
 def _rotate_outer(device: Modules, vector: Tensor, block: int, k0: int, k1: int, inverse: bool) -> None:
     """Rotate over the distances from BLOCK on: in the whole blocks, and in the large ones of the rest."""
     n = vector.numel()
-    spans = [
-        (0, block, n // block),
-        *((start, size, 1) for start, size in hadamard_blocks(n, block) if size >= BLOCK),
-    ]
+    rest = [(start, size, 1) for start, size in hadamard_blocks(n, block) if size >= BLOCK]
+    spans = [(0, block, n // block), *rest]
     for start, size, count in spans:
         distance, last = BLOCK, count == 0
         while not last:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 BLOCK = 1024  # coordinates in one tree of the sum of squares (step 2)
 LARGEST = 16384  # coordinates of a bucket that one program holds in registers
+TAKEN = 4096  # coordinates that one program should take
 # options of every launch: a fused multiply-add rounds once where the specification rounds twice
 OPTIONS = {"enable_fp_fusion": False}
 
@@ -47,17 +48,13 @@ class Tile:
         return min(max(self.rows * self.width // BLOCK, 1), 16)
 
 
-def tile(num_coordinates: int, bucket_size: int, *, itemsize: int = 4, size: int = 4096, whole: bool = True) -> Tile:
-    """The tiles of a vector.
-
-    size: coordinates that one program should take.  whole: buckets are not cut (a norm is computed), unless they exceed
-    ``LARGEST``.
-    """
+def tile(num_coordinates: int, bucket_size: int, *, itemsize: int = 4, whole: bool = True) -> Tile:
+    """The tiles of a vector; whole: buckets are not cut (a norm is computed), unless they exceed ``LARGEST``."""
     length = min(bucket_size, num_coordinates)
     buckets = -(-num_coordinates // bucket_size)
-    width = min(power_of_two(length), LARGEST if whole and length <= LARGEST else size)
+    width = min(power_of_two(length), LARGEST if whole and length <= LARGEST else TAKEN)
     pieces = -(-length // width)
-    rows = 1 if pieces > 1 else min(max(size // width, 1), power_of_two(buckets))
+    rows = 1 if pieces > 1 else min(max(TAKEN // width, 1), power_of_two(buckets))
     return Tile(rows, width, pieces, -(-buckets // rows) * pieces, 512 // itemsize)
 
 

@@ -69,9 +69,8 @@ def sum_scales(thresholds: Thresholds, most: float, first: int, num_coordinates:
 def means(x: Tensor, ids: Tensor, cells: Ints, scales: NDArray[np.float64], words: Words) -> Tensor:
     """The mean of every cell, float32[sum of cells]; 0 of an empty one. A number without cells takes part in none."""
     if in_cpp(x, contiguous=True):
-        sums, counts = map(
-            torch.from_numpy, kernels.sums(x.numpy(), ids.numpy(), cells, scales, words, torch.get_num_threads())
-        )
+        found = kernels.sums(x.numpy(), ids.numpy(), cells, scales, words, torch.get_num_threads())
+        sums, counts = map(torch.from_numpy, found)
     else:
         sums, counts = _sums(x, ids, cells, scales, words)
     per_cell = torch.from_numpy(np.repeat(scales, cells)).to(x.device)
@@ -105,17 +104,14 @@ def spread(ids: Tensor, cells: Ints, table: Tensor, words: Words) -> Tensor:
     """
     if in_cpp(ids, contiguous=True):
         written = kernels.spread(ids.numpy(), cells, table.contiguous().numpy(), words, torch.get_num_threads())
-        if written is None:
-            raise ValueError("a cluster without cells: damaged")
-        return torch.from_numpy(written)
-    wide = ids.long()
-    if wide.numel() and int(wide.max()) >= cells.size:
-        raise ValueError("a cluster without cells: damaged")
-    empty = torch.from_numpy(cells == 0).to(ids.device)[wide]
-    if bool((empty & (ids > 0)).any()):
-        raise ValueError("a cluster without cells: damaged")
-    padded = torch.cat([table, table.new_zeros(1)])
-    return torch.where(empty, 0.0, padded[_indices(ids, cells, words)])
+        if written is not None:
+            return torch.from_numpy(written)
+    elif not ids.numel() or int(ids.max()) < cells.size:
+        empty = torch.from_numpy(cells == 0).to(ids.device)[ids.long()]
+        if not bool((empty & (ids > 0)).any()):
+            padded = torch.cat([table, table.new_zeros(1)])
+            return torch.where(empty, 0.0, padded[_indices(ids, cells, words)])
+    raise ValueError("a cluster without cells: damaged")
 
 
 def power(values: Tensor) -> float:

@@ -50,9 +50,8 @@ class Sketches:
         """
         if in_cpp(ids, contiguous=True):
             words = np.array(self.words, dtype=np.uint32)
-            cells, groups = kernels.insert(
-                ids.numpy(), group_of, within, self.columns, words, most, torch.get_num_threads()
-            )
+            given = (ids.numpy(), group_of, within, self.columns, words, most)
+            cells, groups = kernels.insert(*given, torch.get_num_threads())
             return torch.from_numpy(cells), torch.from_numpy(groups)
         groups = torch.from_numpy(group_of).to(ids.device)[ids.long()]
         values = torch.from_numpy(within).to(ids.device)[ids.long()]
@@ -65,10 +64,8 @@ class Sketches:
         """The largest cell of every coordinate: uint8[n]. groups: uint8[n], each with columns of its own."""
         if in_cpp(groups, contiguous=True):
             words = np.array(self.words, dtype=np.uint32)
-            found = kernels.query(
-                groups.numpy(), self.columns, words, cells.contiguous().numpy(), torch.get_num_threads()
-            )
-            return torch.from_numpy(found)
+            given = (groups.numpy(), self.columns, words, cells.contiguous().numpy())
+            return torch.from_numpy(kernels.query(*given, torch.get_num_threads()))
         found = torch.zeros_like(groups)
         for row in range(len(self.words)):
             found = torch.maximum(found, cells[self._indices(groups, row)])
