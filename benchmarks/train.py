@@ -55,7 +55,7 @@ from benchmarks.train_turns import (
     trainer_of,
 )
 from nuq import native
-from nuq.levels import update_times
+from nuq.exchange.level_updates import next_update
 from settings import command_line, resolving, sections
 from train.process.memory import keep_freed_memory
 from train.steps.gradients import DTYPES
@@ -150,7 +150,7 @@ def shares(trainer: Trainer, step_s: float) -> dict[str, float]:
     settings = sections.named_method(defaults)
 
     def share(steps: int, every: int) -> tuple[float, float]:
-        updates = sum(update_times.next_update(settings, step) == step for step in range(steps))
+        updates = sum(next_update(settings, step) == step for step in range(steps))
         measurements = -(-steps // every) if every else 0
         return updates * one_update_s / (steps * step_s), measurements * measure_s / (steps * step_s)
 

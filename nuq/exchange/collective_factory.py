@@ -101,27 +101,22 @@ def build(
         else:
             name = fewest_bytes(compressors, transport, workers)
     elif compressors.single_worker and name != "gather":
-        raise ValueError(
-            f"collective={name!r}: {compressors.name} sends one worker's gradient alone; legal here: auto, gather"
-        )
+        why = f"{compressors.name} sends one worker's gradient alone"
+        raise ValueError(f"collective={name!r}: {why}; legal here: auto, gather")
     if name in ("gather", "two_stage"):
         return name, of_messages(name)
     if name == "server":
         wanted = exchange.num_aggregate or workers
         if wanted > workers:
-            raise ValueError(
-                f"num_aggregate={wanted}: there are {workers} workers; legal here: 1 to {workers}, 0 for all"
-            )
+            legal = f"1 to {workers}, 0 for all"
+            raise ValueError(f"num_aggregate={wanted}: there are {workers} workers; legal here: {legal}")
         if wanted < workers and compressors.memories:
-            raise ValueError(
-                f"num_aggregate={wanted}: late messages are thrown away, and with them what {compressors.name}'s "
-                "feedback takes for sent; legal here: 0 (all), or feedback none"
-            )
+            why = f"late messages are thrown away, and with them what {compressors.name}'s feedback takes for sent"
+            raise ValueError(f"num_aggregate={wanted}: {why}; legal here: 0 (all), or feedback none")
         return name, Server(transport, placement, compressors.codec, compressors.mean_codec, wanted, stats)
     if transport.group is None:
-        raise ValueError(
-            "collective='hierarchical' is about several machines: start it with torchrun; in one process choose gather"
-        )
+        remedy = "start it with torchrun; in one process choose gather"
+        raise ValueError(f"collective='hierarchical' is about several machines: {remedy}")
     per_machine, timeout_s = per_machine or ranks_per_machine(), transport.timeout.total_seconds()
     machines = Machines.of(transport.group, per_machine, timeout_s, transport.device)
     inner = dataclasses.replace(exchange, collective=fewest_bytes(compressors, transport, machines.count))
@@ -135,10 +130,8 @@ def build(
 def _power_encoder(method_state: MethodState) -> Encoder:
     """The method and its workers' memory as PowerSGD's collective takes them; ValueError for a memory of means."""
     if len(method_state.memories) > 1:
-        raise ValueError(
-            "both=True: the means of powersgd's factors are exact, so that there is nothing to remember; legal here: "
-            "False"
-        )
+        why = "the means of powersgd's factors are exact, so that there is nothing to remember"
+        raise ValueError(f"both=True: {why}; legal here: False")
     return Encoder(method_state.compressor, next(iter(method_state.memories), None))
 
 

@@ -162,19 +162,16 @@ class CompressorMap:
         """
         corrected = [name for name in shapes if self.corrects_momentum(name, feedback)]
         if dense and corrected:
-            raise ValueError(
-                f"{dense}: sends gradients without the momentum that feedback='momentum' has taken from the "
-                f"optimizer; leave it out"
-            )
+            lacks = "without the momentum that feedback='momentum' has taken from the optimizer"
+            raise ValueError(f"{dense}: sends gradients {lacks}; leave it out")
         for name in (name for name in corrected if skip_1d and len(shapes[name]) < 2):
             method_state = self.every[self._encoders[name]]
             if method_state.scope == "model" or not getattr(method_state.settings, "dense_1d", False):
                 kept = "" if feedback.kind == "momentum" else ", with feedback='momentum', which keeps theirs"
-                raise ValueError(
-                    f"skip_1d=True: the momentum of {name!r} acts in its method, {method_state.name}, which it may "
-                    "then not pass by; leave skip_1d out, and give such tensors a line of layers, as in layers=['*bias "
-                    f"= supersgd']{kept}"
-                )
+                why = f"acts in its method, {method_state.name}, which it may then not pass by"
+                line = f"a line of layers, as in layers=['*bias = supersgd']{kept}"
+                remedy = f"leave skip_1d out, and give such tensors {line}"
+                raise ValueError(f"skip_1d=True: the momentum of {name!r} {why}; {remedy}")
 
     def arrange(
         self, shapes: Mapping[str, Sequence[int]], exact: Callable[[str, bool], bool] = lambda name, whole: False

@@ -18,9 +18,18 @@ from nuq.exchange.flat_layout import Segment
 from nuq.exchange.transport import Transport
 from nuq.kernels.spec import Key
 from nuq.kernels.statistics import Statistics
-from nuq.levels import update_times
+from nuq.settings.quantizers import Adaptive
 
 _MANY_BUCKETS = 8  # in a part: that one of them is shorter then matters little
+
+
+def next_update(settings: Adaptive, step: int) -> int | None:
+    """The first update of the levels at or after ``step``; None where there is none."""
+    listed = [at for at in settings.update_at if at >= step]
+    period = settings.update_every
+    if period:
+        listed.append(max(-(-step // period), 1) * period)
+    return min(listed, default=None)
 
 
 class LevelUpdater:
@@ -47,8 +56,7 @@ class LevelUpdater:
         return self.method_state.compressor
 
     def next_update(self, step: int) -> int | None:
-        """The first update at or after ``step``; None where there is none."""
-        return update_times.next_update(self.settings, step)
+        return next_update(self.settings, step)
 
     @property
     def begins(self) -> bool:
@@ -187,10 +195,9 @@ def fit_levels(compressors: CompressorMap, vector: Tensor, segments: Sequence[Se
     if not compressors.adaptive:
         return
     if compressors.adaptive[0].settings.objective == "mean":
-        raise ValueError(
-            "objective='mean': nuq.all_reduce and FSDP fit levels on each rank to its own gradient alone; leave it "
-            "out, or use the DDP hook or main.py, which gather all workers' statistics"
-        )
+        why = "nuq.all_reduce and FSDP fit levels on each rank to its own gradient alone"
+        remedy = "leave it out, or use the DDP hook or main.py, which gather all workers' statistics"
+        raise ValueError(f"objective='mean': {why}; {remedy}")
     if not bool(torch.isfinite(vector).all()):
         return
     # the vector is sampled once, not once a segment

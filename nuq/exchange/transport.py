@@ -145,11 +145,10 @@ def apart(group: dist.ProcessGroup) -> dist.ProcessGroup:
     another thread does (DDP's own in the backward pass: its map of unused parameters, synchronised batch norm).
     ValueError for a part of the ranks, of which only all together can make a group.
     """
-    if dist.get_world_size(group) < dist.get_world_size():
-        raise ValueError(
-            f"a group of {dist.get_world_size(group)} of the {dist.get_world_size()} ranks, which others may use: "
-            "make a second one by torch.distributed.new_group for this state alone and give it as group"
-        )
+    some, every = dist.get_world_size(group), dist.get_world_size()
+    if some < every:
+        remedy = "make a second one by torch.distributed.new_group for this state alone and give it as group"
+        raise ValueError(f"a group of {some} of the {every} ranks, which others may use: {remedy}")
     made = dist.new_group(backend=dist.get_backend(group))
     assert isinstance(made, dist.ProcessGroup)
     return made
@@ -172,11 +171,8 @@ class Swap:
     def wait(self) -> dict[int, Tensor]:
         """Wait for the exchange: what every rank sent, by rank."""
         for rank, work in self.works:
-            try:
-                if rank < 0:
-                    work.wait()  # NCCL's, of the current stream
-                else:
-                    work.wait(self._transport.timeout)
+            try:  # below 0: NCCL's, of the current stream
+                work.wait() if rank < 0 else work.wait(self._transport.timeout)
             except RuntimeError as error:
                 self._transport.abandon(self)
                 raise self._transport.lost(rank, error) from error
@@ -309,10 +305,7 @@ class Transport:
         try:
             work = dist.all_reduce(tensor, group=self.group, async_op=True)
             assert work is not None
-            if self._nccl:
-                work.wait()
-            else:
-                work.wait(self.timeout)
+            work.wait() if self._nccl else work.wait(self.timeout)
         except RuntimeError as error:
             raise self.lost(None, error) from error
         absence.begins()
@@ -375,9 +368,8 @@ class Transport:
                 transport._hang_up()
             if dist.get_rank() == 0:
                 _until_all_have_asked()
-        elif (
-            how == _GONE and absence.seconds > self.timeout.total_seconds()
-        ):  # the others gave up, and the store ended with them
+        elif how == _GONE and absence.seconds > self.timeout.total_seconds():
+            # the others gave up, and the store ended with them
             name, how = dist.get_rank(), f"{_LATE}, {absence.seconds:.0f} s after its last exchange"
         world = dist.get_world_size()
         who = f"rank {name} of {world}" if name is not None else f"one of the {world} ranks"

@@ -48,9 +48,8 @@ def _best_edges(objective: Objective, points: Array, intervals: int) -> Array:
 
 def _around(edges: Array) -> Array:
     gaps = np.diff(edges)[:, None]
-    return np.concatenate(
-        [(edges[:-1, None] + gaps * _NEARBY).ravel(), (edges[1:, None] - gaps * _NEARBY[:-1]).ravel()]
-    )
+    right, left = edges[:-1, None] + gaps * _NEARBY, edges[1:, None] - gaps * _NEARBY[:-1]
+    return np.concatenate([right.ravel(), left.ravel()])
 
 
 def candidates(distribution: Distribution, first: float, intervals: int) -> Array:
@@ -64,9 +63,8 @@ def candidates(distribution: Distribution, first: float, intervals: int) -> Arra
     knots = np.concatenate([[first], knots[(knots > first) & (knots < 1.0)], [1.0]])
     if len(knots) > MAX_POINTS:
         widths = np.diff(knots)
-        share = np.concatenate(
-            [[0.0], np.cumsum(np.cbrt(distribution.interval_moments(knots)[0].clip(0.0) / widths) * widths)]
-        )
+        densities = distribution.interval_moments(knots)[0].clip(0.0) / widths
+        share = np.concatenate([[0.0], np.cumsum(np.cbrt(densities) * widths)])
         kept = np.searchsorted(share, np.linspace(0.0, share[-1], MAX_POINTS // 2))
         spread = np.linspace(0, len(knots) - 1, MAX_POINTS // 2).astype(np.int64)
         knots = knots[np.unique(np.concatenate([kept.clip(0, len(knots) - 1), spread]))]

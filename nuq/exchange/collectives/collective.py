@@ -142,10 +142,6 @@ def sizes_by_rank(
     if transport.world == 1 or None not in sizes:
         return {rank: [size or 0 for size in sizes[share.start : share.stop]] for rank, share in shares.items()}
     told = transport.numbers(padded([payload.numel() for payload in mine], placement.most), "control")
-    return {
-        rank: [
-            checked(size, codec.most_bytes(layouts[worker]), rank)
-            for worker, size in zip(share, told[rank], strict=False)
-        ]
-        for rank, share in shares.items()
-    }
+    most = [codec.most_bytes(layout) for layout in layouts]
+    pairs = {rank: zip(share, told[rank], strict=False) for rank, share in shares.items()}
+    return {rank: [checked(size, most[worker], rank) for worker, size in of] for rank, of in pairs.items()}

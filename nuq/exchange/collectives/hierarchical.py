@@ -41,15 +41,11 @@ class Machines:
         """The machines as contiguous blocks of ``per_machine`` ranks.  A collective call: every rank makes it."""
         world, rank = dist.get_world_size(group), dist.get_rank(group)
         if world < dist.get_world_size():  # the others would have to take part in making the groups
-            raise ValueError(
-                f"collective='hierarchical' takes all {dist.get_world_size()} ranks: this group has {world}; choose "
-                f"two_stage"
-            )
+            every = f"all {dist.get_world_size()} ranks"
+            raise ValueError(f"collective='hierarchical' takes {every}: this group has {world}; choose two_stage")
         if per_machine < 1 or world % per_machine:
-            legal = [size for size in range(1, world + 1) if world % size == 0]
-            raise ValueError(
-                f"per_machine={per_machine}: must divide the {world} ranks (legal: {', '.join(map(str, legal))})"
-            )
+            legal = ", ".join(str(size) for size in range(1, world + 1) if world % size == 0)
+            raise ValueError(f"per_machine={per_machine}: must divide the {world} ranks (legal: {legal})")
         everyone = [dist.get_global_rank(group, number) for number in range(world)]
         blocks = [everyone[start : start + per_machine] for start in range(0, world, per_machine)]
         limit = timedelta(seconds=timeout_s)
@@ -109,11 +105,9 @@ class Hierarchical(Collective):
                 self._outer.mean({self.machines.number: total}, layout, key, total)
             except RemoteNonFinite as marked:  # whose worker is a machine
                 first = marked.worker * self.machines.local.world
-                ranks = f"ranks {first} to {first + self.machines.local.world - 1}"
-                failure = NonFiniteError(
-                    f"the gradient of {marked.name!r} on machine {marked.worker} ({ranks}) is not finite or overflows "
-                    f"float32"
-                )
+                where = f"machine {marked.worker} (ranks {first} to {first + self.machines.local.world - 1})"
+                what = f"the gradient of {marked.name!r} on {where}"
+                failure = NonFiniteError(f"{what} is not finite or overflows float32")
             except (RuntimeError, ValueError, ArithmeticError) as error:  # the rest of the machine has to hear of it
                 failure = error
         with self.stats.time("local"):

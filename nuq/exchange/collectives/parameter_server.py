@@ -18,9 +18,8 @@ from nuq.exchange.payload import checked
 from nuq.exchange.transport import Transport, absence, backend_of
 
 MOST_BEHIND = 16  # exchanges
-_PATIENCE = (
-    2  # times longer than rank 0 for a worker: rank 0 waits for them, and should be the one to say who is missing
-)
+# times longer than rank 0 for a worker: rank 0 waits for them, and should be the one to say who is missing
+_PATIENCE = 2
 _HEAD_BYTES = 32  # exchange, rank, worker, payload's bytes: int64
 
 
@@ -30,10 +29,8 @@ class ParameterServer:
     def __init__(self, transport: Transport, *, most_behind: int = MOST_BEHIND) -> None:
         assert transport.group is not None
         if backend_of(transport.group, transport.device.type) != "gloo":
-            raise ValueError(
-                "collective='server' takes messages as they arrive, which only gloo can do; legal here: gather, "
-                "two_stage"
-            )
+            why = "takes messages as they arrive, which only gloo can do"
+            raise ValueError(f"collective='server' {why}; legal here: gather, two_stage")
         self._transport = transport
         self._most_behind = most_behind
         self._heads, self._payloads, self._replies = transport.next_tag(), transport.next_tag(), transport.next_tag()
@@ -62,9 +59,8 @@ class ParameterServer:
             assert work is not None
             work.wait(self._transport.timeout * (1 if self._transport.rank == 0 else _PATIENCE))
         except RuntimeError as error:
-            raise self._transport.lost(
-                min(suspects, default=rank), error, grace_s=0.5 * bool(self._transport.rank)
-            ) from error
+            grace_s = 0.5 * bool(self._transport.rank)
+            raise self._transport.lost(min(suspects, default=rank), error, grace_s=grace_s) from error
         absence.begins()
         return data
 
@@ -75,9 +71,8 @@ class ParameterServer:
         sent = []
         absence.ends()
         for worker, payload in payloads.items():
-            head = torch.tensor(
-                [self._exchange, self._transport.rank, worker, payload.numel()], dtype=torch.int64
-            ).view(torch.uint8)
+            numbers = [self._exchange, self._transport.rank, worker, payload.numel()]
+            head = torch.tensor(numbers, dtype=torch.int64).view(torch.uint8)
             sent += [self._send(0, head, self._heads), self._send(0, payload, self._payloads)]
             self._transport.bytes_sent["messages"] += payload.numel()
             self._transport.bytes_sent["control"] += _HEAD_BYTES
@@ -107,11 +102,8 @@ class ParameterServer:
 
     def _owing(self, exchanges: int) -> set[int]:
         """The ranks of which more than so many exchanges' messages are unread."""
-        return {
-            rank
-            for rank, hosted in self._hosted.items()
-            if self._read.get(rank, 0) < (self._exchange - exchanges) * hosted
-        }
+        least = {rank: (self._exchange - exchanges) * hosted for rank, hosted in self._hosted.items()}
+        return {rank for rank, count in least.items() if self._read.get(rank, 0) < count}
 
     def _next(self, suspects: Iterable[int] = ()) -> tuple[int, int, Tensor]:
         head = self._receive(None, _HEAD_BYTES, self._heads, suspects=suspects)

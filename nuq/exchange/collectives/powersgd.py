@@ -86,12 +86,9 @@ class _Matrix:
         """The share of one worker in the mean of a factor, as a flat vector."""
         if not self.columns:
             return wanted
-        made = (
-            left_product(wanted, self.columns, self.right)
-            if side == "left"
-            else right_product(wanted, self.columns, self.left)
-        )
-        return made.reshape(-1)
+        if side == "left":
+            return left_product(wanted, self.columns, self.right).reshape(-1)
+        return right_product(wanted, self.columns, self.left).reshape(-1)
 
     def take(self, mean: Tensor, side: str) -> None:
         """Set a factor from the workers' mean."""
@@ -121,10 +118,9 @@ class Power(Collective):
     def __post_init__(self) -> None:
         self._layouts: dict[tuple[int, int], FlatLayout] = {}  # of factors, by how many are exact and how many halves
         codec = PayloadCodec(FullPrecision(), fp16(FP16()))
-        gather = Gather(self.transport, self.placement, codec, self.stats)
-        self._inner: Collective = (
-            TwoStage(self.transport, self.placement, codec, codec, self.stats) if self.two_stage else gather
-        )
+        self._inner: Collective = Gather(self.transport, self.placement, codec, self.stats)
+        if self.two_stage:
+            self._inner = TwoStage(self.transport, self.placement, codec, codec, self.stats)
 
     def mean(self, vectors: Vectors, layout: FlatLayout, key: Key, out: Tensor) -> None:
         others = layout.chosen(lambda segment: not segment.exact and segment.encoder not in self.encoders)
@@ -135,9 +131,7 @@ class Power(Collective):
                 for number, part in enumerate(layout.segments)
                 if part.exact or part.encoder in self.encoders
             ]
-            debts = {
-                worker: self._owed(ours, vector, replace(key, worker=worker)) for worker, vector in vectors.items()
-            }
+            debts = {w: self._owed(ours, vector, replace(key, worker=w)) for w, vector in vectors.items()}
         for number in range(max((matrix.iterations for matrix in ours), default=0) or 1):
             still = [matrix for matrix in ours if number < matrix.iterations]
             for matrix in still if number else ():
@@ -190,11 +184,9 @@ class Power(Collective):
         """The debt of a worker in every part: what it wants sent, and how to remember the rest."""
         found: dict[int, Owed] = {}
         for matrix in ours:
-            memory = matrix.encoder.memory if matrix.encoder else None
-            piece = vector[matrix.place]
-            found[matrix.number] = (
-                memory.owed(piece, key.of(matrix.part.key_name)) if memory else Owed(piece.to(torch.float32), {}, {})
-            )
+            memory, piece = matrix.encoder.memory if matrix.encoder else None, vector[matrix.place]
+            owed = memory.owed(piece, key.of(matrix.part.key_name)) if memory else None
+            found[matrix.number] = owed or Owed(piece.to(torch.float32), {}, {})
         return found
 
     def _round(self, matrices: Sequence[_Matrix], debts: Debts, layout: FlatLayout, key: Key, side: str) -> None:
@@ -220,14 +212,11 @@ class Power(Collective):
             numbers = [-1]
             if marked.worker in made:
                 pieces = zip(matrices, made[marked.worker].split(lengths), strict=True)
-                numbers = [
-                    matrix.number for matrix, piece in pieces if not bool(torch.isfinite(piece).all())
-                ] or numbers
+                bad = [matrix.number for matrix, piece in pieces if not bool(torch.isfinite(piece).all())]
+                numbers = bad or numbers
             told = [row[0] for row in self.transport.numbers([min(numbers)], "control")]
             raise RemoteNonFinite(marked.worker, max(0, *told, -1), layout.segments) from marked
-        except (
-            NonFiniteError
-        ) as error:  # finite factors that add up to more than float32 holds: the same bits on all ranks
+        except NonFiniteError as error:  # of finite factors: the same bits on all ranks
             pieces = zip(matrices, mean.split(lengths), strict=True)
             bad = next((matrix.part.name for matrix, piece in pieces if not bool(torch.isfinite(piece).all())), "?")
             raise NonFiniteError(f"the mean factor of {bad!r} overflows float32") from error

@@ -23,8 +23,7 @@ _COLLECTIVES = ("gather", "two_stage", "server", "hierarchical", "power", "dense
 _KEYS = ("method", "step", "collective", "coders", "statistics")
 _OWN = (
     "what its messages left out is each rank's own, so every rank saves its own state.state_dict(), as in "
-    "f'state{rank}.pt', and loads it "
-    "again"
+    "f'state{rank}.pt', and loads it again"
 )
 
 
@@ -38,12 +37,8 @@ def check_head(state: Any, method: str, layers: list[str]) -> None:
     if not _is_list_of(str, theirs := state.get("layers", [])) or theirs != layers:
         raise ValueError(f"a state of layers={theirs!r}: this one has layers={layers!r}")
     _require(_whole(state["step"]), "step", state["step"], "a whole number from 0 on")
-    _require(
-        type(state["collective"]) is str and state["collective"] in _COLLECTIVES,
-        "collective",
-        state["collective"],
-        f"one of {', '.join(_COLLECTIVES)}",
-    )
+    is_known = type(state["collective"]) is str and state["collective"] in _COLLECTIVES
+    _require(is_known, "collective", state["collective"], f"one of {', '.join(_COLLECTIVES)}")
     _require(_whole(state.get("rank", 0)), "rank", state.get("rank"), "a whole number from 0 on")
 
 
@@ -58,13 +53,10 @@ def checked(
     with other ranks: then those of other levels stay as they are.
     """
     _dict(state["coders"], "coders", ("compressor", "second"))
-    _require(
-        isinstance(state["coders"].get("layers", []), list), "coders.layers", state["coders"].get("layers"), "a list"
-    )
+    layers = state["coders"].get("layers")
+    _require(isinstance(state["coders"].get("layers", []), list), "coders.layers", layers, "a list")
     theirs, ours = by_encoder(state["coders"]), by_encoder(present["coders"])
-    _require(
-        len(theirs) == len(ours), "coders.layers", state["coders"].get("layers"), f"as many as here, {len(ours) - 1}"
-    )
+    _require(len(theirs) == len(ours), "coders.layers", layers, f"as many as here, {len(ours) - 1}")
     for number, (their, our) in enumerate(zip(theirs, ours, strict=True)):
         where = f"coders.layers[{number - 1}]" if number else "coders"
         _check_encoder(their, our, sizes, where, second=second)
@@ -74,24 +66,16 @@ def checked(
     _dict(found, "statistics", present["statistics"])
     for number, row in present["statistics"].items():
         _tensor(found[number], f"statistics[{number}]", row.dtype, row.shape)
-    every = [
-        their
-        if second or _num_levels(their["second"]) == _num_levels(our["second"])
-        else {**their, "second": our["second"]}
-        for their, our in zip(theirs, ours, strict=True)
-    ]
-    return {**every[0], "layers": every[1:]}
+    for number, our in enumerate(ours):
+        if not second and _num_levels(theirs[number]["second"]) != _num_levels(our["second"]):
+            theirs[number] = {**theirs[number], "second": our["second"]}
+    return {**theirs[0], "layers": theirs[1:]}
 
 
 def rank_of(state: Mapping[str, Any]) -> int | None:
     """The rank to which a checked state belongs; None where it does not say."""
-    workers = [
-        worker
-        for own in by_encoder(state["coders"])
-        for memory in own.get("memories", ())
-        for worker in memory["workers"]
-    ]
-    return state.get("rank", workers[0] if workers else None)
+    memories = (memory for own in by_encoder(state["coders"]) for memory in own.get("memories", ()))
+    return state.get("rank", next((worker for memory in memories for worker in memory["workers"]), None))
 
 
 def statistics(state: Mapping[str, Any], level_updaters: Sequence[LevelUpdater], rank: int) -> list[Statistics]:
@@ -119,9 +103,8 @@ def _check_encoder(
         _require(_is_list_of(str, kinds), f"{where}.memories[{number}].kinds", kinds, "a list of names")
     theirs, ours = (_kinds(state) for state in (saved, present))
     if theirs != ours:
-        raise ValueError(
-            f"a state with {theirs or 'no memory'}: the feedback of these settings takes one with {ours or 'none'}"
-        )
+        wanted = f"the feedback of these settings takes one with {ours or 'none'}"
+        raise ValueError(f"a state with {theirs or 'no memory'}: {wanted}")
     for name in ("compressor", "second"):
         _check_compressor(saved[name], present[name], f"{where}.{name}", as_many=second or name == "compressor")
     for number, memory in enumerate(memories):
@@ -164,9 +147,8 @@ def _check_compressor(saved: Any, present: Mapping[str, Any], where: str, *, as_
         _require(_whole(worker), f"{where}.by_worker", worker, "by rank")
         _dict(kept, f"{where}.by_worker[{worker!r}]")
         for name, entry in kept.items():
-            good = (
-                isinstance(entry, list | tuple) and len(entry) == 2 and _whole(entry[0]) and _are_thresholds(entry[1])
-            )
+            is_pair = isinstance(entry, list | tuple) and len(entry) == 2
+            good = is_pair and _whole(entry[0]) and _are_thresholds(entry[1])
             _require(good, f"{where}.by_worker[{worker!r}][{name!r}]", entry, "a number and two rows of thresholds")
 
 
@@ -217,9 +199,8 @@ def _tensor(value: Any, where: str, dtype: torch.dtype, shape: Sequence[int] | N
     good = good and not value.is_meta and not value.requires_grad
     found = f"{value.dtype}{list(value.shape)}".removeprefix("torch.") if isinstance(value, Tensor) else value
     _require(good, where, found, f"a {str(dtype).removeprefix('torch.')} tensor with numbers and without a gradient")
-    _require(
-        shape is None or value.shape == torch.Size(shape), where, list(value.shape), f"of shape {list(shape or ())}"
-    )
+    fits = shape is None or value.shape == torch.Size(shape)
+    _require(fits, where, list(value.shape), f"of shape {list(shape or ())}")
     _require(bool(torch.isfinite(value).all()), where, "numbers that are infinite or none", "finite")
 
 

@@ -38,10 +38,8 @@ class HookSettings:
         feedback.check([method, *(line.method for line in lines)], exchange.collective)
         for own in (of_method, *(line.settings for line in lines)):
             if getattr(own, "statistics", "running") != "running":
-                raise ValueError(
-                    f"statistics={own.statistics!r}: the hook sees the training's own gradients alone; legal here: "
-                    f"running"
-                )
+                why = "the hook sees the training's own gradients alone"
+                raise ValueError(f"statistics={own.statistics!r}: {why}; legal here: running")
         return cls(method, of_method, exchange, hook, feedback, listed, lines)
 
     @property

@@ -32,11 +32,8 @@ def of_gate(asked: bool, measured: Mapping[str, float], num_coordinates: int, ch
     if not asked:
         return "Time against bfloat16 was not measured (gate=True does)."
     if not measured:
-        return (
-            f"The gate has said dense before this start: {_DENSE}."
-            if chosen == "dense"
-            else "The gate has not measured yet."
-        )
+        before = f"The gate has said dense before this start: {_DENSE}."
+        return before if chosen == "dense" else "The gate has not measured yet."
     (name, compressed), (_, dense) = measured.items()
     word = f"{_DENSE} since" if chosen == "dense" else f"messages by {name} since"
     probed = min(num_coordinates, speed_gate.MOST)
