@@ -18,14 +18,10 @@ def formats(specs: Mapping[str, object]) -> dict[str, Format]:
     """The formats that round anything, by kind."""
     for kind, spec in specs.items():
         if spec is not None and not isinstance(spec, str):
-            raise ValueError(
-                f"{kind}={spec!r}: must be a format, as 'smaq' or 'smaq samples=16', or empty, None or 'fp32' for none"
-            )
-    return {
-        kind: Format(spec, kind)
-        for kind, spec in specs.items()
-        if isinstance(spec, str) and spec.strip() not in ("", *FULL)
-    }
+            rule = "must be a format, as 'smaq' or 'smaq samples=16', or empty, None or 'fp32' for none"
+            raise ValueError(f"{kind}={spec!r}: {rule}")
+    given = {kind: spec for kind, spec in specs.items() if isinstance(spec, str)}
+    return {kind: Format(spec, kind) for kind, spec in given.items() if spec.strip() not in ("", *FULL)}
 
 
 def check_values(
@@ -49,26 +45,20 @@ def check_parts(model: object, optimizer: object, attached: Iterable[object]) ->
     if not isinstance(model, nn.Module):
         raise ValueError(f"the model is of type {type(model).__name__}: must be a torch.nn.Module")
     if optimizer is not None and not isinstance(optimizer, torch.optim.Optimizer):
-        raise ValueError(
-            f"the optimizer is of type {type(optimizer).__name__}: must be a torch.optim.Optimizer or None"
-        )
+        found = type(optimizer).__name__
+        raise ValueError(f"the optimizer is of type {found}: must be a torch.optim.Optimizer or None")
     inside = set(model.modules())
     for other in attached:
         if other is model:
-            raise ValueError(
-                "this model's training is compressed already: call remove() of the first CompressedTraining, or give "
-                "it all formats"
-            )
+            remedy = "call remove() of the first CompressedTraining, or give it all formats"
+            raise ValueError(f"this model's training is compressed already: {remedy}")
         if other is optimizer:
-            raise ValueError(
-                "this optimizer's steps are compressed already: attach once, to a module whose own forward calls all "
-                "models (activations are packed in no other passes), or give each model its own optimizer"
-            )
+            apart = "(activations are packed in no other passes), or give each model its own optimizer"
+            once = f"attach once, to a module whose own forward calls all models {apart}"
+            raise ValueError(f"this optimizer's steps are compressed already: {once}")
         if isinstance(other, nn.Module) and (other in inside or model in other.modules()):
-            raise ValueError(
-                f"a {type(other).__name__} {'inside' if other in inside else 'around'} this model is compressed "
-                "already: attach once, to the outer one"
-            )
+            what = f"a {type(other).__name__} {'inside' if other in inside else 'around'} this model"
+            raise ValueError(f"{what} is compressed already: attach once, to the outer one")
 
 
 def check_stepped(
@@ -86,11 +76,9 @@ def check_stepped(
             raise ValueError(f"{stepped[0]}: needs the optimizer, which is None; legal without: activations")
         return
     if isinstance(optimizer, torch.optim.LBFGS):
-        raise ValueError(
-            "the optimizer is LBFGS, whose step computes gradients itself, by a closure, so that they cannot be "
-            "compressed before it; legal: optimizer=None with activations and activation_gradients, or another "
-            "optimizer"
-        )
+        why = "whose step computes gradients itself, by a closure, so that they cannot be compressed before it"
+        legal = "optimizer=None with activations and activation_gradients, or another optimizer"
+        raise ValueError(f"the optimizer is LBFGS, {why}; legal: {legal}")
     named = {parameter: name for name, parameter in model.named_parameters()}
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     if not any(parameter in named for parameter in parameters):
@@ -98,14 +86,12 @@ def check_stepped(
     for parameter in parameters:
         name = named.get(parameter, "a parameter")
         if stepped and hasattr(parameter, "placements"):  # a DTensor: its class is slow to import
-            raise ValueError(
-                f"{stepped[0]}: {name!r} is sharded (FSDP2), and only whole parameters have formats; legal: activations"
-            )
+            why = f"{name!r} is sharded (FSDP2), and only whole parameters have formats"
+            raise ValueError(f"{stepped[0]}: {why}; legal: activations")
         if master and parameter.dtype in HALVES and parameter.numel() >= min_size:
-            raise ValueError(
-                f"master=True: {name!r} is of {parameter.dtype}, in which the optimizer computes its updates; keep "
-                "the model in float32, passes may be in half precision by torch.autocast"
-            )
+            why = f"{name!r} is of {parameter.dtype}, in which the optimizer computes its updates"
+            remedy = "keep the model in float32, passes may be in half precision by torch.autocast"
+            raise ValueError(f"master=True: {why}; {remedy}")
     if "moments" in formats:
         if type(optimizer) is torch.optim.SGD and not any(group["momentum"] for group in optimizer.param_groups):
             raise ValueError(f"moments={formats['moments'].spec!r}: has no effect where SGD with momentum=0 keeps none")
@@ -116,10 +102,8 @@ def check_groups(optimizer: torch.optim.Optimizer, moments: Format) -> None:
     """Check groups, as before every step: ValueError for settings with which moments must not be rounded."""
     shown = f"moments={moments.spec!r}"
     if any(group.get("centered") for group in optimizer.param_groups):
-        raise ValueError(
-            f"{shown}: centered RMSprop takes the root of a difference of two moments, which roundings make negative; "
-            f"legal: centered=False"
-        )
+        why = "takes the root of a difference of two moments, which roundings make negative"
+        raise ValueError(f"{shown}: centered RMSprop {why}; legal: centered=False")
     adamax = isinstance(optimizer, torch.optim.Adamax)
     of_adam = torch.optim.Adam | torch.optim.AdamW | torch.optim.NAdam | torch.optim.RAdam
     if moments.name in OWN_EXPONENTS or not (adamax or isinstance(optimizer, of_adam)):
@@ -128,9 +112,8 @@ def check_groups(optimizer: torch.optim.Optimizer, moments: Format) -> None:
         beta1, beta2 = group["betas"]
         if beta1 and beta1 ** (1 if adamax else 2) >= beta2:
             rule = "beta1 < beta2" if adamax else "beta1^2 < beta2"
-            raise ValueError(
-                f"{shown}: betas=({beta1}, {beta2}) let a mean outlive the moment that it is divided by; legal: {rule}"
-            )
+            why = f"betas=({beta1}, {beta2}) let a mean outlive the moment that it is divided by"
+            raise ValueError(f"{shown}: {why}; legal: {rule}")
 
 
 def none_packed(kind: str, spec: str, min_size: int) -> str:
@@ -163,10 +146,8 @@ def check_saved(saved: object, own: Mapping[str, Any], parameters: Mapping[str, 
             raise ValueError(f"saved for another model: the optimizer here has no parameter {name!r}")
         if not isinstance(value, Tensor) or value.shape != parameters[name].shape:
             shape = tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
-            raise ValueError(
-                f"saved for another model: {name!r} is {shape} there, and {tuple(parameters[name].shape)} here"
-            )
+            here = tuple(parameters[name].shape)
+            raise ValueError(f"saved for another model: {name!r} is {shape} there, and {here} here")
         if value.dtype != parameters[name].dtype:
-            raise ValueError(
-                f"its copy of {name!r} is of {value.dtype}: must be of the parameter's type, {parameters[name].dtype}"
-            )
+            rule = f"must be of the parameter's type, {parameters[name].dtype}"
+            raise ValueError(f"its copy of {name!r} is of {value.dtype}: {rule}")

@@ -53,10 +53,8 @@ class _Kept:
 def _unpack(saved: Any) -> Tensor:
     if isinstance(saved, _Kept):
         if saved.tensor._version != saved.version:
-            raise RuntimeError(
-                f"a tensor of shape {tuple(saved.tensor.shape)} that the backward pass needs was changed in place: it "
-                f"is at version {saved.tensor._version}, and {saved.version} was saved"
-            )
+            what = f"a tensor of shape {tuple(saved.tensor.shape)} that the backward pass needs was changed in place"
+            raise RuntimeError(f"{what}: it is at version {saved.tensor._version}, and {saved.version} was saved")
         return saved.tensor
     if not isinstance(saved, _Saved):
         return saved

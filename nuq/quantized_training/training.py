@@ -257,10 +257,8 @@ class CompressedTraining:
     @torch.no_grad()
     def _before(self, optimizer: torch.optim.Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if any(value is not None for value in (*args[1:], *kwargs.values())):
-            raise RuntimeError(
-                "optimizer.step(closure): its gradients cannot be compressed before the step; call closure(), then "
-                "step()"
-            )
+            remedy = "call closure(), then step()"
+            raise RuntimeError(f"optimizer.step(closure): its gradients cannot be compressed before the step; {remedy}")
         self._learn_names(optimizer)
         if "moments" in self.formats:
             checks.check_groups(optimizer, self.formats["moments"])
