@@ -83,10 +83,8 @@ def in_one_process(config: dict[str, Any]) -> dict[str, Any]:
     exchange = config["exchange"]
     if exchange["collective"] != "hierarchical":
         return config
-    print(
-        "dry run: collective=auto in place of hierarchical, which takes several processes: every worker counts as a "
-        "machine"
-    )
+    why = "hierarchical, which takes several processes: every worker counts as a machine"
+    print(f"dry run: collective=auto in place of {why}")
     return {**config, "exchange": {**exchange, "collective": "auto"}}
 
 
@@ -131,9 +129,8 @@ def _updates_s(trainer: Trainer, config: dict[str, Any], full_pass_s: float) -> 
         settings = of_encoders[level_updater.encoder]
         gradient, _ = trainer.gradient(0, 0, trainer.order, "dry run")
         gradients = dict.fromkeys(workers.hosted, gradient)
-        observe_s = _seconds(
-            lambda of=gradients, one=level_updater: workers.observe(of, 0, [one]), trainer.device
-        ) / len(gradients)
+        observed_s = _seconds(lambda of=gradients, one=level_updater: workers.observe(of, 0, [one]), trainer.device)
+        observe_s = observed_s / len(gradients)
         solve_s = _seconds(lambda one=level_updater: workers.update_levels([one]), trainer.device)
         fresh = settings.statistics == "fresh" or not trainer.trains_on_method
         samples = settings.num_samples * workers.num_workers
@@ -197,16 +194,14 @@ def dry_run(config: dict[str, Any]) -> dict[str, float]:
         disk_bytes = sum(path.stat().st_size for path in Path(folder).rglob("*") if path.is_file())
 
     full = data.true_size(config)
-    num_train, num_test = (
-        (full.num_train, full.num_test) if dataset.is_stand_in else (dataset.num_train, dataset.num_test)
-    )
+    counted = full if dataset.is_stand_in else dataset
     pass_s = _seconds(lambda: trainer.gradient(0, 0, trainer.order, "dry run"), device)
     workers = trainer.trained.num_workers
     exchange_s = max(_seconds(trainer.train_step, device) - workers * pass_s, 0.0)
     evaluation_s = _seconds(lambda: trainer.evaluate("test"), device) / min(EVAL_BATCHES * BATCH_SIZE, dataset.num_test)
     full_pass_s = pass_s * _samples(config) / _samples(tiny)
     evaluations = -(-config["steps"] // config["eval_every"]) if config["eval_every"] else 0
-    evaluated = num_test + (num_train if config["eval_train"] else 0)
+    evaluated = counted.num_test + (counted.num_train if config["eval_train"] else 0)
     measurements = -(-config["steps"] // config["measure"]["every"]) if config["measure"]["every"] else 0
     measured_passes = config["measure"]["num_samples"] * config["workers"]
     times = {

@@ -33,9 +33,8 @@ class Augmentation:
         choices = shifts * shifts * (2 if self.flip else 1)
         drawn = torch.randint(choices, (batch,), generator=generator, device=generator.device)
         top, left = drawn // shifts % shifts, drawn % shifts
-        bordered = torch.nn.functional.pad(images.permute(0, 2, 3, 1).contiguous(), (0, 0) + (self.padding,) * 4).view(
-            -1
-        )
+        border = (0, 0) + (self.padding,) * 4
+        bordered = torch.nn.functional.pad(images.permute(0, 2, 3, 1).contiguous(), border).view(-1)
         # one begins at every byte
         rows = bordered.as_strided((bordered.numel() - width * channels + 1, width * channels), (1, 1))
         number = torch.arange(batch, device=drawn.device)
@@ -66,19 +65,15 @@ class Cutout:
         """The cutout for images of shape (channel, height, width), None for 0; ValueError where it is larger."""
         side = settings.get("cutout", 0)
         if side > min(shape[1:], default=0):
-            limit = min(shape[1:])
-            raise ValueError(
-                f"data.cutout={side}: must be at most {limit}, the short side of data={settings['name']}'s images (0: "
-                f"none)"
-            )
+            limit = f"{min(shape[1:])}, the short side of data={settings['name']}'s images (0: none)"
+            raise ValueError(f"data.cutout={side}: must be at most {limit}")
         return Cutout(side) if side else None
 
     def __call__(self, images: Tensor, generator: torch.Generator) -> Tensor:
         """Images (batch, channel, height, width), normalised, changed in place: a square is 0; one draw per batch."""
         batch, _, height, width = images.shape
-        drawn = torch.randint(height * width, (batch, 1), generator=generator, device=generator.device).to(
-            images.device
-        )
+        drawn = torch.randint(height * width, (batch, 1), generator=generator, device=generator.device)
+        drawn = drawn.to(images.device)
         rows = self._covered(drawn // width, height)
         columns = self._covered(drawn % width, width)
         return images.masked_fill_((rows[:, :, None] & columns[:, None, :])[:, None], 0)
@@ -98,9 +93,8 @@ def draw_crops(batch: int, generator: torch.Generator) -> list[list[float]]:
     They are the area and ratio of each proposal, then place and mirror.  They are drawn before any image is opened, so
     the order in which threads decode changes nothing.
     """
-    return torch.rand(
-        batch, 2 * NUM_TRIES + 3, generator=generator, device=generator.device, dtype=torch.float64
-    ).tolist()
+    how: dict[str, Any] = {"generator": generator, "device": generator.device, "dtype": torch.float64}
+    return torch.rand(batch, 2 * NUM_TRIES + 3, **how).tolist()
 
 
 def random_resized_box(width: int, height: int, numbers: Sequence[float]) -> tuple[tuple[int, int, int, int], bool]:

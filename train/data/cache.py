@@ -30,10 +30,11 @@ def decoded(
     fast: bool = False,
 ) -> Arrays:
     """The pictures of a tree (see ``pictures.decode_all``) and their labels, kept below a name that begins so."""
-    images = kept(
-        *(data_dir, f"{name}-{tree_key(tree)}", (sum(tree.counts), 3, size, size)),
-        lambda: pictures.decode_all(tree.paths(), size, plan, fast=fast),
-    )
+
+    def build() -> np.ndarray:
+        return pictures.decode_all(tree.paths(), size, plan, fast=fast)
+
+    images = kept(data_dir, f"{name}-{tree_key(tree)}", (sum(tree.counts), 3, size, size), build)
     return Arrays(images, tree.labels())
 
 

@@ -106,16 +106,11 @@ class Cifar(Fetched):
             content = load_arrays(data)
         except ValueError as error:
             raise damaged(path, "a pickle with data and labels, as torchvision downloads it", error) from error
-        images, labels = (
-            (content.get("data"), content.get(self.label_key)) if isinstance(content, dict) else (None, None)
-        )
-        if (
-            not isinstance(images, np.ndarray)
-            or images.dtype != np.uint8
-            or images.shape[1:] != (WIDTH,)
-            or not len(images)
-        ):
-            found = f"{images.dtype} {list(images.shape)}" if isinstance(images, np.ndarray) else type(images).__name__
+        content = content if isinstance(content, dict) else {}
+        images, labels = content.get("data"), content.get(self.label_key)
+        is_array = isinstance(images, np.ndarray)
+        if not (is_array and images.dtype == np.uint8 and images.shape[1:] == (WIDTH,) and len(images)):
+            found = f"{images.dtype} {list(images.shape)}" if is_array else type(images).__name__
             raise damaged(path, f"data of type uint8 and shape [n, {WIDTH}]", found)
         if not isinstance(labels, list) or len(labels) != len(images):
             found = f"{len(labels)} of them" if isinstance(labels, list) else type(labels).__name__
@@ -131,16 +126,13 @@ class Cifar(Fetched):
         train, test = (pictures.list_tree(home / split, remedy) for split in ("train", "test"))
         for tree in (train, test):
             if len(tree.classes) != self.num_classes:
-                raise ValueError(
-                    f"{tree.root}: expected {self.num_classes} class folders, found {len(tree.classes)}: "
-                    f"{', '.join(tree.classes)}"
-                )
+                found = f"{len(tree.classes)}: {', '.join(tree.classes)}"
+                raise ValueError(f"{tree.root}: expected {self.num_classes} class folders, found {found}")
             if len(set(tree.counts)) > 1:
                 fewest = int(np.argmin(tree.counts))
-                raise ValueError(
-                    f"{tree.root / tree.classes[fewest]}: {tree.counts[fewest]} pictures where another class has "
-                    f"{max(tree.counts)}; {self.title} has equally many in each: {remedy}"
-                )
+                found = f"{tree.counts[fewest]} pictures where another class has {max(tree.counts)}"
+                rule = f"{self.title} has equally many in each: {remedy}"
+                raise ValueError(f"{tree.root / tree.classes[fewest]}: {found}; {rule}")
         pictures.same_classes(train, test)
         return self._decoded(train), self._decoded(test)
 

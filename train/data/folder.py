@@ -58,9 +58,8 @@ class Folder(Source):
         )
         test = first_existing((home / "test", home / "val"))
         if test is None:
-            raise missing(
-                "image folder", f"{home}/{{train,test}}/<class>/<picture>.jpg (or val in place of test)", remedy
-            )
+            expected = f"{home}/{{train,test}}/<class>/<picture>.jpg (or val in place of test)"
+            raise missing("image folder", expected, remedy)
         trees = pictures.list_tree(home / "train", remedy), pictures.list_tree(test, remedy)
         pictures.same_classes(*trees)
         return trees

@@ -62,10 +62,8 @@ class GlueTask(SentenceSource):
         what = f"{path}, with {other} beside it, as in GLUE's own archive"
         if task is TASKS["mrpc"]:
             what += f" (or {PARAPHRASES} and {DEV_IDS})"
-        remedy = (
-            f"set data_dir (now {self.data_dir}) to the folder that holds glue/{task.folder}; nothing is downloaded "
-            "here"
-        )
+        folder = f"the folder that holds glue/{task.folder}; nothing is downloaded here"
+        remedy = f"set data_dir (now {self.data_dir}) to {folder}"
         return missing(f"GLUE's {self.settings['task']}", what, remedy)
 
 

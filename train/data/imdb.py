@@ -28,11 +28,8 @@ class Imdb(SentenceSource):
 def _read(folder: Path, remedy: str) -> Examples:
     texts, labels = [], []
     for label, kind in enumerate(KINDS):
-        names = (
-            sorted(name for name in os.listdir(folder / kind) if name.endswith(".txt"))
-            if (folder / kind).is_dir()
-            else []
-        )
+        found = os.listdir(folder / kind) if (folder / kind).is_dir() else []
+        names = sorted(name for name in found if name.endswith(".txt"))
         if not names:
             raise missing("IMDB's reviews", f"{folder / kind}/*.txt", remedy)
         for name in names:

@@ -95,9 +95,8 @@ def classes(scores: Iterable[str] = ()) -> Objective:
 
 def numbers(scores: Iterable[str]) -> Objective:
     """The objective for numbers to come near to: an evaluation tells these of SCORES, and no accuracy."""
-    return Objective(
-        squared_error, lambda output: output.squeeze(-1), counts=False, scores={name: SCORES[name] for name in scores}
-    )
+    chosen = {name: SCORES[name] for name in scores}
+    return Objective(squared_error, lambda output: output.squeeze(-1), counts=False, scores=chosen)
 
 
 class Tally:
@@ -122,13 +121,9 @@ class Tally:
         """The values: ``loss``; of right and wrong ``correct wrong acc error`` (acc, error in %); then the scores."""
         total, correct, found = self.total, self.correct, {"loss": self.loss / self.total}
         if self.objective.counts:
-            shares = {
-                "correct": correct,
-                "wrong": total - correct,
-                "acc": 100 * correct / total,
-                "error": 100 * (total - correct) / total,
-            }
-            found |= {name: float(value) for name, value in shares.items()}
+            wrong = total - correct
+            found |= {"correct": float(correct), "wrong": float(wrong)}
+            found |= {"acc": 100 * correct / total, "error": 100 * wrong / total}
         if self._kept:
             predicted, target = (torch.cat(parts).numpy() for parts in zip(*self._kept, strict=True))
             found |= {name: score(predicted, target) for name, score in self.objective.scores.items()}

@@ -60,10 +60,9 @@ def same_classes(train: Tree, test: Tree) -> None:
     odd = sorted(set(train.classes) ^ set(test.classes))
     if odd:
         owner, other = (train, test) if odd[0] in train.classes else (test, train)
-        raise ValueError(
-            f"{owner.root / odd[0]} has no counterpart {other.root / odd[0]}: both splits need the same class folders "
-            f"({len(train.classes)} in {train.root}, {len(test.classes)} in {test.root})"
-        )
+        counts = f"{len(train.classes)} in {train.root}, {len(test.classes)} in {test.root}"
+        rule = f"both splits need the same class folders ({counts})"
+        raise ValueError(f"{owner.root / odd[0]} has no counterpart {other.root / odd[0]}: {rule}")
 
 
 @dataclass(frozen=True)

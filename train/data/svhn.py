@@ -47,18 +47,14 @@ class Svhn(Fetched):
         labels = labels[:, 0].astype(np.int64)
         strange = labels[(labels < 1) | (labels > NUM_CLASSES)]
         if len(strange):
-            raise damaged(
-                path, f"labels 1 to {NUM_CLASSES}, where {NUM_CLASSES} is the digit 0", f"the label {strange[0]}"
-            )
+            rule = f"labels 1 to {NUM_CLASSES}, where {NUM_CLASSES} is the digit 0"
+            raise damaged(path, rule, f"the label {strange[0]}")
 
         def build() -> np.ndarray:
             images = _variable(path, "X")
             if images.dtype != np.uint8 or images.shape != (SIZE, SIZE, 3, len(labels)):
-                raise damaged(
-                    path,
-                    f"X of type uint8 and shape [{SIZE}, {SIZE}, 3, {len(labels)}]",
-                    f"{images.dtype} {list(images.shape)}",
-                )
+                rule = f"X of type uint8 and shape [{SIZE}, {SIZE}, 3, {len(labels)}]"
+                raise damaged(path, rule, f"{images.dtype} {list(images.shape)}")
             return np.ascontiguousarray(images.transpose(3, 2, 0, 1))
 
         name = f"svhn-{path.stem}-{state.st_size:x}-{state.st_mtime_ns:x}"
@@ -78,9 +74,8 @@ def _variable(path: Path, name: str) -> np.ndarray:
     except (*GARBLED, OSError, struct.error, zlib.error, MatReadError, Warning) as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise
-        raise damaged(
-            path, "a whole .mat file of MATLAB 5, as torchvision downloads it", " ".join(str(error).split())
-        ) from error
+        expected, found = "a whole .mat file of MATLAB 5, as torchvision downloads it", " ".join(str(error).split())
+        raise damaged(path, expected, found) from error
     if not isinstance(found.get(name), np.ndarray):
         raise damaged(path, "a .mat file with the arrays X and y", f"no {name}")
     return found[name]

@@ -30,14 +30,8 @@ VOCABULARY = bytes(range(32, 127)) + b"\n"  # a byte that is not here has the la
 NUM_CODES = len(VOCABULARY) + 1
 SKIPPED = {
     *("__pycache__", "site-packages", "dist-packages", "lib-dynload", "test", "tests"),
-    *(
-        "distutils",
-        "ensurepip",
-        "idlelib",
-        "lib2to3",
-        "tkinter",
-        "turtledemo",
-    ),  # packages of their own in some distributions, or gone
+    # packages of their own in some distributions, or gone
+    *("distutils", "ensurepip", "idlelib", "lib2to3", "tkinter", "turtledemo"),
     *("encodings", "pydoc_data"),  # tables and generated text
 }
 # beginnings of names that differ from one installation to the next
@@ -68,9 +62,7 @@ class Text:
         self.num_train, self.num_test = (len(train) - 1) // length, (len(test) - 1) // length
         self.input_shape, self.num_classes = (length,), NUM_CODES
         self.fingerprint = hashlib.sha256(b"%d " % len(train) + train.tobytes() + test.tobytes()).hexdigest()[:14]
-        self._splits = {
-            split: torch.from_numpy(codes).to(device) for split, codes in (("train", train), ("test", test))
-        }
+        self._splits = {"train": torch.from_numpy(train).to(device), "test": torch.from_numpy(test).to(device)}
         self._offsets = torch.arange(length + 1, device=device)
 
     def train_batch(self, indices: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -134,11 +126,10 @@ class StandardLibrary(Source):
                 if found >= needed:
                     break
             else:
-                raise ValueError(
-                    f"data.num_{split}={count} windows of data.length={length} need {needed} characters, and the "
-                    f"{len(files[split])} {split} files below {home} have {found} (legal: data.num_{split} at most "
-                    f"{max(found - 1, 0) // length})"
-                )
+                need = f"data.num_{split}={count} windows of data.length={length} need {needed} characters"
+                have = f"the {len(files[split])} {split} files below {home} have {found}"
+                legal = f"legal: data.num_{split} at most {max(found - 1, 0) // length}"
+                raise ValueError(f"{need}, and {have} ({legal})")
             splits[split] = np.concatenate(parts)[:needed]
         return Text(self.name, splits["train"], splits["test"], length, device)
 
@@ -150,7 +141,6 @@ class StandardLibrary(Source):
 
     def stand_in(self, device: torch.device, num_train: int, num_test: int) -> DataSet:
         length, draws = self.settings["length"], np.random.default_rng(0)
-        train, test = (
-            draws.integers(0, NUM_CODES, count * length + 1, dtype=np.uint8) for count in (num_train, num_test)
-        )
+        sizes = (num_train * length + 1, num_test * length + 1)
+        train, test = (draws.integers(0, NUM_CODES, size, dtype=np.uint8) for size in sizes)
         return Text(self.name, train, test, length, device, is_stand_in=True)

@@ -31,9 +31,8 @@ def library() -> Any:
     try:
         import tokenizers
     except ImportError as error:
-        raise ValueError(
-            f"data=glue and data=imdb need the package tokenizers ({error}): pip install '.[nlp]'"
-        ) from error
+        need = f"data=glue and data=imdb need the package tokenizers ({error})"
+        raise ValueError(f"{need}: pip install '.[nlp]'") from error
     return tokenizers
 
 
@@ -58,11 +57,8 @@ def in_folder(folder: Path) -> list[str]:
     """The lines of ``vocab.txt``. FileNotFoundError, or ValueError where it is none of BERT's."""
     path = folder / "vocab.txt"
     if not path.is_file():
-        raise missing(
-            "vocabulary",
-            f"{path}, one token a line, as BERT has it",
-            f"set data.tokenizer (now {folder}), or leave it empty",
-        )
+        remedy = f"set data.tokenizer (now {folder}), or leave it empty"
+        raise missing("vocabulary", f"{path}, one token a line, as BERT has it", remedy)
     try:
         found = [line.removesuffix("\r") for line in path.read_bytes().decode().removesuffix("\n").split("\n")]
     except UnicodeDecodeError as error:
@@ -187,12 +183,10 @@ def _tokenizer(tokens: Sequence[str]) -> Any:
     tokenizers = library()
     numbers = {token: number for number, token in enumerate(tokens)}
     lowercase = all(token == token.lower() for token in tokens if not token.startswith("["))
-    made = tokenizers.Tokenizer(
-        tokenizers.models.WordPiece(numbers, unk_token="[UNK]", max_input_chars_per_word=LONGEST_WORD)
-    )
+    how = {"unk_token": "[UNK]", "max_input_chars_per_word": LONGEST_WORD}
+    made = tokenizers.Tokenizer(tokenizers.models.WordPiece(numbers, **how))
     made.normalizer = tokenizers.normalizers.BertNormalizer(lowercase=lowercase)
     made.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
-    made.post_processor = tokenizers.processors.BertProcessing(
-        *((token, numbers[token]) for token in ("[SEP]", "[CLS]"))
-    )
+    ends = ((token, numbers[token]) for token in ("[SEP]", "[CLS]"))
+    made.post_processor = tokenizers.processors.BertProcessing(*ends)
     return made

@@ -58,10 +58,8 @@ class Log:
             middles = (edges[:-1] + edges[1:]) / 2
             total, first, second = (float(masses @ middles**power) for power in (0, 1, 2))
             low, high = float(edges[there[0]]), float(edges[there[-1] + 1])
-            self._record(
-                summary.histogram_raw(tag, low, high, total, first, second, edges.tolist(), [0.0, *masses.tolist()]),
-                step,
-            )
+            sums = (low, high, total, first, second)
+            self._record(summary.histogram_raw(tag, *sums, edges.tolist(), [0.0, *masses.tolist()]), step)
 
     def settings(self, config: Mapping[str, Any]) -> None:
         """Log the settings for TensorBoard's HPARAMS tab; once for all attempts of a run."""

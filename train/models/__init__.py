@@ -22,24 +22,13 @@ from train import data
 
 from .weights import WeightsError, load_weights, restore, state_of
 
-__all__ = [
-    "WeightsError",
-    "build",
-    "legal_models",
-    "load_weights_file",
-    "restore",
-    "state_of",
-    "without_weights_file",
-]
+__all__ = ["WeightsError", "build", "legal_models", "load_weights_file", "restore", "state_of", "without_weights_file"]
 
 
 def legal_models(input_shape: tuple[int, ...], *, tokens: bool = False) -> list[str]:
     """The names of the models that take such inputs; ``tokens``: the inputs are a text or sentences."""
-    return [
-        name
-        for name, record in MODELS.items()
-        if record.takes.tokens == tokens and record.takes.fit(tuple(input_shape))
-    ]
+    takes = {name: record.takes for name, record in MODELS.items() if record.takes.tokens == tokens}
+    return [name for name, inputs in takes.items() if inputs.fit(tuple(input_shape))]
 
 
 def build(config: Mapping[str, Any], input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
@@ -69,10 +58,8 @@ def without_weights_file(config: Mapping[str, Any], input_shape: tuple[int, ...]
         raise unknown("model", name, MODELS)
     record, legal = MODELS[name], legal_models(shape, tokens=DATA[data_name].tokens)
     if name not in legal:
-        raise ValueError(
-            f"model={name} needs {record.takes.words}, but data={data_name} has the shape "
-            f"{'x'.join(map(str, shape))} (legal: {', '.join(legal)})"
-        )
+        has = f"data={data_name} has the shape {'x'.join(map(str, shape))}"
+        raise ValueError(f"model={name} needs {record.takes.words}, but {has} (legal: {', '.join(legal)})")
     given = {**settings, **record.fixed, "settings": settings, "input_shape": shape, "num_classes": num_classes}
     given["num_tokens"] = data.source_of(config).num_tokens()
     code = record.code
@@ -98,6 +85,5 @@ def zero_residuals(model: nn.Module, name: str) -> None:
             continue
         found += 1
     if not found:
-        raise ValueError(
-            f"model.zero_init=True: {name} has no residual blocks that end with a batch normalization; legal: False"
-        )
+        why = f"{name} has no residual blocks that end with a batch normalization"
+        raise ValueError(f"model.zero_init=True: {why}; legal: False")

@@ -75,12 +75,8 @@ def _transformers() -> Any:
 
 
 SIZES = {
-    "hidden_size",
-    "intermediate_size",
-    "max_position_embeddings",
-    "vocab_size",
-    "num_hidden_layers",
-    "num_attention_heads",
+    *("hidden_size", "intermediate_size", "max_position_embeddings"),
+    *("vocab_size", "num_hidden_layers", "num_attention_heads"),
 }
 REST = {"hidden_act", "layer_norm_eps", "type_vocab_size", "pad_token_id", "initializer_range"}
 # the values of these keys in BERT; other networks have others

@@ -26,10 +26,8 @@ def build(name: str, num_classes: int, input_shape: tuple[int, ...] | None = Non
     if name not in known:
         near = difflib.get_close_matches(name, known, n=3)
         hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
-        raise ValueError(
-            f"model.arch={name!r}: torchvision has no such model for classification{hint} (legal: one of its "
-            f"{len(known)} models)"
-        )
+        legal = f"legal: one of its {len(known)} models"
+        raise ValueError(f"model.arch={name!r}: torchvision has no such model for classification{hint} ({legal})")
     more: dict[str, Any] = {}
     if name in TWO_HEADED:
         more = {"aux_logits": False, "init_weights": True}

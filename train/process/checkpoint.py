@@ -186,15 +186,13 @@ def find(run_dir: Path, identity: str, device: torch.device) -> Found | None:
             damage.append(unusable(path, error))
             continue
         except (OSError, Unreadable) as error:  # it may be whole, and to go on from an older one would lose steps
-            raise CheckpointError(
-                f"{path} cannot be read ({getattr(error, 'strerror', error)})", "make it readable, or move it away"
-            ) from error
+            what = f"{path} cannot be read ({getattr(error, 'strerror', error)})"
+            raise CheckpointError(what, "make it readable, or move it away") from error
         check_identity(path, state, identity)
         return Found(path, state, "; ".join(damage))
     if damage:
-        raise CheckpointError(
-            " and ".join(damage), f"move {'them' if len(damage) > 1 else 'it'} away to start this run anew"
-        )
+        they = "them" if len(damage) > 1 else "it"
+        raise CheckpointError(" and ".join(damage), f"move {they} away to start this run anew")
     return None
 
 

@@ -97,9 +97,8 @@ class Gradients:
         scale = self.scale.value if self.scale else 1.0
         while True:
             with _seeded(seed_of(self.config["seed"], step, worker, f"{purpose}/dropout"), self.device):
-                flat, loss = self._passed(
-                    x, y, torch.tensor(scale, device=self.device) if self.scale or self._records else _ONE
-                )
+                factor = torch.tensor(scale, device=self.device) if self.scale or self._records else _ONE
+                flat, loss = self._passed(x, y, factor)
             flat = unscaled(flat, scale)
             if scale <= 1 or purpose.startswith("train") or surely_finite([flat]):
                 return flat, loss
@@ -186,9 +185,8 @@ def _seeded(seed: int, device: torch.device) -> Iterator[None]:
     """
     generators = [torch.default_generator]
     if device.type == "cuda":
-        generators.append(
-            torch.cuda.default_generators[device.index if device.index is not None else torch.cuda.current_device()]
-        )
+        index = device.index if device.index is not None else torch.cuda.current_device()
+        generators.append(torch.cuda.default_generators[index])
     states = [each.get_state() for each in generators]
     try:
         for each in generators:

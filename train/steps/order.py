@@ -40,10 +40,8 @@ class Order:
         self.steps_per_epoch = num_train // (of_worker * workers)
         if self.steps_per_epoch == 0:
             times = f" and compute.accumulate={accumulate}" if accumulate > 1 else ""
-            raise ValueError(
-                f"workers={workers} with batch_size={batch_size}{times} take {workers * of_worker} samples a step, "
-                f"the training set has {num_train}: lower one of them"
-            )
+            take = f"workers={workers} with batch_size={batch_size}{times} take {workers * of_worker} samples a step"
+            raise ValueError(f"{take}, the training set has {num_train}: lower one of them")
         self.batch_size, self.workers, self._of_worker = batch_size, workers, of_worker
         self._permutation = functools.lru_cache(maxsize=2)(
             lambda epoch: torch.randperm(num_train, generator=generator(seed, epoch, 0, f"order/{purpose}"))

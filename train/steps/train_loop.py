@@ -185,9 +185,8 @@ class _Attempt:
                 trainer.attend()
                 attended = time.monotonic()
 
-        values = trainer.evaluate("test", between) | (
-            trainer.evaluate("train", between) if self.config["eval_train"] else {}
-        )
+        values = trainer.evaluate("test", between)
+        values |= trainer.evaluate("train", between) if self.config["eval_train"] else {}
         trainer.attend(more=False)
         if not math.isfinite(values["Vloss"]):
             raise NonFiniteError(not_finite(trainer.step, values["Vloss"], trainer.model))

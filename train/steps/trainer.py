@@ -240,9 +240,8 @@ class Trainer:
             with torch.no_grad():
                 views = self.gradients.layout.views(gradient)
                 for parameter, ascent in zip(self.parameters.values(), views, strict=True):
-                    parameter += settings["lr"] * ascent + settings["std"] * torch.randn(
-                        parameter.shape, generator=noise
-                    ).to(self.device)
+                    drawn = torch.randn(parameter.shape, generator=noise).to(self.device)
+                    parameter += settings["lr"] * ascent + settings["std"] * drawn
             self.attend()
 
     # --- measuring, evaluating, saving ---

@@ -51,9 +51,6 @@ def check_finite(step: int, what: str, tensor: Tensor) -> None:
 def not_finite(step: int, loss: float, model: nn.Module) -> str:
     """The sentence on a test loss that is not finite; it names the model's first tensor that is not either."""
     bad = next((name for name, value in model.state_dict().items() if not bool(torch.isfinite(value).all())), None)
-    why = (
-        f"{bad!r} is not finite"
-        if bad
-        else "the model's parameters and buffers are finite, what it makes of its inputs is not"
-    )
+    made = "the model's parameters and buffers are finite, what it makes of its inputs is not"
+    why = f"{bad!r} is not finite" if bad else made
     return f"step {step}: the loss on the test set is {loss}: {why}"
