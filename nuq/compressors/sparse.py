@@ -243,7 +243,10 @@ def _top(x: Tensor, ratio: float, how: str) -> Tensor:
 
 
 def topk(settings: TopK) -> Sparse:
-    """topk: the max(1, ceil(ratio n)) largest magnitudes, the first of equals; ``|x - C(x)|^2 <= (1 - k/n) |x|^2``."""
+    """The topk method: the k = max(1, ceil(ratio n)) largest magnitudes, the first ones of equal magnitudes.
+
+    Contractive: ``|x - C(x)|^2 <= (1 - k/n) |x|^2`` (exact).
+    """
     check(type(settings), vars(settings), "")
     ratio, size, how = settings.ratio, settings.bucket_size, settings.selection
 

@@ -180,7 +180,10 @@ def _other_layout(found: Sequence[int], segments: Sequence[Segment]) -> str:
 
 
 def check_mean(mean: Tensor, layout: FlatLayout, dtype: torch.dtype = torch.float32) -> None:
-    """Check a mean; NonFiniteError, alike on all ranks, where finite gradients added up to one beyond ``dtype``."""
+    """Check that a mean is finite in ``dtype``; NonFiniteError, alike on all ranks that hold the same mean, if not.
+
+    Finite gradients may add up to a mean beyond ``dtype``.
+    """
     mean = mean.to(dtype)
     if math.isfinite(float(mean.sum(dtype=torch.float32))):  # a finite sum has finite terms: one pass
         return

@@ -38,7 +38,10 @@ _asked: list[int] = []  # whether this process has, once it missed a rank
 
 
 class Absence:
-    """The time of this process from one exchange to the next, from which one that was given up knows it."""
+    """The time that this process took from one exchange to the next.
+
+    A rank that the others have given up by then knows it from that.
+    """
 
     def __init__(self) -> None:
         self._ended = time.monotonic()

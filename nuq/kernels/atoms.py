@@ -76,7 +76,10 @@ def keep_probabilities(sizes: Float64[Tensor, " n"], budget: float) -> Float64[T
 
 
 def drawn(p: Float64[Tensor, " n"], uniform: float) -> Int64[Tensor, " kept"]:
-    """The atoms, ascending, that systematic sampling by ``uniform`` in [0, 1) keeps: floor or ceil of ``sum p``."""
+    """The atoms that systematic sampling keeps, ascending: floor or ceil of ``sum p`` of them.
+
+    uniform: in [0, 1), of at most 32 bits.
+    """
     # certain ones first: their ends are whole numbers, which marks cannot miss
     order = p.argsort(descending=True, stable=True)
     ends = p[order].cumsum(0)

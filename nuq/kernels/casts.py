@@ -138,7 +138,7 @@ def to_float8_(vector: Tensor, codes: Tensor, words: Words, format: torch.dtype,
 
 
 def to_natural_(vector: Tensor, codes: Tensor, words: Words, least: int, *, among: Among = ALONE) -> None:
-    """Cast vector float32[n] to powers of two from ``smallest_power``; codes: uint8[n], a sign and seven bits."""
+    """Cast vector float32[n] to powers of two; codes: uint8[n], a sign and seven bits; least: of ``smallest_power``."""
     scale = 2.0 ** (127 - least)
     if _cast(vector, codes, "natural", words, among, scale=scale, least=least):
         return

@@ -131,7 +131,10 @@ def sampled(x: Tensor, ratio: float) -> Tensor:
 
 
 def scatter(indices: Tensor, values: Tensor, total: Tensor, *, accumulate: bool) -> None:
-    """total[indices] += values, or =: float32[n], int32[k], all different and within the total, float32[k]."""
+    """Write or add values at indices: total[indices] += values, or =.
+
+    indices: int32[k], all different, within the total; float32[k], float32[n].
+    """
     if in_cpp(total, contiguous=True):
         kernels.scatter(indices.numpy(), values.contiguous().numpy(), total.numpy(), accumulate)
     elif accumulate:

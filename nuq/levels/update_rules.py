@@ -194,7 +194,7 @@ def _exact(solve: solver_optimal.Solve, distribution: Distribution, num_levels: 
 def _paper(
     solve: Callable[[Distribution, Array], Array], distribution: Distribution, bits: int, symmetric: bool
 ) -> Fitted:
-    """The original's set-up under the distribution of r: the positive half, a phantom level at 0, or all levels."""
+    """The original's set-up, of the distribution of r: the positive half with a phantom level at 0, or all levels."""
     if bits == 1:
         return _unmoved(distribution)
     tabulated = distribution.tabulated()

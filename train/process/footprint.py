@@ -8,7 +8,11 @@ from pathlib import Path
 
 
 def peak_bytes() -> int:
-    """The summed peak memory of this run's processes here: torchrun's ranks, and what they started; 0 without /proc."""
+    """The sum of the peak memory of each process of this run on this machine; 0 where there is no /proc.
+
+    They are this process, the other ranks of its torchrun, and what all of these have started; pages that they share
+    count for each.
+    """
     left, total = [os.getppid() if "TORCHELASTIC_RUN_ID" in os.environ else os.getpid()], 0
     while left:
         pid = left.pop()

@@ -91,7 +91,7 @@ def _know(store: PrefixStore, patience_s: float) -> None:
 
 
 def leave(exit_code: int) -> None:
-    """End the process at once where a thread still waits: coming back while Python shuts down, it would abort it."""
+    """End the process at once where a thread still waits: one that came back in Python's shutdown would abort it."""
     if any(thread.is_alive() for thread in _threads):
         sys.stdout.flush()
         sys.stderr.flush()

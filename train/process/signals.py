@@ -1,4 +1,7 @@
-"""A stop that is asked for by a signal; ``main.py`` listens before it imports anything slow, as this is not."""
+"""The handling of a stop that is asked for by a signal.
+
+``main.py`` listens before it imports what takes time, so nothing here does.
+"""
 
 from __future__ import annotations
 

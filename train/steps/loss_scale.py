@@ -23,7 +23,10 @@ GROW_AFTER = 2000  # steps; GradScaler's own figure
 
 @dataclass
 class LossScale:
-    """The factor on the loss, a power of two; the steps since it changed; those skipped in the whole run."""
+    """The factor on the loss, and its counts.
+
+    value: a power of two; steps: since it changed; skipped: in the whole run.
+    """
 
     value: float = FIRST
     steps: int = 0
@@ -49,7 +52,7 @@ class LossScale:
 
 
 def skipped(scale: LossScale | None, error: BadGradientError) -> Exchanged:
-    """Note a step without an update, of a loss scaled too far up; the error itself where the scale is not its cause."""
+    """Note a step without an update, its loss scaled too far up; raises the error where that was not its cause."""
     if scale is None or not scale.may_skip() or not all(map(math.isfinite, error.losses)):
         raise error
     scale.skip()

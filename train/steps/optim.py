@@ -156,10 +156,11 @@ def _on_lines(at: Sequence[int], factors: Sequence[float], step: int) -> float:
 class DecaySGD(torch.optim.SGD):
     """SGD on gradients that bring their own momentum (DGC, Section 3.1).
 
-    Only the weight decay has a momentum buffer here.  b = m b + decay * w, then w -= lr (g + b); with Nesterov's w -=
-    lr (g + decay * w + m b).  Without compression that is torch's SGD with momentum, of which it takes the decay's
-    share.  Groups of parameters with ``in_workers=False`` have gradients without momentum, and torch's SGD; those with
-    ``decays=False`` have no decay.
+    Only the weight decay has a momentum buffer here.
+
+    b = m b + decay * w, then w -= lr (g + b); with Nesterov's w -= lr (g + decay * w + m b).  Without compression that
+    is torch's SGD with momentum, of which it takes the decay's share.  Groups of parameters with ``in_workers=False``
+    have gradients without momentum, and torch's SGD; those with ``decays=False`` have no decay.
     """
 
     def __init__(

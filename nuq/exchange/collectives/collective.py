@@ -104,7 +104,10 @@ def nothing_left() -> None:
 
 
 def of_worker(key: Key, worker: int, workers: int) -> Key:
-    """The key of a worker whose mean is wanted; a mean encoded again has its owner's alone, as nobody averages it."""
+    """The key of one of the workers whose mean is wanted, at the same step.
+
+    A mean that is encoded again has the key of its owner alone: nobody averages it with others.
+    """
     return replace(key, worker=worker, workers=workers)
 
 

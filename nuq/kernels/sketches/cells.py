@@ -60,7 +60,7 @@ def counted(ids: Tensor, num_numbers: int) -> Ints:
 
 
 def sum_scales(thresholds: Thresholds, most: float, first: int, num_coordinates: int) -> NDArray[np.float64]:
-    """The power of two, for every number, by which values become integers; most: the largest |x|."""
+    """The power of two, for every number, that values are multiplied by to become integers; most: the largest |x|."""
     above = np.concatenate([thresholds, np.full((2, 1), np.inf, dtype=np.float32)], axis=1).ravel()
     tops = np.concatenate([np.zeros(first), np.minimum(above, most)])
     return np.ldexp(1.0, 62 - num_coordinates.bit_length() - np.frexp(tops)[1])
