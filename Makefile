@@ -20,7 +20,7 @@ PINNED = $(shell sed -n 's/^$(1)==//p' constraints.txt)
 export PIP_ROOT_USER_ACTION := ignore
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
-.PHONY: help setup demo test fault-test slurm-test wheel-test test-versions gpu lint format clean
+.PHONY: help setup demo test test-all fault-test slurm-test wheel-test test-versions gpu lint format clean
 
 help: ## this list
 	sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST)
@@ -33,7 +33,10 @@ demo: $(RUN) $(KERNELS) ## run the sweep `demo` on this machine, draw its figure
 	$(PY) -m analysis table demo
 	$(PY) -m analysis report demo
 
-test: $(DEV) $(KERNELS) ## run the tests
+test: $(DEV) $(KERNELS) ## run the quick tests, which are all but those marked slow
+	$(PY) -m pytest -p xdist.plugin -n 2 --dist loadfile -m "not slow" $(ARGS)
+
+test-all: $(DEV) $(KERNELS) ## run all tests
 	$(PY) -m pytest -p xdist.plugin -n 2 --dist loadfile $(ARGS)
 
 fault-test: $(DEV) $(KERNELS) ## kill real runs at 30 random moments and compare how they end (about 12 minutes on 2 cores)

@@ -69,6 +69,7 @@ def test_every_choice_is_hydras(hydra: None, pair: tuple[str, str]) -> None:
     assert config[group]["name"] == name
 
 
+@pytest.mark.slow
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(experiment=experiments(), order=st.randoms(use_true_random=False))
 def test_any_experiment_is_hydras(hydra: None, experiment: dict[str, Any], order: Any) -> None:

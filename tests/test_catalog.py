@@ -130,6 +130,7 @@ def test_adding_takes_the_edits_that_contributing_counts(copy: Path) -> None:
         assert f"A {what}: one file and one line" in " ".join(told.split())
 
 
+@pytest.mark.slow
 def test_the_help_lists_a_toy_data_set_and_a_toy_method(copy: Path) -> None:
     told = run(copy, "main.py", "--help")
     for group in ("data", "method"):
@@ -137,6 +138,7 @@ def test_the_help_lists_a_toy_data_set_and_a_toy_method(copy: Path) -> None:
         assert re.search(rf"^ {group}=(\w+\|)*toy$", told, re.MULTILINE)
 
 
+@pytest.mark.slow
 def test_the_toys_are_checked_for_tried_and_trained(copy: Path) -> None:
     sweep = ("../sweep.py", "toys")
     assert "problem: data=toy: data holds no toy (" in run(

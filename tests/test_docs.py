@@ -259,6 +259,7 @@ def test_contributing_fits_one_screen() -> None:
         assert f"**{recipe}.**" in CONTRIBUTING
 
 
+@pytest.mark.slow
 def test_the_ddp_example_trains(tmp_path: Path) -> None:
     (source,) = _blocks(_section("Compress your own training"), "python")
     (tmp_path / "train_ddp.py").write_text(source)

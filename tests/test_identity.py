@@ -65,6 +65,7 @@ def test_only_these_settings_change_no_result() -> None:
     assert free == {"log_every", "checkpoint_every", "device", "exchange.timeout_s", "tensors.histogram_every", *files}
 
 
+@pytest.mark.slow
 def test_experiments_that_are_named_already_keep_their_names() -> None:
     """Every line of pjobs/ ends with the identity that its settings had when it was written."""
     lines = [

@@ -97,11 +97,13 @@ def with_toy(folder: Path, then: str, *arguments: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_the_help_lists_it(folder: Path) -> None:
     told = with_toy(folder, "import runpy; runpy.run_path('main.py', run_name='__main__')", "--help", "method=toy")
     assert "\n method=toy\n  method.bits=4  [>= 1, <= 8]\n      bits of one toy code\n" in told
 
 
+@pytest.mark.slow
 def test_the_contract_holds_it(folder: Path) -> None:
     """All tests of the contract run for it without a change there."""
     then = "import pytest; sys.exit(pytest.main(sys.argv[1:]))"
@@ -110,6 +112,7 @@ def test_the_contract_holds_it(folder: Path) -> None:
     assert passed >= 20 and "skipped" not in told and "failed" not in told
 
 
+@pytest.mark.slow
 def test_a_sweep_picks_it_up_it_trains_and_the_analysis_draws_it(folder: Path) -> None:
     """The sweep of all methods has it unasked; one of its runs ends, and shows in the table under its title and in a
     colour.

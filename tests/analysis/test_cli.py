@@ -19,6 +19,7 @@ def runs(write_run: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.Mon
     return tmp_path
 
 
+@pytest.mark.slow
 def test_all_prints_the_table_and_every_path(
     runs: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -72,6 +73,7 @@ def test_a_long_selection_has_a_folder_too(runs: Path, capsys: pytest.CaptureFix
     assert len(folder.name) < 120
 
 
+@pytest.mark.slow
 def test_odd_settings_and_names_are_no_traceback(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     first, second = (path for path in (runs / "runs" / "demo").iterdir())
     for run, lines in (
@@ -112,6 +114,7 @@ def test_sweeps_without_anything_to_show_end_in_a_sentence(
     assert "no config.yaml" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_what_was_drawn_is_not_drawn_again(
     runs: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

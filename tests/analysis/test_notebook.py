@@ -93,6 +93,7 @@ def pictures(notebook: Mapping[str, Any]) -> list[bytes]:
     ]
 
 
+@pytest.mark.slow
 def test_the_notebook_draws_a_trained_sweep(runs: Path, tmp_path: Path) -> None:
     notebook = execute(ROOT / "analysis", tmp_path, NUQ_RUNS=str(runs), NUQ_SWEEP="demo")
     assert not [output for output in outputs(notebook) if output["output_type"] == "error"]
@@ -108,6 +109,7 @@ def test_the_notebook_draws_a_trained_sweep(runs: Path, tmp_path: Path) -> None:
     assert len(titles) == len(found)
 
 
+@pytest.mark.slow
 def test_the_notebook_says_what_it_cannot_draw(tmp_path: Path, write_run: Any) -> None:
     write_run("one", {"method": "alq"}, [("Vacc", 0, 50.0), ("Vacc", 5, 60.0)])
     notebook = execute(ROOT, tmp_path, NUQ_RUNS=str(tmp_path / "runs"), NUQ_SWEEP="one")
@@ -145,6 +147,7 @@ def test_all_runs_are_complete(logs: Logs) -> None:
     assert logs.notes == ()
 
 
+@pytest.mark.slow
 def test_figures_of_real_logs_are_drawn_or_explained(logs: Logs) -> None:
     made = {figure.name: figure.make() for figure in named(logs, WIDTHS["column"], axes=("step", "bytes"))}
     sentences = {name: words for name, words in made.items() if isinstance(words, str)}

@@ -90,6 +90,7 @@ def check(
             assert "ALQ" in said.out and "SGD" in said.out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", YAML)
 def test_an_odd_configuration(kind: str, bad: Path, capsys: pytest.CaptureFixture[str]) -> None:
     content, note = YAML[kind]

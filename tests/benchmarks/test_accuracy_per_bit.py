@@ -75,6 +75,7 @@ def test_bits_are_those_of_the_bytes():
     assert error == pytest.approx(0.19, rel=0.2)
 
 
+@pytest.mark.slow
 def test_a_small_run(monkeypatch, tmp_path, capsys):
     chosen = [
         family

@@ -10,6 +10,7 @@ from analysis.logs.load import load
 from benchmarks import analysis
 
 
+@pytest.mark.slow
 def test_a_small_turn_measures_everything_and_agrees_with_tensorboard(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

@@ -87,6 +87,7 @@ def test_a_run_under_the_sanitizer_that_fails_is_an_error(monkeypatch: pytest.Mo
     assert bits.sanitized("cuda", 0.5) == {"ran": False, "why": "0 s were not enough"}
 
 
+@pytest.mark.slow
 def test_nothing_but_skipped_tests_has_failed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """In a process of its own, as the step calls it: pytest inside pytest shares too much."""
     skipped = "@pytest.mark.skip(reason='why')\ndef test_two(): pass\n"
@@ -154,6 +155,7 @@ print(json.dumps({"late": late, "done": done, "before": before, "after": cached(
 """
 
 
+@pytest.mark.slow
 def test_kernels_are_compiled_where_a_launch_looks_for_them(tmp_path: Path) -> None:
     """By several processes; the launch itself then compiles nothing. A limit is told."""
     pytest.importorskip("triton")

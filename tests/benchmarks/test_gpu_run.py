@@ -73,6 +73,7 @@ def alive(process: int) -> bool:
     return state != "Z"
 
 
+@pytest.mark.slow
 def test_steps_that_fail_in_every_way_are_told_and_the_others_go_on(tmp_path: Path) -> None:
     steps = (
         step("fails", ("-c", "print('why'); raise SystemExit(3)"), GOOD),
@@ -229,6 +230,7 @@ def test_a_call_that_begins_no_step_has_failed(tmp_path: Path) -> None:
     assert done.returncode == 1 and "long: skipped" in done.stdout and "nothing was measured" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_rehearsal_that_takes_too_long_ends_and_has_failed(tmp_path: Path) -> None:
     """What does not fit into its minutes is cut, or not begun; one sentence tells it."""
     steps = (step("a", GOOD), step("slow", ("-c", DEFIANT, "99"), limit_s=100.0), step("b", GOOD))

@@ -149,6 +149,7 @@ def test_a_run_that_has_no_time_is_told(monkeypatch: pytest.MonkeyPatch, tmp_pat
     )
 
 
+@pytest.mark.slow
 def test_one_process_a_run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """One that crashes, one that hangs and one that says nothing are alone in it."""
     ends = {

@@ -28,6 +28,7 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Pat
     shutil.rmtree(tmp_path / "checkout")
 
 
+@pytest.mark.slow
 def test_the_plan_is_built_and_the_queue_is_read(
     bench: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

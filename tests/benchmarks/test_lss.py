@@ -75,6 +75,7 @@ def test_baselines_come_near_in_bytes() -> None:
     assert nearest == pytest.approx(bits["CASQ"], rel=0.1)
 
 
+@pytest.mark.slow
 def test_a_small_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(lss, "CLUSTERS", (2, 4))
     monkeypatch.setattr(lss, "CELLS", (0.01, 0.1))

@@ -7,6 +7,7 @@ import pytest
 from benchmarks import memory
 
 
+@pytest.mark.slow
 def test_packed_activations_take_less_and_both_train(capsys):
     memory.main(["--model", "resnet8", "--batch", "128", "--rounds", "2", "--threads", "1", "--formats", "fp32", "fp8"])
     told = json.loads(capsys.readouterr().out.splitlines()[-1])

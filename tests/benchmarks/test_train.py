@@ -31,6 +31,7 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
     )  # glibc's own: other tests keep their memory as it is
 
 
+@pytest.mark.slow
 def test_the_json(capsys: pytest.CaptureFixture[str]) -> None:
     train.main(SHORT)
     lines = capsys.readouterr().out.splitlines()
@@ -78,6 +79,7 @@ def test_a_model_that_is_unknown(capsys: pytest.CaptureFixture[str]) -> None:
     assert "lenets" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_options(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     from benchmarks import train_options
 

@@ -97,6 +97,7 @@ def test_notations():
     ]
 
 
+@pytest.mark.slow
 def test_as_many_jobs_as_the_controller_keeps(tmp_path: Path) -> None:
     with cluster(tmp_path, max_job_count=6) as slurm:
         slurm.hold_all()

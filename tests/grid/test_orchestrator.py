@@ -139,6 +139,7 @@ def test_one_run_of_several_is_killed(here: Bench, monkeypatch: pytest.MonkeyPat
     assert "1 killed: again as it was" in shown
 
 
+@pytest.mark.slow
 def test_each_kind_of_failure_has_its_remedy(here: Bench) -> None:
     here.sweep((1, 2, 3, 4, 5))
     here.behave({1: "stuck", 2: "wait", 3: 2, 4: 3, 5: "raise"})

@@ -49,6 +49,7 @@ def identity_for_100_steps(group):
     state.close()
 
 
+@pytest.mark.slow
 def test_identity_equals_plain_ddp_for_100_steps(ranks):
     ranks.run(identity_for_100_steps, world=2)
 
@@ -136,7 +137,7 @@ def every_method(group, names):
             state.close()
 
 
-@pytest.mark.parametrize("world", [1, 2, 3, 4])
+@pytest.mark.parametrize("world", [1, *(pytest.param(world, marks=pytest.mark.slow) for world in (2, 3, 4))])
 def test_all_ranks_hold_the_same_bits_after_every_step(world, ranks):
     names = list(METHODS)
     ranks.run(every_method, names if world == 2 else names[world % 3 :: 3], world=world)
@@ -341,6 +342,7 @@ def compiled(group):
         each.close()
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("default")
 def test_compiled_models(ranks):
     ranks.run(compiled, world=2)

@@ -160,6 +160,7 @@ def a_step_of_every_method(group: dist.ProcessGroup) -> None:
         state.close()
 
 
+@pytest.mark.slow
 def test_both_scopes_train_with_every_method(ranks: Any) -> None:
     shapes = {name: p.shape for name, p in net().named_parameters()}
     for name, scope, settings in with_every_scope():

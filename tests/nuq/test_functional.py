@@ -66,7 +66,7 @@ def every_method(group, names):
                 assert not torch.equal(nuq.all_reduce(x, name, group, step=4, seed=9, **given), mean), name
 
 
-@pytest.mark.parametrize("world", [1, 2, 3])
+@pytest.mark.parametrize("world", [1, 2, pytest.param(3, marks=pytest.mark.slow)])
 def test_every_method_gives_one_mean_on_all_ranks(world, ranks):
     names = list(METHODS)
     ranks.run(every_method, names if world == 3 else names[world - 1 :: 2], world=world)

@@ -25,6 +25,7 @@ def test_help_reads_like_a_page() -> None:
     assert all(f"{name}(" in rest for name in ("CompressionState", "all_reduce", "compress_fsdp", "Key"))
 
 
+@pytest.mark.slow
 def test_the_table_of_methods_needs_no_torch() -> None:
     program = "import sys, nuq; assert 'alq' in nuq.METHODS and 'torch' not in sys.modules; nuq.Key"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)

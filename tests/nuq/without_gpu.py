@@ -25,14 +25,18 @@ ROOT = Path(__file__).parents[2]
 FORBIDDEN = ("fma.rn.f32", "fma.rn.f64", "div.full", "div.approx", "sqrt.approx", "rcp.approx", "ex2.approx", ".ftz")
 
 
-def interpreted(file: str) -> dict[str, str]:
+# For `interpreted`: every sixteenth case, which `make test` runs; every case.
+SOME_AND_ALL = [16, pytest.param(1, marks=pytest.mark.slow)]
+
+
+def interpreted(file: str, every: int = 1) -> dict[str, str]:
     """A table from the name of every case that went wrong to what it did, as the file prints it when it is run with
-    interpreted kernels.
+    interpreted kernels on one case of ``every``.
     """
     pytest.importorskip("triton", reason="Triton is not installed: no interpreter")
     environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
-        [sys.executable, "-W", "error", file], cwd=ROOT, env=environment, capture_output=True, text=True
+        [sys.executable, "-W", "error", file, str(every)], cwd=ROOT, env=environment, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr[-4000:]
     return json.loads(done.stdout.splitlines()[-1])

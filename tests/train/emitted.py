@@ -5,6 +5,7 @@ them.
 from __future__ import annotations
 
 import contextlib
+import os
 import runpy
 import shlex
 import signal
@@ -12,6 +13,8 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from grid.engine.scripts.script import run_script
 from grid.engine.sweep import Experiment
@@ -21,6 +24,7 @@ from tests.train.data.test_data import write_cifar, write_mnist
 from tests.train.data.test_picture_sets import write_folder
 from tests.train.data.test_pictures import write_imagenet
 from tests.train.glue_files import write_imdb, write_task
+from train.steps.trainer import Trainer
 
 ROOT = Path(__file__).parents[2]
 STEPS = 20
@@ -89,6 +93,21 @@ def in_this_process(words: Sequence[str]) -> int:
     finally:
         sys.argv = argv
     raise AssertionError("main.py ends with an exit code")
+
+
+@contextlib.contextmanager
+def told_to_stop_at(step: int) -> Iterator[None]:
+    """A run of this process is told to stop while it takes this step."""
+    train_step = Trainer.train_step
+
+    def halting(trainer: Trainer, stop: bool = False) -> Any:
+        if trainer.step == step - 1:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return train_step(trainer, stop)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Trainer, "train_step", halting)
+        yield
 
 
 @contextlib.contextmanager

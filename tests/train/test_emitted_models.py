@@ -9,9 +9,7 @@ done in this process.
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import signal
 import struct
 from pathlib import Path
 from typing import Any
@@ -22,10 +20,9 @@ import main
 from settings import command_line, resolving
 from settings.models import MODELS
 from tests.faults.compare import differences, logged
-from tests.train.emitted import BERT, STEPS, emit, signals_kept, words, write
+from tests.train.emitted import BERT, STEPS, emit, signals_kept, told_to_stop_at, words, write
 from tests.train.glue_files import needs_extra
 from train import evaluator
-from train.steps.trainer import Trainer
 
 OWN: dict[str, dict[str, Any]] = {
     "cnn": {"data": "digits"},
@@ -48,7 +45,8 @@ LARGER = {
     *(f"vgg{depth}{norm}" for depth in (13, 16, 19) for norm in ("", "_bn")),
 }
 FEW_STEPS = 2
-COMPARED = ("cnn", "gpt", "mlp", "logreg", "lenet", "resnet8", "torchvision")  # with an undisturbed run, bit by bit
+QUICK = ("cnn", "gpt", "mlp", "logreg", "lenet", "resnet8")  # one of each kind, which `make test` runs
+COMPARED = (*QUICK, "torchvision")  # with an undisturbed run, bit by bit
 
 
 @pytest.fixture(scope="module")
@@ -78,24 +76,20 @@ def train(run_dir: Path) -> int:
         return main.run(resolving.resolve(command_line.parse_overrides(words(run_dir))))
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=[needs_extra] * (name == "bert")) for name in MODELS])
-def test_a_model_trains_is_stopped_goes_on_and_is_evaluated(
-    name: str, data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] * (name not in QUICK) + [needs_extra] * (name == "bert"))
+        for name in MODELS
+    ],
+)
+def test_a_model_trains_is_stopped_goes_on_and_is_evaluated(name: str, data_dir: Path, tmp_path: Path) -> None:
     folder, undisturbed = tmp_path / "runs" / "stopped", tmp_path / "runs" / "undisturbed"
     config = emit(folder, data_dir, settings(name)).config
     steps = config["steps"]
     assert steps == (FEW_STEPS if name in LARGER else STEPS)
     stop_at = steps // 3 + 1
-    with monkeypatch.context() as patch:
-        step = Trainer.train_step
-
-        def halting(trainer: Trainer, stop: bool = False) -> Any:
-            if trainer.step == stop_at - 1:
-                os.kill(os.getpid(), signal.SIGTERM)
-            return step(trainer, stop)
-
-        patch.setattr(Trainer, "train_step", halting)
+    with told_to_stop_at(stop_at):
         assert train(folder) == 75
     status = json.loads((folder / "status.json").read_text())
     assert (status["state"], status["saved_step"]) == ("preempted", stop_at)

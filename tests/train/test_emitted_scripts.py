@@ -1,8 +1,9 @@
 """Every data set through its emitted script: trained, stopped by a signal, started again, evaluated; as if it had never
 been stopped.
 
-The job script and the run's own are real processes, stopped as a scheduler does it.  What they end with is held against
-the same experiment, undisturbed in this process, bit by bit.
+For a data set of each kind the job script and the run's own are real processes, stopped as a scheduler does it; of the
+others the words that the script hands to main.py are run in this process.  What they end with is held against the same
+experiment, undisturbed in this process, bit by bit.
 """
 
 from __future__ import annotations
@@ -25,11 +26,12 @@ from grid.engine.scripts.script import job_script
 from settings.data import DATA
 from tests.faults.compare import differences, logged
 from tests.train import test_emitted_models
-from tests.train.emitted import BERT, ROOT, STEPS, emit, in_this_process, words, write
+from tests.train.emitted import BERT, ROOT, STEPS, emit, in_this_process, told_to_stop_at, words, write
 from tests.train.glue_files import needs_extra
 from train import evaluator
 
 STOP_AT = 8
+AS_PROCESSES = ("digits", "text", "cifar10", "folder", "glue")  # made up, text, archives, pictures, pairs of sentences
 MOST_S = 120.0
 # Kinds of models and of state that goes through a checkpoint: learnt levels (before and after the stop), residuals,
 # momentum of workers.
@@ -135,8 +137,34 @@ def told_to_stop(job: Path, run_dir: Path, python: Path, number: int) -> tuple[i
         return process.returncode, output
 
 
+def check_stopped(run_dir: Path) -> None:
+    status = json.loads((run_dir / "status.json").read_text())
+    assert (status["state"], status["step"], status["saved_step"]) == ("preempted", STOP_AT, STOP_AT)
+
+
+def stopped_and_started_again(job: Path, run_dir: Path, halting: Path, number: int) -> None:
+    """The run as a job: stopped by one of two signals, then to its end."""
+    job.write_text(job_script("emitted", [str(run_dir)], str(ROOT), 1))
+    code, output = told_to_stop(job, run_dir, halting, (signal.SIGTERM, signal.SIGUSR2)[number])
+    assert code == 75, (run_dir / "stdout.log").read_text()[-3000:]
+    assert "asking to be requeued" in output
+    check_stopped(run_dir)
+    with started(job, sys.executable) as process:
+        output, _ = process.communicate(timeout=MOST_S)
+    assert process.returncode == 0, (run_dir / "stdout.log").read_text()[-3000:]
+    assert "all 1 done" in output
+
+
 @pytest.mark.parametrize(
-    "data", [pytest.param(data, marks=[needs_extra] * (data in ("glue", "imdb"))) for data in CASES]
+    "data",
+    [
+        pytest.param(
+            data,
+            marks=[pytest.mark.slow] * (data in (*AS_PROCESSES, "imagenet"))
+            + [needs_extra] * (data in ("glue", "imdb")),
+        )
+        for data in CASES
+    ],
 )
 def test_a_data_set_trains_is_stopped_goes_on_and_is_evaluated(
     data: str, tmp_path: Path, halting: Path, capsys: pytest.CaptureFixture[str]
@@ -144,21 +172,13 @@ def test_a_data_set_trains_is_stopped_goes_on_and_is_evaluated(
     write(data, tmp_path / "data")
     folder, undisturbed = tmp_path / "runs" / "stopped", tmp_path / "runs" / "undisturbed"
     experiment = emit(folder, tmp_path / "data", {"data": data, **CASES[data]})
-    job = tmp_path / "job.sh"
-    job.write_text(job_script("emitted", [str(folder)], str(ROOT), 1))
-
-    number = list(CASES).index(data) % 2
-    code, output = told_to_stop(job, folder, halting, (signal.SIGTERM, signal.SIGUSR2)[number])
-    log = (folder / "stdout.log").read_text()
-    assert code == 75, log[-3000:]
-    assert "asking to be requeued" in output
-    status = json.loads((folder / "status.json").read_text())
-    assert (status["state"], status["step"], status["saved_step"]) == ("preempted", STOP_AT, STOP_AT)
-
-    with started(job, sys.executable) as process:
-        output, _ = process.communicate(timeout=MOST_S)
-    assert process.returncode == 0, (folder / "stdout.log").read_text()[-3000:]
-    assert "all 1 done" in output
+    if data in AS_PROCESSES:
+        stopped_and_started_again(tmp_path / "job.sh", folder, halting, AS_PROCESSES.index(data) % 2)
+    else:
+        with told_to_stop_at(STOP_AT):
+            assert in_this_process(words(folder)) == 75
+        check_stopped(folder)
+        assert in_this_process(words(folder)) == 0
 
     emit(undisturbed, tmp_path / "data", {"data": data, **CASES[data]})
     assert in_this_process(words(undisturbed)) == 0

@@ -56,6 +56,7 @@ def test_help_shows_the_mode() -> None:
     assert "mode=evaluate run=" in text
 
 
+@pytest.mark.slow
 def test_from_another_process_beside_a_run(tmp_path: Path) -> None:
     """The run itself evaluates nothing with eval_every=0; mode=train is what there is without a mode."""
     run_dir = tmp_path / "runs" / "sweep" / "run"

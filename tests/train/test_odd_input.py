@@ -92,6 +92,7 @@ def test_what_hydra_refuses_is_one_sentence(word: str, sentence: str) -> None:
 # --- streams -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", ["closed", "full", "a pipe that nobody reads"])
 def test_a_run_outlives_its_terminal(where: str, tmp_path: Path) -> None:
     words = [f"{name}={value}" for name, value in (SETTINGS | {"run_dir": tmp_path}).items()]
@@ -113,6 +114,7 @@ def test_a_run_outlives_its_terminal(where: str, tmp_path: Path) -> None:
     assert read(tmp_path)["state"] == "done"
 
 
+@pytest.mark.slow
 def test_what_looks_like_an_interpolation_stays_the_text_that_it_is() -> None:
     """The run has the settings that were checked, and that the grid and the dry run make of the same words."""
     done = main(["layers=['*n${steps}* = supersgd']", "steps=1"])

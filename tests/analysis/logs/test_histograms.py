@@ -69,6 +69,7 @@ def test_a_later_attempt_wins_from_its_first_step_on(tmp_path: Path, first: int)
     assert [(h.step, round(h.counts.sum(), 9)) for h in read(tmp_path, TAG)] == expected
 
 
+@pytest.mark.slow
 @given(st.data())
 @settings(max_examples=40, deadline=None)
 def test_of_a_damaged_file_the_beginning_stays(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:

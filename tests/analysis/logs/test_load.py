@@ -188,6 +188,7 @@ def test_what_cannot_be_read_is_a_sentence(
     assert load(tmp_path / "runs", "s").notes == ()  # it can be now, and its time is as it was
 
 
+@pytest.mark.slow
 def test_neither_torch_nor_train_is_imported() -> None:
     code = (
         "import sys, analysis.__main__, analysis.figures, analysis.tables.result_table; print({'torch', 'train', "

@@ -252,6 +252,7 @@ def test_without_supersgd_the_best_method_sets_the_target(write_run: Write, tmp_
     assert time_to_accuracy.time_to_accuracy(logs(tmp_path), 3.4, 99.0) == "no run reaches 99.00 % validation accuracy"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("settings", [18, 60, 90])
 def test_many_rows_fit_on_a_page(write_run: Write, tmp_path: Path, settings: int) -> None:
     for number in range(settings):

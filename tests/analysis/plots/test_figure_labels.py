@@ -76,6 +76,7 @@ def within(box: BboxBase | None, page: BboxBase) -> bool:
     return box is not None and box.x0 >= -1 and box.y0 >= -1 and box.x1 <= page.x1 + 1 and box.y1 <= page.y1 + 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", style.WIDTHS)
 def test_all_figures_of_all_methods_keep_clear_of_their_labels(
     one: Callable[..., tuple[Logs, Group]], width: str
@@ -94,6 +95,7 @@ def test_all_figures_of_all_methods_keep_clear_of_their_labels(
     assert all(drawn[name].get_figwidth() == style.WIDTHS[width] for name in CURVES)
 
 
+@pytest.mark.slow
 def test_twenty_settings_with_long_names_keep_clear_of_their_labels(
     write_run: Callable[..., Path], tmp_path: Path
 ) -> None:
@@ -120,6 +122,7 @@ def test_twenty_settings_with_long_names_keep_clear_of_their_labels(
         check(overview, "overview")
 
 
+@pytest.mark.slow
 def test_too_many_curves_end_in_a_sentence(write_run: Callable[..., Path], tmp_path: Path) -> None:
     for bucket, samples, fit in itertools.product(
         (64, 128, 1024, 8192, 16384), range(5, 10), ("normal", "mixture", "histogram")

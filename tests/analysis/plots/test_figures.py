@@ -198,6 +198,7 @@ def test_on_the_sgd_trajectory_nothing_is_sent(write_run: Callable[..., Path], t
     assert not [name for name in of_group if "-bytes" in name or name.startswith("accuracy")]
 
 
+@pytest.mark.slow
 def test_figures_are_the_same_from_several_processes(write_run: Callable[..., Path], tmp_path: Path) -> None:
     write_run(
         "s", {"method": "alq"}, [(tag, step, 1.0 + step) for tag in ("Vacc", "epoch", "comm/bytes") for step in (0, 10)]

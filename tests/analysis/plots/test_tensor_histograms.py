@@ -45,6 +45,7 @@ def test_the_kinds_are_those_of_the_settings() -> None:
     assert hasattr(QuantizedTraining, "all") and hasattr(QuantizedTraining, "master")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", WIDTHS.values())
 def test_a_panel_for_each_kind_with_the_normal_distribution(write_run: Write, tmp_path: Path, width: float) -> None:
     with_histograms(write_run, "smaq")

@@ -88,6 +88,7 @@ def test_every_section_is_there_and_says_what_it_should(sweep: Path) -> None:
     assert not list((sweep.parent / "figures" / "demo").glob(".*")), "nothing is left of writing"
 
 
+@pytest.mark.slow
 def test_nothing_is_loaded_from_anywhere_and_only_known_scripts_run(sweep: Path) -> None:
     _, markup = page_of(sweep)
     for tag, attributes in markup.tags:
@@ -208,6 +209,7 @@ def test_curves_are_the_means_of_the_figures_thinned(sweep: Path, monkeypatch: p
     assert alq["low"][0] < alq["mean"][0] < alq["high"][0]
 
 
+@pytest.mark.slow
 def test_two_thousand_runs_stay_below_ten_megabytes(tmp_path: Path) -> None:
     logs = many_runs(2000, tmp_path / "runs" / "many", steps=5, seeds=80)
     path = write(logs, tmp_path / "figures", How(most_figures=2))

@@ -41,6 +41,7 @@ def is_done(run: Path) -> None:
     (run / "status.json").write_text(json.dumps({"state": "done"}))
 
 
+@pytest.mark.slow
 def test_it_ends_with_the_runs_and_leaves_a_page_that_stays(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pages: list[str] = []
     page = run.parents[2] / "figures" / "report.html"
@@ -64,6 +65,7 @@ def test_it_draws_only_news_and_stops_with_a_sentence(run: Path, capsys: pytest.
     assert "<body>" in path.read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_what_goes_wrong_meanwhile_is_waited_out(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     away = run.parents[2] / "away"
     half = next(run.glob("events*"))

@@ -172,6 +172,7 @@ def test_several_ranks_go_through_torchrun_and_keep_their_exit_code(tmp_path: Pa
     assert "OMP_DYNAMIC=unset" in words
 
 
+@pytest.mark.slow
 def test_the_real_torchrun_passes_the_signal_on_and_leaves_nobody_behind(tmp_path: Path) -> None:
     root = fake.checkout(tmp_path / "two ranks", {1: "wait"})
     one_writes = "def tell(state, code):\n    if os.environ['RANK'] != '0': return\n"

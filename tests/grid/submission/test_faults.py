@@ -142,6 +142,7 @@ ledger.Submission.save = noted
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("moment", "left", "sbatches"), [("before sbatch", 2, 3), ("after sbatch", 1, 3), ("after the record", 1, 3)]
 )
@@ -154,6 +155,7 @@ def test_the_submitting_process_is_killed(chunked: Bench, moment: str, left: int
     chunked.each_once(3, sbatches)
 
 
+@pytest.mark.slow
 def test_sbatch_outlives_the_process_that_called_it(here: Bench, tmp_path: Path) -> None:
     real = here.slurm.folder / "bin" / "sbatch"
     slow = tmp_path / "slow" / "sbatch"
@@ -181,6 +183,7 @@ def test_sbatch_outlives_the_process_that_called_it(here: Bench, tmp_path: Path)
 # --- the controller and accounting --------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_controller_is_down(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with bench.bench(tmp_path, capsys, opinion=True) as here:
         _controller_down(here)

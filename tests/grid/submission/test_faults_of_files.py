@@ -116,6 +116,7 @@ def _writes(patch: pytest.MonkeyPatch, fails: Callable[[Path, int], bool]) -> li
     return names
 
 
+@pytest.mark.slow
 def test_the_disk_is_full_at_any_moment(here: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     here.sweep((1,))
     here.slurm.hold_all()

@@ -52,6 +52,7 @@ def test_preempted_and_queued_again(here: Bench) -> None:
     assert here.sbatches() == 1
 
 
+@pytest.mark.slow
 def test_the_progress_of_an_earlier_life_is_told_as_such(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with bench.bench(tmp_path, capsys, requeue_delay_s=5) as here:
         here.behave({1: ["wait", 0]})
@@ -88,6 +89,7 @@ def _go(here: Bench, *seeds: int) -> None:
         (path / "go").touch()
 
 
+@pytest.mark.slow
 def test_runs_that_step_on_beside_the_next_life_of_their_jobs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -115,6 +117,7 @@ def test_runs_that_step_on_beside_the_next_life_of_their_jobs(
         assert set(here.states().values()) == {"done"}
 
 
+@pytest.mark.slow
 def test_a_run_whose_word_comes_late_is_not_lost(here: Bench) -> None:
     """The script's ledger and the queue are seen before the status of its run, or instead of an older one."""
     here.behave({3: "silent"})
@@ -164,6 +167,7 @@ def test_what_cannot_start_says_why_and_may_be_cancelled(here: Bench) -> None:
     assert here.states() == {1: "done", 2: "cancelled", 3: "done"}
 
 
+@pytest.mark.slow
 def test_a_job_that_slurm_cannot_begin(here: Bench) -> None:
     here.slurm.hold_all()
     here.good("plan")
@@ -180,6 +184,7 @@ def test_a_job_that_slurm_cannot_begin(here: Bench) -> None:
     assert here.starts() == ONCE
 
 
+@pytest.mark.slow
 def test_a_failing_run_does_not_stop_the_next(here: Bench) -> None:
     here.behave({1: 1})
     here.good("plan --per_script 3")
@@ -357,6 +362,7 @@ def test_a_failed_run_is_started_again_while_its_script_goes_on(here: Bench) -> 
     assert set(here.states().values()) == {"done"}
 
 
+@pytest.mark.slow
 def test_a_retry_that_breaks_off_is_taken_up_by_the_next(chunked: Bench) -> None:
     chunked.behave({1: [1, 0], 2: [1, 0], 3: [1, 0]})
     chunked.good("plan")

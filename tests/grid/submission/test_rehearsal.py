@@ -134,6 +134,7 @@ def combinations(*points: Any) -> list[Run]:
     return runs_of(Sweep(union(*points), seeds=[1, 2], folder="x").experiments(), REPO)
 
 
+@pytest.mark.slow
 def test_the_real_ones_are_built() -> None:
     """They are built in a process of its own: shapes that do not fit, a method that does not, and what is right."""
     small = {"batch_size": 8, "model": "cnn", "data": "digits", "steps": 3}

@@ -97,6 +97,7 @@ def test_room_that_nobody_tells_is_found_by_halves(here: Bench) -> None:
     all_done(here)
 
 
+@pytest.mark.slow
 def test_the_controller_is_full_all_of_a_sudden(here: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     here.good("plan")
     here.slurm.configure(max_job_count=5)
@@ -130,6 +131,7 @@ def test_a_limit_that_was_raised_is_asked_again(here: Bench) -> None:
     all_done(here)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ends", [0, 1])
 def test_what_waits_for_a_canary_in_a_later_wave(here: Bench, ends: int) -> None:
     here.behave({1: ends})

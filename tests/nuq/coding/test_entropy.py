@@ -215,6 +215,7 @@ def _never_crashes(data: np.ndarray, codes: np.ndarray, num_symbols: int, coder:
     return False
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("coder", CODERS)
 def test_cut_short_or_too_long(kernels: str, coder: str) -> None:
     codes = skewed_codes(3000, 9, 0.4)

@@ -138,6 +138,7 @@ def small_part(small: float, bits: int, **settings: Any) -> float:
     return abs(float((draws.mean() + small) / draws.std())) * 2000**0.5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("small", [0.01, 0.001])
 @pytest.mark.parametrize("bits", [1, 3, 4])
 def test_a_small_coordinate_beside_a_large_one_is_not_rounded_away(small, bits):

@@ -351,6 +351,7 @@ def in_processes(group):
         one.close()
 
 
+@pytest.mark.slow
 def test_real_processes_give_the_bits_of_the_simulation(ranks):
     ranks.run(in_processes, world=3)
 

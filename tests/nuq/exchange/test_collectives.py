@@ -100,6 +100,7 @@ def every_case() -> list[tuple[str, dict[str, Any], str]]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("world", [1, 2, 3, 4])
 def test_real_processes_give_the_bits_of_the_simulation(world, ranks):
     cases = every_case()
@@ -137,6 +138,7 @@ def in_rounds(group):
         two_stage.SHARD = shard
 
 
+@pytest.mark.slow
 def test_long_vectors_go_in_rounds(ranks):
     ranks.run(in_rounds, world=3)
 

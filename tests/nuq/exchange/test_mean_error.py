@@ -87,7 +87,7 @@ def of_bits(name: str) -> list[dict[str, Any]]:
     return [small | {"bits": type(METHODS[name].settings().bits)(bits)} for bits in (3, 7)]
 
 
-@pytest.mark.parametrize("workers", [2, 3, 8])
+@pytest.mark.parametrize("workers", [2, 3, pytest.param(8, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", EXCHANGING)
 def test_auto_errs_little_more_than_gather(name: str, workers: int) -> None:
     for given in of_bits(name):
@@ -136,6 +136,7 @@ def under_ddp(group, method, bits):
     return errors
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("method", "bits"), [("eden", 8), ("qsgdinf", 4)])
 def test_the_hooks_auto_errs_little_more_than_gather(method, bits, ranks):
     for errors in ranks.run(under_ddp, method, bits, world=2) + ranks.run(under_ddp, method, bits, world=3):

@@ -241,6 +241,7 @@ def of_first_rank(group) -> None:
         state.close()
 
 
+@pytest.mark.slow
 def test_the_first_ranks_state_is_not_everyones(ranks: Any) -> None:
     ranks.run(of_first_rank, world=3)
 

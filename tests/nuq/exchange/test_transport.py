@@ -60,13 +60,13 @@ def dies(group, collective, victim, how):
     [
         ("gather", 3, 1, "dies"),
         ("two_stage", 3, 0, "dies"),
-        ("two_stage", 3, 2, "falls silent"),
-        ("server", 3, 2, "dies"),
+        pytest.param("two_stage", 3, 2, "falls silent", marks=pytest.mark.slow),
+        pytest.param("server", 3, 2, "dies", marks=pytest.mark.slow),
         ("server", 3, 0, "dies"),
         ("dense", 3, 1, "dies"),
         ("hierarchical", 4, 1, "dies"),
         ("hierarchical", 4, 3, "dies"),
-        ("hierarchical", 4, 2, "falls silent"),
+        pytest.param("hierarchical", 4, 2, "falls silent", marks=pytest.mark.slow),
     ],
 )
 def test_the_others_name_the_rank_that_is_lost(collective, world, victim, how):
@@ -156,6 +156,7 @@ for step in range(6):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("apart_s", [0.0, 0.3])
 def test_the_others_end_with_an_error_of_their_own(apart_s):
     """Real processes to their real ends: an interpreter that shuts down with a thread and exchanges under way.
@@ -208,6 +209,7 @@ for step in range(3):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("collective", ["gather", "server"])
 def test_a_rank_that_comes_after_all_have_gone_names_itself(collective):
     environment = {

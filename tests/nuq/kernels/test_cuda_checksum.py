@@ -34,6 +34,7 @@ def differences(device: str, programs: int) -> dict[str, str]:
     return found
 
 
+@pytest.mark.slow
 def test_interpreter_equals_zlib() -> None:
     assert interpreted(__file__) == {}
 

@@ -45,6 +45,7 @@ def messages() -> dict[str, str]:
     return found
 
 
+@pytest.mark.slow
 def test_without_library_one_warning_and_the_same_messages(tmp_path: Path) -> None:
     shutil.copytree(
         Path(native.__file__).parents[1], tmp_path / "nuq", ignore=shutil.ignore_patterns("*.so", "__pycache__")

@@ -235,6 +235,7 @@ def test_recursion_and_checkpoint_and_no_grad():
     assert len(pack.given) == count
 
 
+@pytest.mark.slow
 def test_what_is_held_is_as_small_as_it_says():
     """Bytes that live between the passes: a tenth of the tensors' own, and a dropped graph frees them."""
     model = nn.Sequential(*(nn.Sequential(nn.Linear(64, 64), nn.Tanh()) for _ in range(6)))

@@ -169,6 +169,7 @@ assert (target / "file").read_text() == "whole"
 """
 
 
+@pytest.mark.slow
 def test_processes_that_ask_at_once_fetch_once(tmp_path: Path) -> None:
     started = [subprocess.Popen([sys.executable, "-c", DOWNLOADER, str(tmp_path)]) for _ in range(2)]
     assert [one.wait() for one in started] == [0, 0]

@@ -70,6 +70,7 @@ def test_the_order_of_words_does_not_matter() -> None:
     assert len(set(found)) == 120 and not [token for token in found if token.startswith("[unused")]
 
 
+@pytest.mark.slow
 def test_the_same_tokens_in_every_process(tmp_path: Path) -> None:
     program = "from train.data import wordpiece; print(wordpiece.learned({'abc': 2, 'bcd': 2, 'cde': 2, 'aab': 2}, 30))"
     root = Path(__file__).parents[3]

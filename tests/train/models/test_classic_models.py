@@ -219,6 +219,7 @@ def test_the_small_forms_read_weights_from_a_file_too(tmp_path: Path) -> None:
 # --- training ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NEW)
 def test_two_steps_move_every_parameter(name: str) -> None:
     data_name = "mnist" if name in ("lenet", *FOR_MNIST) else "cifar10"

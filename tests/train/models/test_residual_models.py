@@ -63,6 +63,7 @@ def test_a_stem_resnet_has_as_many_layers_as_its_name_says(depth: int) -> None:
     assert len(names) == depth
 
 
+@pytest.mark.slow
 def test_the_deepest_resnet() -> None:
     with torch.device("meta"):
         model = build("resnet1202")
@@ -139,6 +140,7 @@ def test_every_residual_block_can_start_as_its_shortcut(name: str) -> None:
     assert len(moved) == len(blocks) and not any(bool(zeroed.get_parameter(key).any()) for key in moved)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["resnet8", "cifar_resnet18", "wide_resnet"])
 def test_blocks_that_start_as_their_shortcut_learn_all_their_parameters(name: str) -> None:
     """A gain of zero in front of a rectifier would stay there for ever."""

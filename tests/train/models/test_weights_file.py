@@ -52,6 +52,7 @@ GOOGLENET |= {
 # --- GoogLeNet's pictures -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_how_pictures_are_taken_is_of_the_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The run's own evaluation, another process's, the run that goes on and one that begins from its checkpoint take
     them alike.

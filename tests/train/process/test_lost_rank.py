@@ -64,6 +64,7 @@ def _started(run_dir: Path, *more: str) -> list[subprocess.Popen[str]]:
 EVALUATING = ("eval_every=1", "eval_batch_size=1", "eval_train=true")  # most of the time, on the first rank
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("more", "victim", "number", "words"),
     [
@@ -104,6 +105,7 @@ def test_a_lost_rank_is_named_by_the_others(
         assert read(tmp_path)["state"] == "running"
 
 
+@pytest.mark.slow
 def test_ranks_that_never_come(tmp_path: Path) -> None:
     """The third rank died before the group was complete."""
     ranks = _launched(tmp_path, "exchange.timeout_s=4", ranks=range(2))
@@ -136,6 +138,7 @@ def _torchrun(folder: Path, words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*torchrun, "bash", "-c", command], capture_output=True, text=True, timeout=90, check=False)
 
 
+@pytest.mark.slow
 def test_ranks_with_other_settings_end_before_the_first_step(tmp_path: Path) -> None:
     done = _torchrun(tmp_path, "method=alq method.bits=$((3 + RANK / 2))")
     assert done.returncode != 0
@@ -144,6 +147,7 @@ def test_ranks_with_other_settings_end_before_the_first_step(tmp_path: Path) -> 
     assert read(run_dir)["exit_code"] == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("third", ["missing", "another"])
 def test_a_file_that_one_rank_lacks_or_has_otherwise(third: str, tmp_path: Path) -> None:
     """The rank that is alone with it tells the first one why it leaves."""

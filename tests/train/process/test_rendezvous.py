@@ -49,6 +49,7 @@ def _waits(stop: StopSignal, timeout_s: float = 60.0) -> None:
         raise AssertionError("a group of one of two ranks")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "error", "words"),
     [
@@ -160,6 +161,7 @@ def _held(folder: Path) -> Iterator[None]:
     os.close(lock)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("who", [0, 1])
 def test_a_rank_that_refuses_tells_the_other(who: int, tmp_path: Path) -> None:
     """The first because the folder is held, the other because its machine has no GPU."""
@@ -190,6 +192,7 @@ def test_a_rank_that_refuses_tells_the_other(who: int, tmp_path: Path) -> None:
         assert not (tmp_path / "status.json").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("who", [0, 1])
 def test_a_setting_that_is_refused_before_torch_is_there(who: int, tmp_path: Path) -> None:
     """The ranks were started without torchrun, so that the first one keeps the store and nobody ends the others."""
@@ -215,6 +218,7 @@ def test_a_setting_that_is_refused_before_torch_is_there(who: int, tmp_path: Pat
     assert read(tmp_path).get("exit_code") == (2 if who else None)
 
 
+@pytest.mark.slow
 def test_several_runs_are_for_one_process() -> None:
     environment = os.environ | {"WORLD_SIZE": "2", "RANK": "0"}
     command = [sys.executable, str(ROOT / "main.py"), "-m", *WORDS, "seed=1,2"]
@@ -223,6 +227,7 @@ def test_several_runs_are_for_one_process() -> None:
     assert (done.returncode, done.stderr) == (2, said)
 
 
+@pytest.mark.slow
 def test_several_runs_leave_nothing_beside_the_code(tmp_path: Path) -> None:
     """Hydra keeps a multirun.yaml of its own; a file more in the checkout would be other code to the orchestrator."""
     command = [sys.executable, str(ROOT / "main.py"), "-m", "steps=1", "batch_size=4", "eval_every=0", "seed=1,2"]
@@ -240,6 +245,7 @@ def test_an_evaluation_that_is_refused_is_no_word_to_the_ranks_of_a_run(stop: St
     assert done.returncode == 2 and "unknown setting of mode=evaluate" in done.stderr and not store.check(["refused"])
 
 
+@pytest.mark.slow
 def test_ranks_whose_torchrun_is_killed_while_they_start(tmp_path: Path) -> None:
     """A run can be started again in the folder."""
     started = subprocess.Popen(
@@ -262,6 +268,7 @@ def test_ranks_whose_torchrun_is_killed_while_they_start(tmp_path: Path) -> None
     assert read(tmp_path).get("state") in (None, "preempted")
 
 
+@pytest.mark.slow
 def test_torchrun_starts_the_ranks_again(tmp_path: Path) -> None:
     """One is killed; the second attempt goes on from the checkpoint."""
     words = [*WORDS, "steps=400", "checkpoint_every=20", f"run_dir={tmp_path}"]

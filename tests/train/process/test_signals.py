@@ -46,6 +46,7 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("module", "number"), [("hydra", signal.SIGTERM), ("torch", signal.SIGUSR2), ("torch", signal.SIGHUP)]
 )
@@ -108,6 +109,7 @@ def test_what_saves_nothing_dies_of_it_as_ever(words: list[str]) -> None:
     assert (done.returncode, done.stdout) == (-signal.SIGTERM, "")
 
 
+@pytest.mark.slow
 def test_help_whose_reader_has_gone() -> None:
     read_end, write_end = os.pipe()
     os.close(read_end)
@@ -163,6 +165,7 @@ def test_a_rank_whose_torchrun_was_gone_before_it_listened(
         assert stop.requested is expected
 
 
+@pytest.mark.slow
 def test_ranks_do_not_outlive_torchrun(tmp_path: Path) -> None:
     """It dies of a SIGUSR2, which it hands to nobody."""
     words = [

@@ -88,6 +88,7 @@ def test_minibatches_of_a_step_have_dropout_of_their_own():
     assert torch.equal(same[0], same[1]) and not torch.equal(same[0], same[2])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "more", [{"compute.precision": "fp16"}, {"compute.precision": "bf16", "compute.accumulate": 2}]
 )
@@ -103,6 +104,7 @@ def test_other_ways_to_compute_resume(more, tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_a_loss_scaled_too_far_up_skips_steps_until_it_fits(tmp_path):
     ours = trainer(
         compute__precision="fp16", method="alq", method__bucket_size=1024, method__update_at=[2], method__num_samples=3

@@ -64,6 +64,7 @@ def attempt(config: dict[str, Any], run_dir: Path, stop_at: int | None) -> int:
     return asked
 
 
+@pytest.mark.slow
 def test_stopped_at_any_question_and_started_again_it_ends_alike(tmp_path: Path) -> None:
     config = resolving.resolve(SETTINGS)
     questions = attempt(config, tmp_path / "undisturbed", None)

@@ -287,6 +287,7 @@ def started(run_dir: Path) -> subprocess.Popen:
     return process
 
 
+@pytest.mark.slow
 def test_control_c_ends_at_once_and_in_order(tmp_path):
     process = started(tmp_path)
     try:
@@ -298,6 +299,7 @@ def test_control_c_ends_at_once_and_in_order(tmp_path):
     assert read(tmp_path)["state"] == "preempted" and not list(tmp_path.glob(".*"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR2])
 def test_a_signal_saves_and_asks_for_a_requeue(number, tmp_path):
     process = started(tmp_path)
@@ -310,6 +312,7 @@ def test_a_signal_saves_and_asks_for_a_requeue(number, tmp_path):
     assert torch.load(tmp_path / "checkpoint.pt", weights_only=True)["step"] == status["step"]
 
 
+@pytest.mark.slow
 def test_exit_codes_and_a_finished_run(tmp_path):
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
 

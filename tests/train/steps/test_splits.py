@@ -11,6 +11,7 @@ import pytest
 
 from tests.train import split_run
 
+pytestmark = pytest.mark.slow  # four processes train every method
 ROOT = Path(__file__).parents[3]
 
 

@@ -1,0 +1,41 @@
+"""The budget of a test (``tests/budget.py``) fails what is above it, on CI alone, and lets the slow tier be slow."""
+
+from __future__ import annotations
+
+import time
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from tests import budget
+
+
+def _run(*marks: str, seconds: float) -> None:
+    item = SimpleNamespace(get_closest_marker=lambda name: name in marks or None)
+    hook = budget.pytest_runtest_call(cast(Any, item))
+    next(hook)
+    time.sleep(seconds)
+    with pytest.raises(StopIteration):
+        hook.send(None)
+
+
+@pytest.mark.parametrize("limit", ["MOST_CPU_S", "MOST_S"])
+def test_what_takes_longer_and_is_not_marked_fails_on_ci(limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(budget, limit, -1.0)
+    monkeypatch.setenv("CI", "true")
+    with pytest.raises(pytest.fail.Exception, match="must be made quicker or marked slow"):
+        _run(seconds=0)
+    _run("slow", seconds=0)
+    monkeypatch.delenv("CI")
+    _run(seconds=0)
+
+
+def test_what_waits_fails_on_ci(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(budget, "MOST_S", 0.01)
+    monkeypatch.setenv("CI", "true")
+    with pytest.raises(pytest.fail.Exception, match=r"took 0\.0 s of a processor and 0\.0 s in all"):
+        _run(seconds=0.02)
+    monkeypatch.undo()
+    monkeypatch.setenv("CI", "true")
+    _run(seconds=0.02)
