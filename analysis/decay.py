@@ -25,11 +25,8 @@ def drops(logs: Logs) -> list[float]:
     seen: set[tuple[object, bytes]] = set()
     for run in logs.settings.index:
         plan = plans.get(run) if kinds.get(run) != "piecewise_linear" else None
-        planned = (
-            tuple(float(item) for item in plan if isinstance(item, int | float) and item > 0)
-            if isinstance(plan, tuple)
-            else ()
-        )
+        planned = plan if isinstance(plan, tuple) else ()
+        planned = tuple(float(item) for item in planned if isinstance(item, int | float) and item > 0)
         rate = values[:, column[run]] if run in column else np.full(len(step), np.nan)
         if (planned, rate.tobytes()) not in seen:
             seen.add((planned, rate.tobytes()))

@@ -24,6 +24,7 @@ from analysis.plots.curves import PLOTS, Means, curves
 from analysis.plots.forked import each
 from analysis.plots.histogram_figure import gradient_histogram
 from analysis.plots.legends import legend_below, legend_rows
+from analysis.plots.panels import RATIO, TALLEST
 from analysis.plots.style import FORMATS, RC, WIDTHS, new_figure
 from analysis.plots.tensor_histograms import tensor_histograms
 from analysis.plots.variance_and_loss import variance_and_loss
@@ -31,11 +32,19 @@ from analysis.seed_groups import Group, begun, groups, short_name, shown
 from analysis.time_to_accuracy import time_to_accuracy
 from files.atomic import aside
 
-_RATIO = 0.72  # height of a panel over its width
-_TALLEST = 3.2  # inches
 _MOST_ROWS = 24  # rows of a legend: four inches
 
 
+# Panels of a group that was trained with the quantized gradient: name, title, function of (axes, group).
+OF_TRAINED: tuple[tuple[str, str, Callable[[Axes, Group], str | None]], ...] = (
+    ("bits_accuracy", "Final accuracy against the bits that really travelled.", bits_against_accuracy),
+    (
+        "ratio_accuracy",
+        "Final accuracy against the measured compression ratio, where all kinds of tensors are kept in a format or "
+        "none is.",
+        ratio_against_accuracy,
+    ),
+)
 # Figures of one group of runs that share a plot: name, title, function of (group, width in inches).
 OF_GROUP: tuple[tuple[str, str, Callable[[Group, float], Figure | str]], ...] = (
     ("levels", "Quantization levels at the end of training: mean and range over seeds.", level_figures.final),
@@ -134,9 +143,7 @@ def draw(
     target: float | None = None,
     processes: int | None = None,
 ) -> Drawn:
-    """Draw every figure of the sweep into ``folder``.
-
-    ``width`` is that of the single figures; the overview takes the page.
+    """Draw every figure of the sweep into ``folder``; ``width`` is that of single ones, the overview takes the page.
 
     ``axes``: only curves against these x axes (``analysis.axes.AXES``), ValueError for one that does not exist; all by
     default.  ``target``: the accuracy in percent of ``time_to_accuracy``, by default one for each group
@@ -166,9 +173,7 @@ def named(
     target: float | None = None,
     means: Sequence[Means] | None = None,
 ) -> Iterator[Named]:
-    """Every figure of a sweep.
-
-    ``width`` in inches is that of single figures; ``axes`` and ``target`` are as for ``draw``.
+    """Every figure of a sweep; ``width`` in inches is that of single ones, ``axes`` and ``target`` are as for ``draw``.
 
     ``means``: those of every group (``means_of``), where somebody has them already.
 
@@ -181,9 +186,8 @@ def named(
         group = of_group.group
         section = _section(group)
         for name, title, function in _of_group(of_group, wanted, target):
-            yield Named(
-                _file_name(name, group), title, section, functools.partial(_styled, function, group, width), name
-            )
+            file_name = re.sub(r"[^\w.=-]+", "_", f"{name}-{group.name}" if group.name else name)
+            yield Named(file_name, title, section, functools.partial(_styled, function, group, width), name)
     for name, title, function in OF_SWEEP:
         yield Named(name, title, ACROSS, functools.partial(_styled, function, logs, width), name)
 
@@ -195,21 +199,8 @@ def _of_group(
     if "step" in axes:
         yield from _against(means, "step")
     if group.trajectory == "method":
-        title = "Final accuracy against the bits that really travelled."
-        yield (
-            "bits_accuracy",
-            title,
-            lambda group, width: _single(width, lambda axes: bits_against_accuracy(axes, group)),
-        )
-        title = (
-            "Final accuracy against the measured compression ratio, where all kinds of tensors are kept in a format "
-            "or none is."
-        )
-        yield (
-            "ratio_accuracy",
-            title,
-            lambda group, width: _single(width, lambda axes: ratio_against_accuracy(axes, group)),
-        )
+        for name, title, fill in OF_TRAINED:
+            yield name, title, lambda group, width, fill=fill: _single(width, lambda axes: fill(axes, group))
     yield from OF_GROUP
     title = "Time and bytes until the validation accuracy first reaches a target."
     yield "time_to_accuracy", title, lambda group, width: time_to_accuracy(group.logs, width, target)
@@ -225,12 +216,8 @@ def _against(means: Means, axis: str) -> Iterator[tuple[str, str, Callable[[Grou
     yield f"overview{end}", f"All quantities {TITLES[axis]}.", lambda *_: _overview(means, axis)
     for plot in PLOTS:
         if means.group.trajectory in plot.trajectories:
-            title = f"{plot.title} {TITLES[axis]}."
-            yield (
-                f"{plot.name}{end}",
-                title,
-                lambda _, width, plot=plot: _single(width, lambda axes: curves(axes, means, plot, axis)),
-            )
+            fill = functools.partial(curves, means=means, plot=plot, axis=axis)
+            yield f"{plot.name}{end}", f"{plot.title} {TITLES[axis]}.", lambda _, width, fill=fill: _single(width, fill)
 
 
 def _section(group: Group) -> str:
@@ -252,7 +239,7 @@ def _styled(function: Callable[[Any, float], Figure | str], of: Any, width: floa
 
 def _single(width: float, fill: Callable[[Axes], str | None]) -> Figure | str:
     """A figure of one panel; it is as wide as the page where its legend is too long for ``width``."""
-    figure = new_figure(width, min(width * _RATIO, _TALLEST))
+    figure = new_figure(width, min(width * RATIO, TALLEST))
     problem = fill(figure.add_subplot())
     if problem:
         return problem
@@ -265,10 +252,8 @@ def _single(width: float, fill: Callable[[Axes], str | None]) -> Figure | str:
 
 
 def _too_many(figure: Figure) -> str:
-    return (
-        f"{max(len(axes.get_legend_handles_labels()[1]) for axes in figure.axes)} curves are too many for one "
-        f"figure: choose fewer runs"
-    )
+    most = max(len(axes.get_legend_handles_labels()[1]) for axes in figure.axes)
+    return f"{most} curves are too many for one figure: choose fewer runs"
 
 
 def _overview(means: Means, axis: str) -> Figure | str:
@@ -295,13 +280,9 @@ def _overview(means: Means, axis: str) -> Figure | str:
         axes.set_subplotspec(places[index // columns, index % columns])
         axes.set_title(f"({chr(ord('a') + index)}) {axes.get_ylabel()}", loc="left")
         axes.set_ylabel("")
-    figure.set_figheight(rows * width / columns * (_RATIO + 0.05))
+    figure.set_figheight(rows * width / columns * (RATIO + 0.05))
     legend_below(figure, width)
     return figure
-
-
-def _file_name(name: str, group: Group) -> str:
-    return re.sub(r"[^\w.=-]+", "_", "-".join(part for part in (name, group.name) if part))
 
 
 def save(figure: Figure, folder: Path, name: str) -> list[Path]:

@@ -21,10 +21,7 @@ _NOT_READ = (".log", ".pt", ".pth", ".tar", ".ckpt", ".sh")
 
 
 def digest(sweep_dir: Path) -> str:
-    """The digest of everything that figures and reports of a sweep come from, without reading it.
-
-    It is the same as long as nothing has changed.
-    """
+    """A digest of all that a sweep's figures and reports come from, unread: the same until something has changed."""
     total = hashlib.sha256()
     package = Path(__file__).parent
     for path in sorted(path for pattern in _OWN for path in package.rglob(pattern)):
@@ -38,10 +35,7 @@ def digest(sweep_dir: Path) -> str:
 
 
 def drawn_before(folder: Path, of: str, arguments: Sequence[str]) -> tuple[list[str], list[str]] | None:
-    """The (paths, notes) of figures that were drawn from the files of this digest.
-
-    It is None where something is missing or was drawn otherwise.
-    """
+    """The paths and notes drawn from the files of this digest; None where any is missing or drawn otherwise."""
     try:
         stamp = json.loads((folder / STAMP).read_text())
         same = (stamp["digest"], stamp["arguments"]) == (of, list(arguments))

@@ -21,19 +21,13 @@ def chosen(figures: Sequence[Named], name: str) -> list[Named]:
 
 
 def _of_group(whole: str, name: str) -> bool:
-    """Whether the whole name is a group's figure ``name``.
-
-    ``accuracy-bits=3`` is a group's ``accuracy``; ``accuracy-bytes`` is another figure.
-    """
+    """Whether a whole name is a group's ``name``: ``accuracy-bits=3`` is an ``accuracy``, not ``accuracy-bytes``."""
     rest = whole.removeprefix(name)
     return whole.startswith(name) and (not rest or (rest[0] == "-" and rest[1:].partition("-")[0] not in AXES))
 
 
 def drawn(figures: Sequence[Named], *names: str) -> Iterator[tuple[str, bytes | str]]:
-    """The title and PNG of each figure of these names, in their order.
-
-    A sentence replaces the PNG where there is nothing to draw.
-    """
+    """The title of each figure of these names, in their order, with its PNG or a sentence why there is none."""
     for name in names:
         found = chosen(figures, name)
         several = len({figure.section for figure in found}) > 1
@@ -42,11 +36,8 @@ def drawn(figures: Sequence[Named], *names: str) -> Iterator[tuple[str, bytes | 
             title = f"{figure.title} ({figure.section})" if several else figure.title
             yield title, png(picture) if isinstance(picture, Figure) else f"{figure.name}: not drawn, {picture}"
         if not found:
-            yield (
-                name,
-                f"{name}: no figure of this sweep has that name (they are called "
-                f"{', '.join(figure.name for figure in figures)})",
-            )
+            there = ", ".join(figure.name for figure in figures)
+            yield name, f"{name}: no figure of this sweep has that name (they are called {there})"
 
 
 def png(figure: Figure) -> bytes:

@@ -38,9 +38,7 @@ class Target:
 
 
 def first_at(logs: Logs, runs: Sequence[str], target: float, axis: str = "time") -> pd.Series:
-    """The position of each run on an axis at its first evaluation of at least ``target`` % accuracy.
-
-    The axis is one of ``analysis.axes.AXES``.
+    """The position of each run on one of ``axes.AXES`` at its first evaluation of at least ``target`` % accuracy.
 
     There is no interpolation between evaluations: a model is known only where it was evaluated, so the answer is never
     too early and at most one evaluation interval too late.  It is NaN where the run never gets there, or has no
@@ -58,34 +56,26 @@ def first_at(logs: Logs, runs: Sequence[str], target: float, axis: str = "time")
 
 
 def default_target(group: Group) -> Target | None:
-    """A target one point below SuperSGD's final accuracy (mean over seeds).
-
-    The best method's takes its place where SuperSGD has none; None without any.
-    """
-    means = [
-        (seed_group, estimate(final(group.logs, TAG, runs_to_use(group.logs, seed_group))).mean)
-        for seed_group in group.seed_groups
-    ]
-    means = [(seed_group, mean) for seed_group, mean in means if np.isfinite(mean)]
+    """A target one point below SuperSGD's final accuracy (mean over seeds), or else the best's; None without any."""
+    finals = [(each.method, final(group.logs, TAG, runs_to_use(group.logs, each))) for each in group.seed_groups]
+    means = [(method, mean) for method, values in finals if np.isfinite(mean := estimate(values).mean)]
     if not means:
         return None
-    baseline = [(seed_group, mean) for seed_group, mean in means if seed_group.method == _BASELINE]
-    mean = max(mean for _, mean in baseline or means)
+    baseline = [mean for method, mean in means if method == _BASELINE]
+    mean = max(baseline or [mean for _, mean in means])
     name = f"{title(_BASELINE)}'s" if baseline else "the best"
     return Target(mean - BELOW, f"{BELOW:g} point below {name} final mean")
 
 
 @rc_context(RC)
 def time_to_accuracy(logs: Logs, width: float, target: float | None = None) -> Figure | str:
-    """A figure of the training time and bytes until the validation accuracy first reaches ``target`` percent.
+    """A figure of the training time and sent bytes until the validation accuracy first reaches ``target`` percent.
 
-    The bytes are those sent by one worker; see ``first_at``.
-
-    Each method has a row with a dot for each run. The row shows mean and 95 % interval over seeds only where all its
-    runs get there, as a mean over the fast ones would flatter; otherwise it shows how many of them do.  Runs that have
-    not finished count as not there until they are.  By default the target is ``default_target``'s.  Only trained runs
-    are shown. ``width`` in inches; where its panels, below each other, would be taller than a page, they stand side by
-    side on the width of the page.
+    Each method has a row with a dot for each run (``first_at``). The row shows mean and 95 % interval over seeds only
+    where all its runs get there, as a mean over the fast ones would flatter; otherwise it shows how many of them do.
+    Runs that have not finished count as not there until they are.  By default the target is ``default_target``'s.  Only
+    trained runs are shown, bytes are those of one worker. ``width`` in inches; where its panels, below each other,
+    would be taller than a page, they stand side by side on the width of the page.
     """
     trained = [group for group in groups(logs) if group.trajectory == "method"]
     if not trained:
@@ -100,27 +90,19 @@ def time_to_accuracy(logs: Logs, width: float, target: float | None = None) -> F
     goal = Target(target) if target is not None else default_target(group)
     if not seed_groups or goal is None:
         return f"no run has logged {TAG}"
-    found = {
-        axis: {seed_group.label: first_at(logs, seed_group.runs, goal.percent, axis) for seed_group in seed_groups}
-        for axis in ("time", "bytes")
-    }
-    found = {
-        axis: rows
-        for axis, rows in found.items()
-        if any(of_seed_group.notna().any() for of_seed_group in rows.values())
-    }
-    if not found:
-        steps = first_at(logs, [run for seed_group in seed_groups for run in seed_group.runs], goal.percent, "step")
-        return (
-            "no run has logged times or comm/bytes"
-            if len(steps.dropna())
-            else f"no run reaches {goal.percent:.2f} % validation accuracy"
-        )
-    return _draw(group, seed_groups, goal, found, width)
+    runs = [run for seed_group in seed_groups for run in seed_group.runs]
+    steps = first_at(logs, runs, goal.percent, "step")
+    found = {axis: first_at(logs, runs, goal.percent, axis) for axis in ("time", "bytes")}
+    found = {axis: places for axis, places in found.items() if places.notna().any()}
+    if found:
+        return _draw(seed_groups, goal, found, steps, width)
+    if len(steps.dropna()):
+        return "no run has logged times or comm/bytes"
+    return f"no run reaches {goal.percent:.2f} % validation accuracy"
 
 
 def _draw(
-    group: Group, seed_groups: list[SeedGroup], goal: Target, found: Mapping[str, Mapping[str, pd.Series]], width: float
+    seed_groups: list[SeedGroup], goal: Target, found: Mapping[str, pd.Series], steps: pd.Series, width: float
 ) -> Figure | str:
     beside = width > 5
     rows, columns = (1, len(found)) if beside else (len(found), 1)
@@ -131,62 +113,43 @@ def _draw(
     row = min(_ROW, _TALLEST / len(seed_groups)) if beside else max(_ROW, row)
     height = 0.4 + rows * (0.45 + row * len(seed_groups))
     if not beside and height > _TALLEST:
-        return _draw(group, seed_groups, goal, found, WIDTHS["page"])
+        return _draw(seed_groups, goal, found, steps, WIDTHS["page"])
     if row < _LEAST_ROW:
         return f"{len(seed_groups)} rows are too many for one figure: choose fewer runs"
     figure = new_figure(width, height)
-    for index, (axis, by_label) in enumerate(found.items()):
+    for index, (axis, places) in enumerate(found.items()):
         axes = figure.add_subplot(rows, columns, index + 1)
-        _rows(axes, axis, seed_groups, by_label)
+        _rows(axes, axis, seed_groups, places)
         labelled = not beside or index == 0
         axes.set_yticks(range(len(seed_groups)), labels if labelled else [""] * len(seed_groups))
         if not beside or index == len(found) - 1:
-            _counts(
-                axes,
-                seed_groups,
-                first_at(
-                    group.logs, [run for seed_group in seed_groups for run in seed_group.runs], goal.percent, "step"
-                ),
-            )
+            _counts(axes, seed_groups, steps)
     rule = f"{' ' if beside else chr(10)}({goal.rule})" if goal.rule else ""
     figure.suptitle(f"to {goal.percent:.2f} % validation accuracy{rule}", fontsize=8.5)
     return figure
 
 
-def _rows(axes: Axes, axis: str, seed_groups: list[SeedGroup], by_label: Mapping[str, pd.Series]) -> None:
-    every = np.concatenate([rows.dropna().to_numpy() for rows in by_label.values()])
-    size, label = on_axis.unit(axis, float(every.max()))
+def _rows(axes: Axes, axis: str, seed_groups: list[SeedGroup], found: pd.Series) -> None:
+    size, label = on_axis.unit(axis, float(found.max()))
+    dots = {"linestyle": "none", "marker": "o", "markersize": 2.6, "alpha": 0.55, "zorder": 2}
     for row, seed_group in enumerate(seed_groups):
         style = look(seed_group)
-        places = by_label[seed_group.label] / size
-        axes.plot(
-            places,
-            np.full(len(places), row),
-            linestyle="none",
-            marker="o",
-            markersize=2.6,
-            color=style.colour,
-            alpha=0.55,
-            zorder=2,
-        )
+        places = found[list(seed_group.runs)] / size
+        axes.plot(places, np.full(len(places), row), color=style.colour, **dots)
         if len(places) and places.notna().all():
             mean = estimate(places)
             if np.isfinite(mean.half_width):
                 bar = {"fmt": "none", "ecolor": style.colour, "elinewidth": 1.0, "capsize": 2.5}
                 axes.errorbar(mean.mean, row, xerr=mean.half_width, zorder=3, **bar)
             axes.plot([mean.mean], [row], linestyle="none", zorder=4, **style.point())
-    _scale(axes, every / size)
+    _scale(axes, found.min() / size, found.max() / size)
     axes.set_xlabel(label)
     axes.set_ylim(len(seed_groups) - 0.4, -0.6)
     axes.tick_params(axis="y", length=0)
 
 
-def _scale(axes: Axes, places: np.ndarray) -> None:
-    """Set the scale of an axis: from zero where the rows are alike, logarithmic where they span a factor of five.
-
-    Long intervals do not squeeze the rest.
-    """
-    low, high = float(places.min()), float(places.max())
+def _scale(axes: Axes, low: float, high: float) -> None:
+    """Set the scale of an axis: from zero, or logarithmic where rows (not their intervals) span a factor of five."""
     if low > 0 and high / low >= _LOG_FROM:
         axes.set_xscale("log")
         axes.set_xlim(low / 1.25, high * 1.25)
@@ -207,12 +170,5 @@ def _counts(axes: Axes, seed_groups: list[SeedGroup], steps: pd.Series) -> None:
         count = int(np.isfinite(steps.reindex(list(seed_group.runs))).sum())
         if count < len(seed_group.runs):
             text = f"{count} of {len(seed_group.runs)}" if count else "never"
-            axes.annotate(
-                text,
-                (1.02, row),
-                xycoords=axes.get_yaxis_transform(),
-                va="center",
-                ha="left",
-                fontsize=7,
-                annotation_clip=False,
-            )
+            style = {"va": "center", "ha": "left", "fontsize": 7, "annotation_clip": False}
+            axes.annotate(text, (1.02, row), xycoords=axes.get_yaxis_transform(), **style)

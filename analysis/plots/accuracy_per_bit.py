@@ -11,55 +11,37 @@ from matplotlib.ticker import FuncFormatter
 
 from analysis.aggregate import final, geometric_mean
 from analysis.logs.load import Logs
-from analysis.plots.across import Panel, Series, arithmetic, without
+from analysis.plots.across import Panel, Series, arithmetic, varies_within_a_method, without
 from analysis.plots.comparisons import FULL_PRECISION
 from analysis.plots.panels import Counts, draw, limit, line, reference
 from analysis.plots.style import RC
 from analysis.seed_groups import groups, shown
 
 # The settings by which one method sends more or fewer bits.
-KNOBS = (
-    "method.bits",
-    "method.ratio",
-    "method.svd_rank",
-    "method.rank",
-    "method.clusters",
-    "method.cells_ratio",
-    "method.num_levels",
-)
+_NAMES = ("bits", "ratio", "svd_rank", "rank", "clusters", "cells_ratio", "num_levels")
+KNOBS = tuple(f"method.{name}" for name in _NAMES)
 
 
 @rc_context(RC)
 def accuracy_per_bit(logs: Logs, width: float) -> Figure | str:
-    """The final accuracy of every method against its measured bits per coordinate.
+    """The final accuracy of every method against its measured bits per coordinate, for sweeps over ``KNOBS``.
 
-    Each method has one line along ``KNOBS`` for its remaining settings.
-
-    Points are the mean and 95 % interval over the complete runs; full precision is drawn as horizontal lines; the axis
-    of bits is a logarithm to base 2 where they span more than a factor of 10. The figure is for sweeps in which a
-    method has several values of ``KNOBS``.  ``width`` in inches.
+    Each method has one line along them for its remaining settings.  Points are the mean and 95 % interval over the
+    complete runs; full precision is drawn as horizontal lines; the axis of bits is a logarithm to base 2 where they
+    span more than a factor of 10.  ``width`` in inches.
     """
     knobs = [name for name in KNOBS if name in logs.settings]
-    if not _several(logs.settings, knobs):
-        return f"no method has several values of {', '.join(name.rpartition('.')[2] for name in KNOBS)}"
-    panels = []
-    for group in groups(without(logs, knobs)):
-        if group.trajectory == "method":
-            panels.append(
-                Panel(group, tuple(Series(seed_group, {0.0: seed_group}) for seed_group in group.seed_groups))
-            )
+    if not any(varies_within_a_method(logs.settings, name) for name in knobs):
+        return f"no method has several values of {', '.join(_NAMES)}"
+    panels = [
+        Panel(group, tuple(Series(seed_group, {0.0: seed_group}) for seed_group in group.seed_groups))
+        for group in groups(without(logs, knobs))
+        if group.trajectory == "method"
+    ]
     if not panels:
         return "no run is trained with the quantized gradient"
     of_runs = logs.settings.filter(items=knobs)
     return draw(width, panels, lambda axes, panel, counts: _filled(axes, panel, counts, of_runs))
-
-
-def _several(settings: pd.DataFrame, knobs: list[str]) -> bool:
-    return any(
-        len({shown(value) for value in rows[name].dropna()}) > 1
-        for _, rows in settings.groupby("method.name")
-        for name in knobs
-    )
 
 
 def _filled(axes: Axes, panel: Panel, counts: Counts, knobs: pd.DataFrame) -> str | None:
@@ -68,9 +50,10 @@ def _filled(axes: Axes, panel: Panel, counts: Counts, knobs: pd.DataFrame) -> st
     lines = []
     for series in panel.series:
         rows, used = [], 0
-        for runs in _by_value(knobs.loc[list(series.seed_group.runs)]):
-            values = accuracy.reindex(runs).dropna()
-            place = geometric_mean(bits.reindex(runs))
+        own = knobs.loc[list(series.seed_group.runs)]
+        for _, of_value in own.groupby([own[name].map(shown) for name in own], sort=False):
+            values = accuracy.reindex(of_value.index).dropna()
+            place = geometric_mean(bits.reindex(of_value.index))
             if len(values) and np.isfinite(place):
                 rows.append((place, *arithmetic(values)))
                 used += len(values)
@@ -94,11 +77,3 @@ def _filled(axes: Axes, panel: Panel, counts: Counts, knobs: pd.DataFrame) -> st
     axes.set_xlabel("bits per coordinate (measured)")
     axes.set_ylabel("final validation accuracy (%)")
     return None
-
-
-def _by_value(knobs: pd.DataFrame) -> list[list[str]]:
-    """The runs of each combination of values."""
-    found: dict[tuple[str, ...], list[str]] = {}
-    for run, row in zip(knobs.index, knobs.itertuples(index=False), strict=True):
-        found.setdefault(tuple(shown(value) for value in row), []).append(str(run))
-    return list(found.values())

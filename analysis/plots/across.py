@@ -26,8 +26,7 @@ class Mean(NamedTuple):
 class Series:
     """The seed groups of one method that differ in nothing but the setting, by its value in ascending order.
 
-    ``points`` is empty for a method that does not read the setting, so that ``seed group`` is a reference for all
-    values.
+    ``points`` is empty for a method that does not read the setting: ``seed_group`` is a reference for all values.
     """
 
     seed_group: SeedGroup
@@ -59,10 +58,7 @@ def without(logs: Logs, names: Sequence[str]) -> Logs:
 
 
 def along(logs: Logs, setting: str) -> list[Panel] | str:
-    """The series along a setting (a dotted name, as ``method.bits``); a sentence where it has under two values.
-
-    Values are those of the settings, never read from a run's name.
-    """
+    """The series along a setting (dotted name), by its values in the settings; a sentence where it has under two."""
     if setting not in logs.settings:
         return f"no run reads {setting}"
     there = logs.settings[setting].dropna()
@@ -93,9 +89,7 @@ def _series(seed_group: SeedGroup, numbers: pd.Series) -> Series:
 
 
 def trade_offs(logs: Logs) -> list[Panel]:
-    """The seed groups of each method, joined along the setting that trades bits against error.
-
-    That setting is the bits, or else the bucket size.
+    """The seed groups of each method, joined along what trades bits against error: the bits, or else the bucket size.
 
     Every seed group has a place in a series (at infinity if its method reads neither); sweeps over both have one series
     for each bucket size.
@@ -106,23 +100,19 @@ def trade_offs(logs: Logs) -> list[Panel]:
         for name in ("method.bits", "method.bucket_size")
         if name in settings and len(set(settings[name].map(shown))) > 1
     ]
-    along_name = next((name for name in several if _varies_within_a_method(settings, name)), None)
+    along_name = next((name for name in several if varies_within_a_method(settings, name)), None)
     panels = []
     for group in groups(without(logs, several)):
         own = settings.loc[group.logs.settings.index]
         joined = seed_groups(own.drop(columns=[along_name]) if along_name else own)
         numbers = own[along_name].map(_number).fillna(np.inf) if along_name else pd.Series(np.inf, own.index)
-        panels.append(
-            Panel(
-                replace(group, seed_groups=joined),
-                tuple(_series(seed_group, numbers) for seed_group in joined),
-                along_name or "",
-            )
-        )
+        series = tuple(_series(seed_group, numbers) for seed_group in joined)
+        panels.append(Panel(replace(group, seed_groups=joined), series, along_name or ""))
     return panels
 
 
-def _varies_within_a_method(settings: pd.DataFrame, name: str) -> bool:
+def varies_within_a_method(settings: pd.DataFrame, name: str) -> bool:
+    """Whether runs of one method differ in a setting."""
     return any(len({shown(value) for value in rows[name].dropna()}) > 1 for _, rows in settings.groupby("method.name"))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
@@ -16,29 +16,28 @@ from analysis.results import compression_ratio
 from analysis.seed_groups import Group, SeedGroup
 from analysis.tensor_formats import all_or_none
 
-
-def _bits(group: Group) -> Iterator[tuple[SeedGroup, float, pd.Series]]:
-    """Each seed group that logged both quantities, with its bits and the final accuracies of its runs."""
-    for seed_group in group.seed_groups:
-        runs = runs_to_use(group.logs, seed_group)
-        bits = geometric_mean(final(group.logs, "comm/bits_per_coordinate", runs))
-        accuracy = final(group.logs, "Vacc", runs).dropna()
-        if np.isfinite(bits) and len(accuracy):
-            yield seed_group, bits, accuracy
-
-
 BITS_LABEL = "measured bits per coordinate\n(in a grey band: nearly equal bits, side by side)"
 RATIO_LABEL = "measured compression ratio\n(in a grey band: nearly equal ratios, side by side)"
 LEFT_OUT = "(left out: some kinds of tensors in a format, some not)"
 _NEAR = 0.1  # octaves; what differs by more stands in the order and at about the distance of its values
 _MARKER = 0.07  # inches from one marker to the next in a band, at most
 _MOST_ROWS = 3  # rows of numbers above the axes: the table has those without room
+_Points = list[tuple[SeedGroup, float, pd.Series]]  # each with its place on the x axis and the scores of its runs
+
+
+def _points(group: Group, places: pd.Series, tag: str) -> _Points:
+    """Each seed group that has both: the mean of its runs' places, and their final values of the tag."""
+    found, scores = [], final(group.logs, tag, list(places.index))
+    for seed_group in group.seed_groups:
+        runs = runs_to_use(group.logs, seed_group)
+        place, score = geometric_mean(places.reindex(runs)), scores.reindex(runs).dropna()
+        if np.isfinite(place) and len(score):
+            found.append((seed_group, place, score))
+    return found
 
 
 def _side_by_side(values: Sequence[float] | np.ndarray, width: float) -> tuple[np.ndarray, list[np.ndarray], float]:
-    """Positions on a logarithmic axis of so many inches where no point hides another.
-
-    Each point stands as near its value as that allows.
+    """Positions on a logarithmic axis of so many inches where no point hides another, each near its value.
 
     The function also returns which points stand side by side, in order of their values, around their geometric mean
     (the others stand each at its value), and how far apart, in octaves.  It is less than a marker where points that
@@ -94,14 +93,12 @@ def _name_blocks(
 
 
 def bits_against_accuracy(axes: Axes, group: Group) -> str | None:
-    """Draw the final accuracy against the bits that really travelled.
-
-    The methods must differ enough in bits to show it.
-    """
-    points = list(_bits(group))
+    """Draw the final accuracy against the bits that really travelled, where the methods differ enough in them."""
+    bits = final(group.logs, "comm/bits_per_coordinate", list(group.logs.settings.index))
+    points = _points(group, bits, "Vacc")
     if not points:
         return "no run has logged both comm/bits_per_coordinate and Vacc"
-    if len(_side_by_side([bits for _, bits, _ in points], _width(axes))[1]) < 3:
+    if len(_side_by_side([place for _, place, _ in points], _width(axes))[1]) < 3:
         return "the methods send (nearly) the same number of bits per coordinate"
     _draw(axes, group, points)
     axes.set_xlabel(BITS_LABEL)
@@ -114,18 +111,10 @@ def ratio_against_accuracy(axes: Axes, group: Group) -> str | None:
     Runs that keep tensors of some kinds in a format and others in float32 are left out: the others are not part of
     their ratio.
     """
-    ratios = compression_ratio(group.logs)
     tag = "Vacc" if "Vacc" in group.logs.tags else "Vpearson"
-    scores = final(group.logs, tag, list(ratios.index))
-    points, left_out = [], False
-    for seed_group in group.seed_groups:
-        runs = runs_to_use(group.logs, seed_group)
-        ratio, score = geometric_mean(ratios.reindex(runs)), scores.reindex(runs).dropna()
-        if np.isfinite(ratio) and len(score):
-            if all_or_none(group.logs.settings.loc[runs[0]].to_dict()):
-                points.append((seed_group, ratio, score))
-            else:
-                left_out = True
+    every = _points(group, compression_ratio(group.logs), tag)
+    points = [point for point in every if all_or_none(group.logs.settings.loc[point[0].runs[0]].to_dict())]
+    left_out = len(points) < len(every)
     if len(points) < 2:
         wanted = " and tensors of all kinds in a format or of none" if left_out else ""
         return f"fewer than two settings have both a compression_ratio and a Vacc or Vpearson{wanted}"
@@ -136,30 +125,17 @@ def ratio_against_accuracy(axes: Axes, group: Group) -> str | None:
     return None
 
 
-def _draw(axes: Axes, group: Group, points: Sequence[tuple[SeedGroup, float, pd.Series]]) -> None:
-    """Draw the mean and interval of each seed group's accuracies at its place on a logarithmic axis.
-
-    Nearly equal ones stand side by side.
-    """
+def _draw(axes: Axes, group: Group, points: _Points) -> None:
+    """Draw the mean and interval of each seed group's scores at its place, nearly equal places side by side."""
     values = np.array([place for _, place, _ in points])
     places, blocks, apart = _side_by_side(values, _width(axes))
     estimates = [estimate(accuracy) for _, _, accuracy in points]
     for (seed_group, _, accuracy), found, place in zip(points, estimates, places, strict=True):
-        style, label = (
-            look(seed_group, lines=False),
-            marked(seed_group.label, mark(group.logs, seed_group, len(accuracy))),
-        )
+        style = look(seed_group, lines=False)
+        label = marked(seed_group.label, mark(group.logs, seed_group, len(accuracy)))
         if np.isfinite(found.half_width):
-            axes.errorbar(
-                place,
-                found.mean,
-                yerr=found.half_width,
-                fmt="none",
-                ecolor=style.colour,
-                elinewidth=0.8,
-                capsize=2,
-                zorder=2,
-            )
+            bar = {"fmt": "none", "ecolor": style.colour, "elinewidth": 0.8, "capsize": 2, "zorder": 2}
+            axes.errorbar(place, found.mean, yerr=found.half_width, **bar)
         axes.plot([place], [found.mean], label=label, linestyle="none", zorder=3, **style.point())
     _name_blocks(axes, values, places, blocks, apart)
     axes.set_xscale("log", base=2)
@@ -176,16 +152,11 @@ def _width(axes: Axes) -> float:
 
 
 def _limit(axes: Axes, estimates: Sequence[Estimate]) -> None:
-    """Fit the y axis to the means and the near part of their intervals.
-
-    An interval over two seeds is often wider than all that there is to see.
-    """
+    """Fit the y axis to the means and the near part of their intervals, which over two seeds are often very wide."""
     means, half_widths = (np.array([getattr(found, name) for found in estimates]) for name in ("mean", "half_width"))
     half_widths = np.nan_to_num(half_widths)
     beyond = max(0.35 * float(np.ptp(means)), float(np.median(half_widths)))
-    low, high = (
-        max((means - half_widths).min(), means.min() - beyond),
-        min((means + half_widths).max(), means.max() + beyond),
-    )
+    low = max((means - half_widths).min(), means.min() - beyond)
+    high = min((means + half_widths).max(), means.max() + beyond)
     margin = 0.05 * (high - low) or 1.0
     axes.set_ylim(low - margin, high + margin)

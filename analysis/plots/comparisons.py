@@ -1,7 +1,4 @@
-"""Figures across settings.
-
-They show accuracy or variance against bits or bucket size, and error against the bits that really travelled.
-"""
+"""Figures across settings: accuracy or variance against bits or bucket size, error against the bits that travelled."""
 
 from __future__ import annotations
 
@@ -41,10 +38,6 @@ class _Quantity:
     log: bool
     missing: str  # why there may be none
 
-    def of_complete(self, logs: Logs) -> pd.Series:
-        """The value of each complete run."""
-        return self.read(logs, logs.complete)
-
     def of(self, of_complete: pd.Series, seed_group: SeedGroup) -> tuple[Mean, int]:
         """The mean, low end and high end over the complete runs of a seed group, and the number of those runs."""
         values = of_complete.reindex(list(seed_group.runs)).dropna()
@@ -67,9 +60,7 @@ _VARIANCE = _Quantity(
 
 @rc_context(RC)
 def against_setting(logs: Logs, width: float, setting: str) -> Figure | str:
-    """The final accuracy against a numeric setting, as in Fig. 7 of the paper.
-
-    The setting is one such as ``method.bits`` or ``method.bucket_size``.
+    """The final accuracy against a numeric setting such as ``method.bits``, as in Fig. 7 of the paper.
 
     Runs on the SGD trajectory show the late variance of the gradient instead, relative to SuperSGD's on the same
     minibatches (geometric mean of the last quarter of the measurements).  There is one line for each method and its
@@ -86,7 +77,7 @@ def against_setting(logs: Logs, width: float, setting: str) -> Figure | str:
 
 def _against(axes: Axes, panel: Panel, setting: str, counts: Counts, inches: float) -> str | None:
     quantity = _VARIANCE if panel.group.trajectory == "sgd" else _ACCURACY
-    values, drawn = quantity.of_complete(panel.group.logs), set[float]()
+    values, drawn = quantity.read(panel.group.logs, panel.group.logs.complete), set[float]()
     log = _spans_decades(panel.values)
     beside = [series.seed_group for series in panel.series if series.points]
     for series in panel.series:
@@ -157,11 +148,9 @@ def excess(logs: Logs, runs: list[str]) -> pd.Series:
     other.
     """
     table = wide(logs, RELATIVE_VARIANCE, runs)
-    found = {run: table[run].where(np.isfinite(table[run])).dropna() for run in runs}
-    return pd.Series(
-        {run: rows.iloc[-max(1, len(rows) // 4) :].mean() - 1 if len(rows) else np.nan for run, rows in found.items()},
-        dtype=float,
-    )
+    of_runs = {run: table[run].dropna() for run in runs}
+    last = {run: rows.iloc[-max(1, len(rows) // 4) :] for run, rows in of_runs.items()}
+    return pd.Series({run: rows.mean() - 1 for run, rows in last.items()}, dtype=float)
 
 
 _EXCESS = _Quantity(
@@ -186,13 +175,14 @@ def error_per_bit(logs: Logs, width: float) -> Figure | str:
     """
     panels = trade_offs(logs)
     common = [panel for panel in panels if panel.group.trajectory == "sgd"]
-    return draw(width, common or panels, lambda axes, panel, counts: _error(axes, panel, counts))
+    return draw(width, common or panels, _error)
 
 
 def _error(axes: Axes, panel: Panel, counts: Counts) -> str | None:
     drawn: list[tuple[SeedGroup, pd.DataFrame]] = []
     logs = panel.group.logs
-    errors, all_bits = _EXCESS.of_complete(logs), final(logs, "comm/bits_per_coordinate", list(logs.settings.index))
+    errors = _EXCESS.read(logs, logs.complete)
+    all_bits = final(logs, "comm/bits_per_coordinate", list(logs.settings.index))
     for series in panel.series:
         rows = []
         for seed_group in series.points.values():
@@ -226,10 +216,7 @@ def _error(axes: Axes, panel: Panel, counts: Counts) -> str | None:
 
 
 def _side_by_side(axes: Axes, bits: list[float]) -> list[float]:
-    """Places of single points, where those within a tenth of a bit are moved apart.
-
-    A shade behind them says which bits they all have.
-    """
+    """Places of single points; those within a tenth of a bit stand apart, on a shade that says which bits they have."""
     near = [round(10 * value) for value in bits]
     places = [
         value * (1 + _APART * (near[:k].count(near[k]) - (near.count(near[k]) - 1) / 2)) for k, value in enumerate(bits)

@@ -142,17 +142,15 @@ class Means:
         tag = next((tag for tag in plot.tags if there.issuperset(tag.split(" / "))), None)
         if tag is None:
             return f"no run has logged {' or '.join(plot.tags)}"
-        found = [_curve(self.group, used, tag, plot.log) for used in self._used]
+        found = [_curve(self.group, *used, tag, plot.log) for used in self._used]
         drawable = [curve for curve in found if len(curve.step)]
         return drawable or f"{tag} has no finite {'positive ' if plot.log else ''}value"
 
     @functools.cached_property
-    def _used(self) -> list[_Used]:
+    def _used(self) -> list[tuple[SeedGroup, list[str], bool]]:
+        """Each seed group, the runs from which its curves are made, and whether any of its runs is complete."""
         logs = self.group.logs
-        return [
-            _Used(seed_group, tuple(runs_to_use(logs, seed_group)), any_complete(logs, seed_group))
-            for seed_group in self.group.seed_groups
-        ]
+        return [(each, runs_to_use(logs, each), any_complete(logs, each)) for each in self.group.seed_groups]
 
     @functools.cached_property
     def drops(self) -> list[float]:
@@ -166,34 +164,23 @@ class Means:
         return len(sent) > 1 and float(sent.max()) > _UNEVEN * float(sent.min())
 
 
-@dataclass(frozen=True)
-class _Used:
-    """The runs from which every curve of a seed group is made."""
-
-    seed_group: SeedGroup
-    runs: tuple[str, ...]
-    complete: bool  # some of the seed group's runs are
-
-
-def _curve(group: Group, used: _Used, tag: str, log: bool) -> _Curve:
-    seed_group, found = used.seed_group, seeds(group.logs, tag, used.runs, geometric=log)
-    label = marked(seed_group.label, fewer(seed_group, len(found.runs)) if used.complete else UNFINISHED)
+def _curve(group: Group, seed_group: SeedGroup, runs: Sequence[str], complete: bool, tag: str, log: bool) -> _Curve:
+    found = seeds(group.logs, tag, runs, geometric=log)
+    label = marked(seed_group.label, fewer(seed_group, len(found.runs)) if complete else UNFINISHED)
     step = found.step.astype(float)
     mean, low, high = mean_and_interval(found.values, geometric=log)
     # no seeds tell its interval
     if tag == RELATIVE_VARIANCE and len(found.runs) == 1 and "relative_var_se" in group.logs.tags:
         error = wide(group.logs, "relative_var_se", found.runs)[found.runs[0]].reindex(found.step)
         low, high = with_own_error(mean, error.to_numpy(float))
-    return _Curve(seed_group, label, used.complete, found.runs, step, step, mean, low, high)
+    return _Curve(seed_group, label, complete, found.runs, step, step, mean, low, high)
 
 
 # --- one panel ----------------------------------------------------------------------------------------------------
 
 
 def curves(axes: Axes, means: Means, plot: Plot, axis: str = "step") -> str | None:
-    """Draw a quantity for every seed group: mean and 95 % interval over seeds.
-
-    Returns a sentence where there is nothing to draw.
+    """Draw a quantity for every seed group: mean and 95 % interval over seeds; a sentence where there is none.
 
     On another axis than the step (``analysis.axes``), the mean of the quantity at a step stands at the mean over the
     same seeds of where they were at that step.  Seed groups of which some seeds are missing are pale and end in a
@@ -242,10 +229,7 @@ def _line(axes: Axes, curve: _Curve) -> None:
 
 
 def _bands(axes: Axes, shown: Sequence[_Curve], log: bool) -> None:
-    """Draw the intervals, fainter the more there are.
-
-    In a crowd an interval that takes much of the axis is left out; the axis limits must be set before.
-    """
+    """Draw the intervals, fainter the more there are, in a crowd without the wide ones; the axis limits must stand."""
     there = [curve for curve in shown if np.isfinite(curve.low).any()]
     scale = np.log10 if log else np.asarray
     height = float(np.ptp(scale(axes.get_ylim())))
@@ -273,10 +257,7 @@ def _references(axes: Axes, group: Group, axis: str) -> None:
 
 
 def _drops(axes: Axes, means: Means, shown: Sequence[_Curve], axis: str, size: float, log: bool) -> None:
-    """Draw dashed lines where the learning rate drops.
-
-    Where the curves reach that step at different places, each has a stroke of its own.
-    """
+    """Draw dashed lines where the learning rate drops, or a stroke on each curve where they reach that step apart."""
     for step in means.drops:
         known: list[tuple[_Curve, float]] = []
         for curve in shown:
@@ -289,14 +270,8 @@ def _drops(axes: Axes, means: Means, shown: Sequence[_Curve], axis: str, size: f
             continue
         for curve, place in known:
             value = np.interp(place, curve.x, np.log(curve.mean) if log else curve.mean)
-            axes.plot(
-                [place],
-                [np.exp(value) if log else value],
-                gid="drops",
-                zorder=4,
-                color=look(curve.seed_group).colour,
-                **_STROKE,
-            )
+            colour = look(curve.seed_group).colour
+            axes.plot([place], [np.exp(value) if log else value], gid="drops", zorder=4, color=colour, **_STROKE)
 
 
 # --- axes and legends ---------------------------------------------------------------------------------------------

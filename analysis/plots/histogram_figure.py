@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -43,9 +42,7 @@ class _Shown:
 
 @rc_context(RC)
 def gradient_histogram(group: Group, width: float) -> Figure | str:
-    """A figure of each adaptive method's density of the normalised coordinates, weighted by norm^2 as in a fit.
-
-    The density is that of the last measurement.
+    """A figure of each adaptive method's density of the normalised coordinates, weighted by norm^2, as last measured.
 
     The filled area is measured, the line is the distribution fitted to the same buckets (``train.steps.estimator`` says
     which), and the strokes are the levels in use. The run is that of the lowest seed that logged ``stats/coordinates``.
@@ -53,7 +50,7 @@ def gradient_histogram(group: Group, width: float) -> Figure | str:
     where no adaptive one has. ``width`` in inches.
     """
     page = width > 5
-    found = list(_measurements(group, early=page))
+    found = _measurements(group, early=page)
     if not found:
         return f"no run has logged {COORDINATES}"
     columns = min(len(found), 4 if page else 2)
@@ -66,47 +63,54 @@ def gradient_histogram(group: Group, width: float) -> Figure | str:
     lines = max(title.count("\n") for title in titles)
     figure = new_figure(width, 0.75 + rows * (inches * _ASPECT + 0.13 * (lines - 1)))
     linear = threshold(np.concatenate([shown.levels for shown in found]))
-    highest = max(float(shown.density.max()) for shown in found)
-    first = None
-    for index, shown in enumerate(found):
-        axes = figure.add_subplot(rows, columns, index + 1, sharex=first, sharey=first)
-        first = first or axes
+    panels = density_panels(figure, len(found), columns, "normalised coordinate")
+    for axes, shown, title in zip(panels, found, titles, strict=True):
         _panel(axes, shown)
-        axes.set_title(titles[index], fontsize=_TITLE_SIZE)
-        below = index + columns < len(found)
-        axes.tick_params(labelleft=index % columns == 0, labelbottom=not below)
-        axes.set_ylabel("density" if index % columns == 0 else "")
-        axes.set_xlabel("" if below else "normalised coordinate")
-    assert first is not None
-    value_axis(first, "x", linear, inches - 0.35)
-    first.set_xlim(-1.15, 1.15)
-    first.set_yscale("log")
+        axes.set_title(title, fontsize=_TITLE_SIZE)
+    value_axis(panels[0], "x", linear, inches - 0.35)
+    panels[0].set_xlim(-1.15, 1.15)
     lowest = min(float(shown.density[shown.density > 0].min()) for shown in found)
-    first.set_ylim(max(lowest / 2, _DEPTH * highest), 4 * highest)
-    first.yaxis.set_major_locator(LogLocator(numticks=5))
-    first.yaxis.set_minor_locator(NullLocator())
-    first.yaxis.set_minor_formatter(NullFormatter())
+    highest = max(float(shown.density.max()) for shown in found)
+    density_axis(panels[0], max(lowest / 2, _DEPTH * highest), 4 * highest)
     figure.legend(handles=_keys(found), loc="outside lower center", ncols=3, borderaxespad=0.2)
     return figure
 
 
-def _measurements(group: Group, *, early: bool) -> Iterator[_Shown]:
+def density_panels(figure: Figure, count: int, columns: int, label: str) -> list[Axes]:
+    """So many empty panels of densities that share their axes; ``label``: of the x axis, below the lowest panels."""
+    panels: list[Axes] = []
+    for index in range(count):
+        first = panels[0] if panels else None
+        axes = figure.add_subplot(-(-count // columns), columns, index + 1, sharex=first, sharey=first)
+        below = index + columns < count
+        axes.tick_params(labelleft=index % columns == 0, labelbottom=not below)
+        axes.set_ylabel("density" if index % columns == 0 else "")
+        axes.set_xlabel("" if below else label)
+        panels.append(axes)
+    return panels
+
+
+def density_axis(axes: Axes, low: float, high: float) -> None:
+    """Set the y axis of densities, logarithmic with few ticks."""
+    axes.set_yscale("log")
+    axes.set_ylim(low, high)
+    axes.yaxis.set_major_locator(LogLocator(numticks=5))
+    axes.yaxis.set_minor_locator(NullLocator())
+    axes.yaxis.set_minor_formatter(NullFormatter())
+
+
+def _measurements(group: Group, *, early: bool) -> list[_Shown]:
     adaptive = [seed_group for seed_group in group.seed_groups if _adapts(group, seed_group)]
     for seed_groups in (adaptive, [seed_group for seed_group in group.seed_groups if seed_group not in adaptive]):
-        there = False
-        for seed_group in seed_groups:
-            for shown in _of_seed_group(group, seed_group, early=early):
-                there = True
-                yield shown
-        if there:
-            return
+        found = [shown for seed_group in seed_groups for shown in _of_seed_group(group, seed_group, early=early)]
+        if found:
+            return found
+    return []
 
 
 def _adapts(group: Group, seed_group: SeedGroup) -> bool:
-    settings = group.logs.settings
-    return "method.update_at" in settings and bool(
-        settings.loc[list(seed_group.runs), "method.update_at"].notna().any()
-    )
+    own = group.logs.settings.loc[list(seed_group.runs)]
+    return "method.update_at" in own and bool(own["method.update_at"].notna().any())
 
 
 def _of_seed_group(group: Group, seed_group: SeedGroup, *, early: bool) -> list[_Shown]:

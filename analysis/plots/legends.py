@@ -31,10 +31,7 @@ def legend_below(figure: Figure, width: float) -> None:
 
 
 def _legend_handles(figure: Figure) -> dict[str, Artist]:
-    """The entries of the legend: one handle for each label of the panels, and one for the drops of the learning rate.
-
-    A further entry tells of intervals that are not there.
-    """
+    """A handle for each label of the panels, for the drops of the learning rate, and for intervals left out."""
     handles: dict[str, Artist] = {}
     for axes in figure.axes:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
@@ -42,9 +39,7 @@ def _legend_handles(figure: Figure) -> dict[str, Artist]:
     gids = {line.get_gid() for axes in figure.axes for line in axes.lines}
     for gid, label, style in (("drop", "rate drop", DROP), ("drops", "rate drop of a curve", _STROKE)):
         if gid in gids:
-            handles[label] = Line2D(
-                [], [], color="#777777", **{name: value for name, value in style.items() if name != "color"}
-            )
+            handles[label] = Line2D([], [], **{**style, "color": "#777777"})
     if "no bands" in gids:
         handles[NO_BANDS] = Line2D([], [], linestyle="none")
     return handles

@@ -19,7 +19,7 @@ from analysis import published
 from analysis.aggregate import mark, marked, runs_to_use
 from analysis.logs.load import Logs
 from analysis.plots.style import RC, look, new_figure
-from analysis.plots.ticks import step_axis
+from analysis.plots.ticks import x_axis
 from analysis.seed_groups import Group, SeedGroup
 
 _TAG = re.compile(r"levels/(\d+)$")
@@ -29,14 +29,8 @@ _MANY = 32  # strokes are thinner from so many levels on
 _TITLE = 13  # letters an inch of a panel's title
 _LINEAR = 0.6  # length from zero to the first power of ten, in decades
 _LOWEST = 1e-6  # levels below are not told apart
-_PAPER = {
-    "linestyle": "none",
-    "marker": "D",
-    "markersize": 3.4,
-    "markerfacecolor": "white",
-    "markeredgewidth": 0.8,
-    "color": "#000000",
-}
+_PAPER = {"linestyle": "none", "marker": "D", "markersize": 3.4, "color": "#000000"}
+_PAPER |= {"markerfacecolor": "white", "markeredgewidth": 0.8}
 
 
 def _levels(group: Group) -> Iterator[tuple[SeedGroup, pd.DataFrame]]:
@@ -75,10 +69,7 @@ def threshold(levels: np.ndarray) -> float:
 
 
 def value_axis(axes: Axes, which: Literal["x", "y"], linear: float, inches: float) -> None:
-    """Set an axis of levels or normalised coordinates in [-1, 1].
-
-    ``linear`` is the ``threshold``; there are as many ticks as so many inches have room for.
-    """
+    """Set an axis of numbers in [-1, 1], linear up to the ``threshold``; with as many ticks as ``inches`` hold."""
     scale = axes.set_xscale if which == "x" else axes.set_yscale
     scale("symlog", linthresh=linear, linscale=_LINEAR)
     axis = axes.xaxis if which == "x" else axes.yaxis
@@ -117,15 +108,11 @@ def final(group: Group, width: float) -> Figure | str:
     for row, (seed_group, table) in enumerate(found):
         colour = look(seed_group).colour
         mean = table.mean()
-        stroke = {
-            "linestyle": "none",
-            "marker": "|",
-            "markersize": 9,
-            "markeredgewidth": 1.6 if len(mean) <= _MANY else 0.6,
-        }
+        stroke = {"linestyle": "none", "marker": "|", "markersize": 9}
+        thick = 1.6 if len(mean) <= _MANY else 0.6
         axes.hlines(row, mean.iloc[0], mean.iloc[-1], color="#c8c8c8", linewidth=0.8, zorder=1)
         axes.hlines(np.full(len(mean), row), table.min(), table.max(), color=colour, linewidth=5, alpha=0.3, zorder=2)
-        axes.plot(mean, np.full(len(mean), row), color=colour, zorder=3, **stroke)
+        axes.plot(mean, np.full(len(mean), row), color=colour, markeredgewidth=thick, zorder=3, **stroke)
         theirs = published.levels(group.logs.settings.loc[seed_group.runs[0]].to_dict()).get(seed_group.method, ())
         axes.plot(theirs, np.full(len(theirs), row), zorder=4, **_PAPER)
         shown += [np.array(theirs)] if theirs else []
@@ -156,10 +143,10 @@ def over_steps(group: Group, widths: dict[str, float]) -> Figure | str:
     symmetric = all(np.allclose(table, -table.to_numpy()[:, ::-1], atol=1e-5) for _, table in moving)
     columns = next(count for count in (1, 2, 3, 4) if count >= min(len(moving), 4 if len(moving) in (4, 7, 8) else 3))
     rows = -(-len(moving) // columns)
-    width = widths["column"] if len(moving) == 1 else widths["page"]
+    width = widths["column" if len(moving) == 1 else "page"]
     letters = round(_TITLE * width / columns)
     titles = [
-        textwrap.fill(marked(seed_group.label, mark(group.logs, seed_group, _runs(table))), letters)
+        textwrap.fill(marked(seed_group.label, mark(group.logs, seed_group, len(table.groupby("run")))), letters)
         for seed_group, table in moving
     ]
     figure = new_figure(width, 0.3 + rows * width / max(columns, 2) * (0.75 if columns < 4 else 0.95))
@@ -169,7 +156,7 @@ def over_steps(group: Group, widths: dict[str, float]) -> Figure | str:
         first = first or axes
         _panel(axes, seed_group, table, symmetric)
         axes.set_title(titles[index])
-        step_axis(axes, 3 if columns == 4 else 5)
+        x_axis(axes, "training step", 3 if columns == 4 else 5, whole=True)
         if index % columns:
             axes.tick_params(labelleft=False)
         else:
@@ -185,24 +172,13 @@ def over_steps(group: Group, widths: dict[str, float]) -> Figure | str:
     return figure
 
 
-def _runs(table: pd.DataFrame) -> int:
-    return table.index.get_level_values("run").nunique()
-
-
 def _moves(table: pd.DataFrame) -> bool:
     return any(float(np.ptp(of_run.to_numpy(), axis=0).max()) > 1e-6 for _, of_run in table.groupby("run"))
 
 
 def _panel(axes: Axes, seed_group: SeedGroup, table: pd.DataFrame, symmetric: bool) -> None:
-    colour = look(seed_group).colour
+    colour, width = look(seed_group).colour, 0.8 if len(table.columns) <= _MANY else 0.3
     for _, of_run in table.groupby("run"):
         steps = of_run.index.get_level_values("step")
         shown = of_run.loc[:, of_run.iloc[-1] > 0] if symmetric else of_run
-        axes.plot(
-            steps,
-            shown,
-            drawstyle="steps-post",
-            color=colour,
-            linewidth=0.8 if len(table.columns) <= _MANY else 0.3,
-            alpha=0.75,
-        )
+        axes.plot(steps, shown, drawstyle="steps-post", color=colour, linewidth=width, alpha=0.75)

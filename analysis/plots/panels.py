@@ -1,7 +1,4 @@
-"""Panels of a figure across settings: a line or a reference for each seed group.
-
-One legend says how many runs each rests on.
-"""
+"""Panels of a figure across settings: a line or a reference for each seed group; the legend counts their runs."""
 
 from __future__ import annotations
 
@@ -19,8 +16,8 @@ from analysis.plots.style import look, new_figure
 from analysis.plots.ticks import log_ticks
 from analysis.seed_groups import SeedGroup
 
-_RATIO = 0.72  # height of a panel over its width
-_TALLEST = 3.2  # inches
+RATIO = 0.72  # height of a panel over its width
+TALLEST = 3.2  # inches
 _MOST = 12
 
 
@@ -77,10 +74,7 @@ def line(axes: Axes, seed_group: SeedGroup, table: pd.DataFrame) -> None:
 
 
 def reference(axes: Axes, seed_group: SeedGroup, value: Mean) -> None:
-    """Draw a horizontal line, for a method that has no place on the x axis.
-
-    The marker at its end tells it from others of its colour.
-    """
+    """Draw a horizontal line, for a method without a place on the x axis, with a marker at its end to tell it by."""
     style = look(seed_group)
     marker = {**style.point(), "markevery": [1], "clip_on": False}
     axes.axhline(
@@ -91,10 +85,7 @@ def reference(axes: Axes, seed_group: SeedGroup, value: Mean) -> None:
 
 
 def draw(width: float, panels: Sequence[Panel], fill: Callable[[Axes, Panel, Counts], str | None]) -> Figure | str:
-    """A figure of panels, side by side where there is room, over one legend.
-
-    Returns the reasons where none can be drawn.
-    """
+    """A figure of panels, side by side where there is room, over one legend; the reasons where none can be drawn."""
     figure = new_figure(width, width)
     counts = Counts()
     if len(panels) > _MOST:
@@ -123,6 +114,6 @@ def draw(width: float, panels: Sequence[Panel], fill: Callable[[Axes, Panel, Cou
             axes.set_title(f"({chr(ord('a') + index)}) {panel.title}".rstrip(), loc="left")
         for line in axes.lines:
             line.set_label(counts.label(str(line.get_label())))
-    figure.set_figheight(rows * min(width / columns * _RATIO, _TALLEST))
+    figure.set_figheight(rows * min(width / columns * RATIO, TALLEST))
     legend_below(figure, width)
     return figure

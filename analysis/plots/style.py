@@ -101,9 +101,7 @@ _SHADES = (0.0, -0.4, 0.3)
 
 
 def look(seed_group: SeedGroup, *, lines: bool = True) -> Look:
-    """The colour, marker and dash of the seed group's method.
-
-    The method's second setting has another dash and a hollow marker.
+    """The colour, marker and dash of the seed group's method, the second setting's with another dash, and hollow.
 
     The next two settings have another marker and a darker shade, the two after a lighter one, and so on; in a figure of
     points alone (not ``lines``) every setting has another marker.  Where its settings differ in nothing but the scope,
@@ -125,10 +123,7 @@ def look(seed_group: SeedGroup, *, lines: bool = True) -> Look:
 
 
 def _shaded(colour: str, by: float) -> str:
-    """A colour moved towards black or white.
-
-    by: in [-1, 1], the way to black (negative) or to white.
-    """
+    """A colour moved towards black or white; by: in [-1, 1], the part of the way to black (negative) or to white."""
     end = 255 if by > 0 else 0
     channels = [int(colour[place : place + 2], 16) for place in (1, 3, 5)]
     return "#" + "".join(f"{round(channel + abs(by) * (end - channel)):02x}" for channel in channels)

@@ -16,11 +16,6 @@ from matplotlib.ticker import (
 )
 
 
-def step_axis(axes: Axes, num_ticks: int = 5) -> None:
-    """Label the x axis as training steps, with whole numbers, in thousands where they are large."""
-    x_axis(axes, "training step", num_ticks, whole=True)
-
-
 def x_axis(axes: Axes, label: str, num_ticks: int = 5, *, whole: bool = False) -> None:
     """Label an x axis; numbers from 10,000 on in thousands, plain ones on a logarithmic axis."""
     axes.set_xlabel(label)
@@ -49,10 +44,7 @@ def _scientific(value: float, _position: int = 0) -> str:
 
 
 def log_ticks(axes: Axes) -> None:
-    """Put three to seven ticks on a logarithmic y axis whose limits are set.
-
-    They stand at powers of ten, or finer where there are few.
-    """
+    """Put three to seven ticks on a logarithmic y axis with limits: powers of ten, or finer where there are few."""
     low, high = axes.get_ylim()
     ticks = _round_numbers(low, high) if 0 < low < high else []
     if len(ticks) < 3:
@@ -66,10 +58,7 @@ def log_ticks(axes: Axes) -> None:
 
 
 def _round_numbers(low: float, high: float) -> list[float]:
-    """The coarsest of three series of round numbers that has three in these limits, thinned out to seven.
-
-    Where no series has three, the result is all numbers of the last series.
-    """
+    """The coarsest of three series of round numbers with three in these limits, else the last, thinned out to seven."""
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     found: list[float] = []
     for series in ((1,), (1, 2, 5), (1, 1.5, 2, 3, 5, 7)):

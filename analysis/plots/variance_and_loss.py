@@ -76,10 +76,9 @@ def of_seed_groups(panel: Panel) -> Rows:
         for place, own in series.points.items():
             if own.method not in FULL_PRECISION:
                 means = {name: float(each.reindex(list(own.runs)).mean()) for name, each in quantities.items()}
-                found[number, place] = {
-                    name: mean if name == "loss" else math.log10(mean) if mean > 0 else math.nan
-                    for name, mean in means.items()
-                }
+                loss = means.pop("loss")
+                logarithms = {name: math.log10(mean) if mean > 0 else math.nan for name, mean in means.items()}
+                found[number, place] = {**logarithms, "loss": loss}
     return found
 
 
