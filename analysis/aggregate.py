@@ -30,10 +30,9 @@ class Estimate:
 def half_width(std: np.ndarray | float, n: np.ndarray | int) -> np.ndarray:
     """The half-width t(n - 1) * s / sqrt(n) of Student's t interval of a mean; NaN where n is below 2."""
     n = np.asarray(n, float)
+    t = stdtrit(np.maximum(n - 1, 1), (1 + CONFIDENCE) / 2)
     with np.errstate(invalid="ignore", divide="ignore"):
-        return np.where(
-            n > 1, stdtrit(np.maximum(n - 1, 1), (1 + CONFIDENCE) / 2) * np.asarray(std) / np.sqrt(n), np.nan
-        )
+        return np.where(n > 1, t * np.asarray(std) / np.sqrt(n), np.nan)
 
 
 def estimate(values: pd.Series | np.ndarray) -> Estimate:
@@ -71,10 +70,7 @@ def incomplete(logs: Logs) -> str:
 
 
 def wide(logs: Logs, tag: str, runs: Sequence[str]) -> pd.DataFrame:
-    """The values of a tag as a table: steps down, runs across; non-finite values are absent.
-
-    ``a / b`` with two known tags is their quotient.
-    """
+    """The values of a tag, steps down and runs across, non-finite ones absent; ``a / b`` is a quotient of tags."""
     step, values = _values(logs, tag, runs)
     return pd.DataFrame(values, pd.Index(step, name="step"), pd.Index(runs, name="run", dtype=object))
 
@@ -110,13 +106,11 @@ class Seeds:
 
 
 def seeds(logs: Logs, tag: str, runs: Sequence[str], *, geometric: bool = False) -> Seeds:
-    """The values of a tag that make up a seed group's curve, at the steps that all used runs have.
-
-    ``runs`` are the seed group's ``runs_to_use``; ``geometric`` gives the logarithms of the values.
+    """The values of a tag that make up a seed group's curve, at the steps that all of its ``runs_to_use`` have.
 
     Runs that have no finite (positive) value of the tag do not count.  Where the others share no step, because their
     seeds were measured at different ones, it is the run with the most values alone: a mean whose members change from
-    step to step would move where no run does.
+    step to step would move where no run does.  ``geometric`` gives the logarithms of the values.
     """
     step, values = _values(logs, tag, runs)
     if geometric:
@@ -133,23 +127,8 @@ def seeds(logs: Logs, tag: str, runs: Sequence[str], *, geometric: bool = False)
     return Seeds(step[rows], values[rows][:, some], tuple(runs[place] for place in some.tolist()))
 
 
-def curve(logs: Logs, tag: str, seed_group: SeedGroup, *, geometric: bool = False) -> pd.DataFrame:
-    """The mean, low end, high end and n of ``seeds`` at each step.
-
-    ``geometric``: mean and interval of the logarithm, for quantities that spread over orders of magnitude.
-    """
-    found = seeds(logs, tag, runs_to_use(logs, seed_group), geometric=geometric)
-    mean, low, high = mean_and_interval(found.values, geometric=geometric)
-    return pd.DataFrame(
-        {"mean": mean, "low": low, "high": high, "n": len(found.runs)}, pd.Index(found.step, name="step")
-    )
-
-
 def mean_and_interval(values: np.ndarray, *, geometric: bool = False) -> np.ndarray:
-    """The mean, low end and high end of each row: (3, rows).
-
-    With ``geometric`` the values are logarithms, and the results are those of the quantity itself.
-    """
+    """The mean, low end and high end of each row: (3, rows); ``geometric``: of what these are logarithms of."""
     n = values.shape[1]
     if not n:
         return np.zeros((3, 0))
@@ -160,13 +139,8 @@ def mean_and_interval(values: np.ndarray, *, geometric: bool = False) -> np.ndar
 
 
 def mark(logs: Logs, seed_group: SeedGroup, n: int) -> str:
-    """The words that a legend adds to a mean over ``n`` runs of a seed group.
-
-    They are empty where all its seeds are complete and used.
-    """
-    if not any_complete(logs, seed_group):
-        return UNFINISHED
-    return fewer(seed_group, n)
+    """The words that a legend adds to a mean over ``n`` runs; empty where all seeds are complete and used."""
+    return fewer(seed_group, n) if any_complete(logs, seed_group) else UNFINISHED
 
 
 def any_complete(logs: Logs, seed_group: SeedGroup) -> bool:
@@ -220,10 +194,7 @@ def _rows(logs: Logs, tag: str) -> tuple[pd.Index, np.ndarray, np.ndarray]:
 
 
 def late(logs: Logs, tag: str, runs: list[str]) -> pd.Series:
-    """The geometric mean of the last quarter of each run's values, at least one value.
-
-    Measurements are noisy, so one of them is not enough.
-    """
+    """The geometric mean of the last quarter (at least one) of each run's values: single measurements are noisy."""
     table = wide(logs, tag, runs)
 
     def of_run(values: np.ndarray) -> float:
@@ -234,9 +205,7 @@ def late(logs: Logs, tag: str, runs: list[str]) -> pd.Series:
 
 
 def relative_variance_error(logs: Logs, runs: list[str]) -> pd.Series:
-    """The standard error of the log of each run's ``late`` relative variance, from the errors of its measurements.
-
-    It is NaN where the measurements do not tell their errors.
+    """The standard error of the log of each run's ``late`` relative variance; NaN where measurements tell no errors.
 
     Measurements draw minibatches of their own, so their errors are independent.
     """

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
 from analysis.logs.load import Logs
+from analysis.logs.rows import Rows
 
 AXES = ("step", "time", "epoch", "bytes")
 TITLES = {
@@ -43,10 +43,7 @@ _UNITS = {
 
 
 def checked(axes: Iterable[str] | None) -> tuple[str, ...]:
-    """The axes of these names, in the order of AXES; all axes by default.
-
-    Raises ValueError for an axis that does not exist.
-    """
+    """The axes of these names (default: all), in the order of AXES; ValueError for one that does not exist."""
     wanted = AXES if axes is None else tuple(axes)
     for axis in wanted:
         if axis not in AXES:
@@ -79,32 +76,24 @@ def positions(
     else:
         for column, knots in enumerate(_KNOTS[axis](logs, list(runs))):
             if knots is not None:
-                found[:, column] = knots.read(at)
+                found[:, column] = _read(knots, at)
     return pd.DataFrame(found, index=pd.Index(steps, name="step"), columns=pd.Index(runs, name="run"))
 
 
-@dataclass(frozen=True)
-class _Knots:
-    """Positions of one run at ascending steps."""
+_Knots = tuple[np.ndarray, np.ndarray]  # ascending steps, and the positions of one run there
 
-    step: np.ndarray
-    value: np.ndarray
 
-    def read(self, at: np.ndarray) -> np.ndarray:
-        """The positions at some steps: linear between the knots and one interval beyond them; NaN further out."""
-        step, value = self.step, self.value
-        if not len(step):
-            return np.full(len(at), np.nan)
-        found = np.interp(at, step, value, left=np.nan, right=np.nan)
-        if len(step) > 1:
-            interval = float(np.median(np.diff(step)))
-            after = (at > step[-1]) & (at <= step[-1] + interval)
-            found[after] = value[-1] + (at[after] - step[-1]) * (value[-1] - value[-2]) / (step[-1] - step[-2])
-            before = (at < step[0]) & (at >= step[0] - interval)
-            found[before] = np.maximum(
-                0, value[0] - (step[0] - at[before]) * (value[1] - value[0]) / (step[1] - step[0])
-            )
-        return found
+def _read(knots: _Knots, at: np.ndarray) -> np.ndarray:
+    """The positions at some steps: linear between the knots and one interval beyond them; NaN further out."""
+    step, value = knots
+    found = np.interp(at, step, value, left=np.nan, right=np.nan)
+    if len(step) > 1:
+        interval = float(np.median(np.diff(step)))
+        after = (at > step[-1]) & (at <= step[-1] + interval)
+        found[after] = value[-1] + (at[after] - step[-1]) * (value[-1] - value[-2]) / (step[-1] - step[-2])
+        before = (at < step[0]) & (at >= step[0] - interval)
+        found[before] = np.maximum(0, value[0] - (step[0] - at[before]) * (value[1] - value[0]) / (step[1] - step[0]))
+    return found
 
 
 def _records(logs: Logs, tag: str, runs: list[str]) -> tuple[np.ndarray, np.ndarray]:
@@ -115,7 +104,7 @@ def _records(logs: Logs, tag: str, runs: list[str]) -> tuple[np.ndarray, np.ndar
 
 def _from_zero(step: np.ndarray, value: np.ndarray) -> _Knots:
     """The knots of a sum that begins at zero before the first step."""
-    return _Knots(step, value) if step[0] == 0 else _Knots(np.append(0.0, step), np.append(0.0, value))
+    return (step, value) if step[0] == 0 else (np.append(0.0, step), np.append(0.0, value))
 
 
 def _bytes(logs: Logs, runs: list[str]) -> Iterator[_Knots | None]:
@@ -127,40 +116,32 @@ def _bytes(logs: Logs, runs: list[str]) -> Iterator[_Knots | None]:
 
 def _time(logs: Logs, runs: list[str]) -> Iterator[_Knots | None]:
     step, step_s = _records(logs, "time/step_s", runs)
-    by_wall = _Walls(logs)
+    edges = np.searchsorted(logs.rows.spans[:, 0], np.arange(len(logs.rows.names) + 1)).tolist()
+    spans = dict(zip(logs.rows.names, itertools.pairwise(edges), strict=True))
     for run, seconds in zip(runs, step_s.T, strict=True):
         there = np.isfinite(seconds)
         if there.any():
             own = step[there]
             yield _from_zero(own, np.cumsum(np.diff(own, prepend=0.0) * seconds[there]))
         else:
-            yield by_wall.knots(run)
+            yield _by_wall(logs.rows, *spans.get(run, (0, 0)))
 
 
-class _Walls:
-    """The wall times of runs that did not log how long their steps take."""
-
-    def __init__(self, logs: Logs) -> None:
-        self._rows = logs.rows
-        edges = np.searchsorted(logs.rows.spans[:, 0], np.arange(len(logs.rows.names) + 1)).tolist()
-        self._spans = dict(zip(logs.rows.names, itertools.pairwise(edges), strict=True))
-
-    def knots(self, run: str) -> _Knots | None:
-        """The wall times of the tag that the run logged most often, after the run's very first record."""
-        begin, end = self._spans.get(run, (0, 0))
-        if begin == end:
-            return None
-        _, tag, attempt, low, high = self._rows.spans[begin:end].T
-        steps, walls = self._rows.part.step, self._rows.part.wall_time
-        first = int(np.argmin(walls[low]))
-        own = np.flatnonzero(tag == np.bincount(tag, weights=high - low).argmax())
-        rows = np.concatenate([low[first : first + 1], *(np.arange(low[span], high[span]) for span in own)])
-        tries = np.append(attempt[first], np.repeat(attempt[own], (high - low)[own]))
-        step, kept = np.unique(steps[rows], return_index=True)
-        seconds, resumed = np.diff(walls[rows][kept]), np.diff(tries[kept]) != 0
-        within = ~resumed & (seconds >= 0)
-        pace = seconds[within].sum() / max(1, np.diff(step)[within].sum())
-        return _Knots(step.astype(float), np.append(0.0, np.cumsum(np.where(within, seconds, pace * np.diff(step)))))
+def _by_wall(logged: Rows, begin: int, end: int) -> _Knots | None:
+    """The wall times of the tag that the run of these spans logged most often, after the run's very first record."""
+    if begin == end:
+        return None
+    _, tag, attempt, low, high = logged.spans[begin:end].T
+    steps, walls = logged.part.step, logged.part.wall_time
+    first = int(np.argmin(walls[low]))
+    own = np.flatnonzero(tag == np.bincount(tag, weights=high - low).argmax())
+    rows = np.concatenate([low[first : first + 1], *(np.arange(low[span], high[span]) for span in own)])
+    tries = np.append(attempt[first], np.repeat(attempt[own], (high - low)[own]))
+    step, kept = np.unique(steps[rows], return_index=True)
+    seconds, resumed = np.diff(walls[rows][kept]), np.diff(tries[kept]) != 0
+    within = ~resumed & (seconds >= 0)
+    pace = seconds[within].sum() / max(1, np.diff(step)[within].sum())
+    return step.astype(float), np.append(0.0, np.cumsum(np.where(within, seconds, pace * np.diff(step))))
 
 
 def _epoch(logs: Logs, runs: list[str]) -> Iterator[_Knots | None]:
@@ -177,10 +158,7 @@ def _epoch(logs: Logs, runs: list[str]) -> Iterator[_Knots | None]:
 
 
 def _steps_per_epoch(step: np.ndarray, epoch: np.ndarray, batch: np.ndarray) -> float | None:
-    """The number of steps per epoch, from the first and the last record.
-
-    Whether steps are counted from 0 or from 1 cancels. The number is None where the records do not tell it.
-    """
+    """The steps per epoch, by the first and last record, whether counted from 0 or 1; None where they do not tell."""
     known = np.flatnonzero(np.isfinite(epoch) & np.isfinite(batch))
     if not len(known):
         return None
@@ -196,12 +174,7 @@ def _steps_per_epoch(step: np.ndarray, epoch: np.ndarray, batch: np.ndarray) -> 
 
 
 def _stairs(step: np.ndarray, epoch: np.ndarray) -> _Knots | None:
-    """The knots of epochs logged as whole numbers.
-
-    They are linear between the first records of each epoch, and go on at the last pace.
-    """
-    if not len(step):
-        return None
+    """The knots of epochs logged as whole numbers: linear between the first records of each, then at the last pace."""
     new = np.flatnonzero(np.diff(epoch, prepend=-np.inf) > 0)
     if len(new) < 2:
         return None
@@ -209,7 +182,7 @@ def _stairs(step: np.ndarray, epoch: np.ndarray) -> _Knots | None:
     if step[-1] > knots[-1]:
         pace = (value[-1] - value[-2]) / (knots[-1] - knots[-2])
         knots, value = np.append(knots, step[-1]), np.append(value, value[-1] + pace * (step[-1] - knots[-1]))
-    return _Knots(knots, value)
+    return knots, value
 
 
 _KNOTS = {"time": _time, "epoch": _epoch, "bytes": _bytes}

@@ -9,7 +9,6 @@ import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from analysis import fresh
 from analysis.aggregate import incomplete
@@ -18,10 +17,6 @@ from analysis.selection import select
 from analysis.tables.paired import without_partner
 from files.escaped import plain
 from files.tables import as_json
-
-if TYPE_CHECKING:
-    from analysis.report.write import How
-
 
 _LONG = 100  # characters of a folder's name
 
@@ -35,17 +30,11 @@ def folder_of(options: argparse.Namespace) -> Path:
 
 
 def loaded(options: argparse.Namespace) -> Logs:
-    """The chosen runs of a sweep.
-
-    Raises FileNotFoundError for a sweep and ValueError for a condition that does not exist.
-    """
+    """The chosen runs of a sweep; FileNotFoundError for a sweep, ValueError for a condition that does not exist."""
     every = load(options.runs, options.sweep, cache=not options.no_cache)
     chosen = select(every, options.where)
-    if not options.where:
-        return chosen
-    return dataclasses.replace(
-        chosen, notes=(*chosen.notes, *without_partner(every.settings, chosen.settings, options.where))
-    )
+    lost = without_partner(every.settings, chosen.settings, options.where) if options.where else []
+    return dataclasses.replace(chosen, notes=(*chosen.notes, *lost))
 
 
 def note(texts: Sequence[str]) -> None:
@@ -79,9 +68,7 @@ def _figures_and_table(options: argparse.Namespace) -> int:
     note(logs.notes)
     if _is_empty(logs):
         return 1
-    shown = 0
-    if wants_table:
-        shown = _table(logs, folder, options)
+    shown = _table(logs, folder, options) if wants_table else 0
     if wants_figures:
         paths, notes = _figures(logs, folder, options)
         _print_figures(paths, notes)
@@ -152,30 +139,19 @@ def _report(options: argparse.Namespace) -> int:
         print(f"nothing to show: sweep {options.sweep!r} has no runs", file=sys.stderr)
         return 1
     note(logs.notes)
-    from analysis.report.write import write
+    from analysis.report.write import How, write
 
-    print(write(logs, folder_of(options), how(options)))
+    print(write(logs, folder_of(options), How(options.width, options.most_figures, tuple(options.where))))
     return 0
-
-
-def how(options: argparse.Namespace, every_s: float | None = None) -> How:
-    """The form of a report, from the options of ``report`` and ``watch``."""
-    from analysis.report.write import How
-
-    return How(options.width, options.most_figures, tuple(options.where), every_s)
 
 
 def _watch(options: argparse.Namespace) -> int:
     from analysis.report.watch import watch
+    from analysis.report.write import How
 
-    folder = folder_of(options)
-    return watch(
-        options.runs / options.sweep,
-        lambda: loaded(options),
-        folder,
-        how(options, options.every),
-        until_ended=options.until_ended,
-    )
+    how = How(options.width, options.most_figures, tuple(options.where), options.every)
+    sweep_dir, folder = options.runs / options.sweep, folder_of(options)
+    return watch(sweep_dir, lambda: loaded(options), folder, how, until_ended=options.until_ended)
 
 
 def _published(options: argparse.Namespace) -> int:
