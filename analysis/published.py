@@ -89,10 +89,7 @@ def has_variance(settings: Mapping[str, Any]) -> bool:
 
 
 def accuracy(sweep: str, settings: Mapping[str, Any]) -> dict[str, float] | None:
-    """The paper's accuracies for runs of these settings (dotted names), by method.
-
-    The result is None for a task that is not the paper's.
-    """
+    """The paper's accuracies by method for these settings (dotted names); None for a task that is not the paper's."""
     if settings.get("trajectory") == "sgd":
         return None
     if sweep in DGC_SWEEPS:
@@ -104,19 +101,13 @@ def accuracy(sweep: str, settings: Mapping[str, Any]) -> dict[str, float] | None
         return None
     data, model, bits = _TASKS[sweep]
     own = settings.get("method.bits")
-    same_bits = own == bits or not isinstance(own, int)
-    return (
-        ACCURACY[sweep]
-        if (settings.get("data.name"), settings.get("model.name")) == (data, model) and same_bits
-        else None
-    )
+    same = own == bits or not isinstance(own, int)
+    same &= (settings.get("data.name"), settings.get("model.name")) == (data, model)
+    return ACCURACY[sweep] if same else None
 
 
 def dgc_row(settings: Mapping[str, Any]) -> tuple[int, int, str]:
-    """The (GPUs, workers that compress, schedule) of these settings (dotted names).
-
-    The number of a worker's GPUs is that of its batches of ``DGC_BATCH`` a step.
-    """
+    """The (GPUs, workers that compress, schedule) of these settings; a GPU has ``DGC_BATCH`` of a step's images."""
     batches = settings.get("compute.accumulate", 1)
     images = settings["batch_size"] * (1 if math.isnan(batches) else batches)  # runs from before it have none
     return int(settings["workers"] * images) // DGC_BATCH, int(settings["workers"]), str(settings.get("schedule.name"))
@@ -135,9 +126,7 @@ def _dgc(settings: Mapping[str, Any]) -> dict[str, float] | None:
 
 
 def smaq_row(sweep: str, settings: Mapping[str, Any]) -> str:
-    """The row of SmaQ's table for runs of these settings (dotted names): the format of all their tensors.
-
-    It is empty for runs that have no row.
+    """The row of SmaQ's table for these settings (dotted names), the format of all their tensors; empty without one.
 
     A run of its own code says nothing of tensors, and keeps all of them in its format.
     """
@@ -173,9 +162,6 @@ LEVELS: dict[tuple[str, str, int], dict[str, tuple[float, ...]]] = {
 
 
 def levels(settings: Mapping[str, Any]) -> dict[str, tuple[float, ...]]:
-    """The levels that the paper shows for runs of these settings (dotted names), by method.
-
-    The result is empty for a task without levels.
-    """
+    """The levels that the paper shows for these settings (dotted names), by method; none for other tasks."""
     task = settings.get("data.name"), settings.get("model.name"), settings.get("method.bits")
     return LEVELS.get(task, {})  # type: ignore[arg-type]

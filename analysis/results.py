@@ -70,10 +70,7 @@ def compression_ratio(logs: Logs) -> pd.Series:
 
 
 def images_per_step(settings: pd.DataFrame) -> pd.Series:
-    """The training images of one step over all workers that compute a gradient.
-
-    The result is NaN where batch or workers are unknown.
-    """
+    """The images of one step over all workers that compute a gradient; NaN where batch or workers are unknown."""
     alone = np.array([name in METHODS and METHODS[name].single_worker for name in settings["method.name"]], bool)
     alone |= (settings["trajectory"] == "sgd").to_numpy()
     batch, workers = (_numbers(settings, name) for name in ("batch_size", "workers"))

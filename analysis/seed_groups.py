@@ -1,7 +1,4 @@
-"""The grouping of runs: seed groups (runs that differ in nothing but the seed), and the groups that share a figure.
-
-Nothing here looks at the names of runs.
-"""
+"""The grouping of runs, never by their names: seed groups (equal but for the seed), and groups that share a figure."""
 
 from __future__ import annotations
 
@@ -76,11 +73,8 @@ def no_result_names() -> frozenset[str]:
 
 def _varying(settings: pd.DataFrame, names: Sequence[str]) -> list[str]:
     """The settings with two or more values; absent ones do not count as a value."""
-    return [
-        name
-        for name in names
-        if len({shown(value) for value in _distinct(settings[name].to_list()) if not _absent(value)}) > 1
-    ]
+    columns = {name: _distinct(settings[name].to_list()) for name in names}
+    return [name for name, values in columns.items() if len({shown(each) for each in values if not _absent(each)}) > 1]
 
 
 def _distinct(values: Sequence[Any]) -> Iterable[Any]:
@@ -110,10 +104,7 @@ _WORDS = {
 
 
 def of_the_method(name: str) -> bool:
-    """Whether a setting says how gradients and other tensors are compressed, and not what is trained.
-
-    Methods are compared across such a setting.
-    """
+    """Whether a setting says how tensors are compressed, and not what is trained: methods are compared across it."""
     return name.startswith(("method.", "feedback.", PREFIX)) or name == "layers"
 
 
@@ -176,13 +167,9 @@ def seed_groups(settings: pd.DataFrame) -> tuple[SeedGroup, ...]:
     found = []
     for method, of_method in sorted(kept.groupby(methods), key=lambda item: method_order(str(item[0]))):
         varying = sorted(_varying(of_method, names))
-        if not varying:
-            head = _head(str(method), of_method.iloc[0].to_dict(), with_tensors)
-            found.append(SeedGroup(str(method), 0, head, tuple(of_method.index), {}))
-            continue
         points: dict[tuple[Any, ...], list[str]] = {}
-        for run, row in zip(of_method.index, of_method[varying].itertuples(index=False), strict=True):
-            points.setdefault(tuple(_sortable(value) for value in row), []).append(run)
+        for run, row in zip(of_method.index, of_method[varying].to_numpy(object), strict=True):
+            points.setdefault(tuple(map(_sortable, row)), []).append(run)
         wholes = {key: of_method.loc[runs[0]].to_dict() for key, runs in points.items()}
         alone = any(map(spoken_of, varying))
         heads = {key: _head(str(method), whole, with_tensors, alone=alone) for key, whole in wholes.items()}
@@ -192,12 +179,7 @@ def seed_groups(settings: pd.DataFrame) -> tuple[SeedGroup, ...]:
             row = {name: whole[name] for name in varying}
             differs = {name: value for name, value in row.items() if not _absent(value)}
             in_head = {f"method.{name}" for name in uneven(whole)} if with_tensors else ()
-            told = [
-                str(name)
-                for name in differs
-                if name in telling and not spoken_of(str(name)) and _is_read(str(name), whole)
-            ]
-            told = [name for name in told if name not in in_head]
+            told = [name for name in differs if name in telling and name not in in_head and _is_read(name, whole)]
             text = ", ".join(_phrase(name, differs[name]) for name in told)
             words = f"{heads[key]} ({text})" if text else heads[key]
             found.append(SeedGroup(str(method), variant, words, tuple(points[key]), differs))
@@ -211,10 +193,7 @@ def _keeping(settings: pd.DataFrame) -> bool:
 
 
 def _head(method: str, row: Mapping[str, Any], with_tensors: bool, *, alone: bool = False) -> str:
-    """The first words of a label.
-
-    ``with_tensors``: other runs keep tensors in formats, ``alone``: some of the same method.
-    """
+    """A label's first words; ``with_tensors``: other runs keep tensors in formats, ``alone``: some of the method."""
     if keeps(row) or (alone and method not in FULL_PRECISION):
         return label(row)
     return f"{title(method)}, FP32" if with_tensors and method in FULL_PRECISION else title(method)
@@ -227,17 +206,14 @@ def _told_apart(found: Sequence[SeedGroup], settings: pd.DataFrame) -> tuple[See
     for seed_group in found:
         if counts[seed_group.label] > 1:
             row = settings.loc[seed_group.runs[0]].to_dict()
-            seed_group = dataclasses.replace(
-                seed_group, label=seed_group.label.replace(label(row), label(row, exact=True), 1)
-            )
+            exact = seed_group.label.replace(label(row), label(row, exact=True), 1)
+            seed_group = dataclasses.replace(seed_group, label=exact)
         made.append(seed_group)
     return tuple(made)
 
 
 def _telling(varying: Sequence[str], heads: Mapping[tuple[Any, ...], str]) -> set[str]:
-    """The settings that a label must name to tell all points apart beside their heads.
-
-    They are fit, solver, bits, bucket size and table, and the fewest of the other varying settings.
+    """The settings that tell all points apart beside their heads: ``_TELLING``, and the fewest of the others that vary.
 
     A label need not repeat what follows from the rest.  heads: of each point, its values of ``varying``, the label's
     first words.
@@ -257,11 +233,7 @@ def _apart(varying: Sequence[str], kept: Sequence[str], heads: Mapping[tuple[Any
 
 
 def _is_read(name: str, row: Mapping[str, Any]) -> bool:
-    """Whether a run reads a setting.
-
-    It does not read a default that another setting of its section leaves without effect, as error feedback does
-    masking.
-    """
+    """Whether a run reads a setting: not a default without effect, as that of masking is under error feedback."""
     section, _, short = name.rpartition(".")
     known = METHODS.get(str(row["method.name"]))
     schema = known.settings if known and section == "method" else args.SECTIONS.get(section)
@@ -321,12 +293,9 @@ def groups(logs: Logs) -> list[Group]:
         if not len(settings):
             continue
         cuts = _cuts(settings)
-        if not cuts:
-            found.append(Group(trajectory, {}, logs.keep(settings.index), seed_groups(settings)))
-            continue
         points: dict[tuple[str | None, ...], dict[str, Any]] = {}
         rows: dict[tuple[str | None, ...], list[int]] = {}
-        for number, row in enumerate(settings[cuts].itertuples(index=False, name=None)):
+        for number, row in enumerate(settings[cuts].to_numpy(object)):
             text = tuple(None if _absent(value) else shown(value) for value in row)
             rows.setdefault(text, []).append(number)
             if None not in text:
@@ -334,9 +303,8 @@ def groups(logs: Logs) -> list[Group]:
         for text in [text for text in rows if not any(_stands_in(text, other) for other in points)]:  # by themselves
             row = settings[cuts].iloc[rows[text][0]]
             points[text] = {str(name): value for name, value in row.items() if not _absent(value)}
-        for text, point in sorted(
-            points.items(), key=lambda item: (-len(item[1]), [_sortable(value) for value in item[1].values()])
-        ):
+        order = {text: (-len(point), list(map(_sortable, point.values()))) for text, point in points.items()}
+        for text, point in sorted(points.items(), key=lambda item: order[item[0]]):
             alike = [own for key, own in rows.items() if _stands_in(key, text)]
             chosen = settings.iloc[sorted(itertools.chain(*alike))]
             found.append(Group(trajectory, point, logs.keep(chosen.index), seed_groups(chosen)))

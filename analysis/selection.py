@@ -14,10 +14,7 @@ from nuq.settings import unknown
 
 
 def setting_named(name: str, legal: Sequence[str]) -> str:
-    """The full name of a setting.
-
-    The given name is itself full, or a group's (``method`` is ``method.name``), or the end of only one full name.
-    """
+    """The full name of a setting: itself, or a group (``method`` is ``method.name``), or the end of only one name."""
     if name in legal:
         return name
     if f"{name}.name" in legal:
@@ -37,19 +34,16 @@ def select(logs: Logs, conditions: Sequence[str]) -> Logs:
     for condition in conditions:
         name, sign, text = condition.partition("=")
         if not sign or not name or not text:
-            raise ValueError(
-                f"condition {condition!r}: must be name=value or name=value,value, as in method=alq,amq bits=3"
-            )
+            example = "name=value or name=value,value, as in method=alq,amq bits=3"
+            raise ValueError(f"condition {condition!r}: must be {example}")
         column = runs[setting_named(name, list(logs.settings.columns))]
         have = column.map(shown)
         wanted = {text} if text in set(have) else {part.strip() for part in text.split(",")}
         wanted |= {shown(_parsed(part)) for part in list(wanted)}
         chosen = have.isin(list(wanted))
         if len(runs) and chosen.to_numpy().sum() == 0:
-            there = sorted({shown(value) for value in column.dropna()})
-            raise ValueError(
-                f"no run with {condition} (there are: {', '.join(there) or 'none that read this setting'})"
-            )
+            there = ", ".join(sorted({shown(value) for value in column.dropna()})) or "none that read this setting"
+            raise ValueError(f"no run with {condition} (there are: {there})")
         runs = runs.loc[chosen]
     return logs.keep(runs.index)
 

@@ -1,7 +1,4 @@
-"""The formats in which a run keeps its tensors, and words for them.
-
-They are the section ``tensors`` of the settings, and the method for gradients.
-"""
+"""The formats in which a run keeps its tensors (settings ``tensors``, for gradients the method), and their words."""
 
 from __future__ import annotations
 
@@ -25,10 +22,7 @@ def spoken_of(name: str) -> bool:
 
 
 def formats(settings: Mapping[str, Any]) -> dict[str, str]:
-    """Kind -> its format with the settings that are given with it, as in ``smaq samples=16``; empty for full precision.
-
-    settings: of one run, by dotted names. The format of a gradient is the method.
-    """
+    """Each kind's format with its own settings, as in ``smaq samples=16`` (gradient: the method), empty for FP32."""
     specs = {kind: _text(settings.get(PREFIX + kind)) or _text(settings.get(f"{PREFIX}all")) for kind in KINDS}
     specs["gradients"] = _text(settings.get("method.name"))
     return {kind: "" if spec.partition(" ")[0] in FULL_PRECISION else spec for kind, spec in specs.items()}
@@ -40,22 +34,14 @@ def keeps(settings: Mapping[str, Any]) -> bool:
 
 
 def compressor(settings: Mapping[str, Any]) -> str:
-    """The compressor as which a run is compared: its method, if that quantizes gradients.
-
-    For a run that quantizes no gradient it is the format of the first kind that has one.
-    """
+    """The method as which a run is compared; without a quantized gradient, the first format of another kind."""
     found = formats(settings)
-    spec = (
-        found["gradients"] or next((spec for spec in found.values() if spec), "") or _text(settings.get("method.name"))
-    )
+    spec = found["gradients"] or next(filter(None, found.values()), "") or _text(settings.get("method.name"))
     return spec.partition(" ")[0]
 
 
 def everywhere(settings: Mapping[str, Any]) -> str:
-    """The one format of all five kinds, the weights without a master copy of float32.
-
-    It is empty where the formats differ, or there is none.
-    """
+    """The one format of all five kinds, the weights without a float32 master copy; empty where there is none."""
     names = {spec.partition(" ")[0] for spec in formats(settings).values()}
     return names.pop() if len(names) == 1 and settings.get(f"{PREFIX}master") is not True else ""
 
@@ -104,9 +90,8 @@ def label(settings: Mapping[str, Any], *, exact: bool = False) -> str:
     master = ", master weights" if settings.get(f"{PREFIX}master") is True else ""
     names = list(dict.fromkeys(there.values()))
     if differing := uneven(settings):
-        return (
-            ", ".join([_title(found["weights"].partition(" ")[0]), *_differences(differing, found["weights"])]) + master
-        )
+        first = _title(found["weights"].partition(" ")[0])
+        return ", ".join([first, *_differences(differing, found["weights"])]) + master
     if len(names) != 1:
         rest = [f"{_words(kind)} {name}" for kind, name in there.items() if kind != "gradients"]
         return ", ".join([there.get("gradients", "full precision"), *rest]) + master
