@@ -29,65 +29,33 @@ class Column:
     interval: bool = False
 
 
+_CORRELATION = "correlation: Pearson's, of two classes Matthews'"
+_DIFFERENCE = (
+    "vs SuperSGD: final accuracy less SuperSGD's, paired by seed, same settings outside the method (and the rate, "
+    "where each method has its own), percentage points"
+)
+_P = (
+    "p: two-sided paired t test of it, Holm-corrected for the methods of this table, none where all differences are "
+    "equal"
+)
+_RATIO = "ratio: bytes of float32 over those of the formats in which tensors are kept"
+_VARIANCE = (
+    "variance: of the gradient estimate relative to SuperSGD's on the same minibatches, last quarter of the "
+    "measurements, in brackets the 95 % interval of these measurements"
+)
+_SPEED = "steps/s, images/s: of training, without measurements and evaluations; all workers' images"
 COLUMNS = (
     Column("final_accuracy_percent", "final", "final acc. %", 2, "", 0, interval=True),
     Column("best_accuracy_percent", "best", "best acc. %", 2, "", 8, interval=True),
-    Column(
-        "final_correlation",
-        "correlation",
-        "correlation",
-        4,
-        "correlation: Pearson's, of two classes Matthews'",
-        0,
-        interval=True,
-    ),
-    Column(
-        "difference_percent",
-        "difference",
-        "vs SuperSGD",
-        2,
-        "vs SuperSGD: final accuracy less SuperSGD's, paired by seed, same settings outside the method (and the rate, "
-        "where each method has its own), percentage points",
-        1,
-        interval=True,
-    ),
-    Column(
-        "p_value",
-        "p",
-        "p",
-        3,
-        "p: two-sided paired t test of it, Holm-corrected for the methods of this table, none where all differences "
-        "are equal",
-        1,
-    ),
+    Column("final_correlation", "correlation", "correlation", 4, _CORRELATION, 0, interval=True),
+    Column("difference_percent", "difference", "vs SuperSGD", 2, _DIFFERENCE, 1, interval=True),
+    Column("p_value", "p", "p", 3, _P, 1),
     Column("final_validation_loss", "loss", "val. loss", 4, "", 9),
     Column("bits_per_coordinate", "bits", "bits", 3, "bits: per coordinate, measured from the messages", 2),
-    Column(
-        "compression_ratio",
-        "ratio",
-        "ratio",
-        2,
-        "ratio: bytes of float32 over those of the formats in which tensors are kept",
-        2,
-    ),
+    Column("compression_ratio", "ratio", "ratio", 2, _RATIO, 2),
     Column("sent_per_worker_mb", "sent", "MB sent", 2, "MB: sent by one worker", 5),
-    Column(
-        "relative_variance",
-        "variance",
-        "variance",
-        2,
-        "variance: of the gradient estimate relative to SuperSGD's on the same minibatches, last quarter of the "
-        "measurements, in brackets the 95 % interval of these measurements",
-        4,
-    ),
-    Column(
-        "steps_per_s",
-        "speed",
-        "steps/s",
-        1,
-        "steps/s, images/s: of training, without measurements and evaluations; all workers' images",
-        6,
-    ),
+    Column("relative_variance", "variance", "variance", 2, _VARIANCE, 4),
+    Column("steps_per_s", "speed", "steps/s", 1, _SPEED, 6),
     Column("images_per_s", "images", "images/s", 0, "", 10),
     Column("seconds", "seconds", "seconds", 1, "seconds: the whole run", 7),
     Column("published_accuracy_percent", "paper", "paper acc. %", 2, "paper: read from its curves, to +-.05", 3),
@@ -129,12 +97,10 @@ def shown_columns(found: pd.DataFrame, columns: Sequence[str] | None, width: int
 
 def left_out(found: pd.DataFrame, columns: Sequence[str] | None = None, width: int = WIDTH) -> tuple[str, ...]:
     """The short names of the columns that have numbers and no room."""
-    there = {column.short for column in shown_columns(found, columns, width)}
-    return (
-        ()
-        if columns is not None
-        else tuple(column.short for column in _with_numbers(found) if column.short not in there)
-    )
+    if columns is not None:
+        return ()
+    there = shown_columns(found, columns, width)
+    return tuple(column.short for column in _with_numbers(found) if column not in there)
 
 
 def _with_numbers(found: pd.DataFrame) -> list[Column]:
@@ -144,19 +110,12 @@ def _with_numbers(found: pd.DataFrame) -> list[Column]:
 
 
 def legend(found: pd.DataFrame, columns: Sequence[str] | None = None, width: int = WIDTH) -> str:
-    """The legend of the table: the meanings of the columns shown, and which columns have no room.
-
-    Its lines have at most ``width`` characters.
-    """
+    """The legend of the table, in lines of ``width``: what the columns shown mean, and which others have no room."""
     without = left_out(found, columns, width)
     room = [f"No room for: {', '.join(without)}."] if without else []
-    return textwrap.fill(
-        " ".join([_meaning(shown_columns(found, columns, width)), *found.attrs.get("notes", ()), *room]), width
-    )
-
-
-def _meaning(columns: Sequence[Column]) -> str:
-    return "; ".join([_ALWAYS, *(column.says for column in columns if column.says)]) + "."
+    says = [column.says for column in shown_columns(found, columns, width) if column.says]
+    meaning = "; ".join([_ALWAYS, *says]) + "."
+    return textwrap.fill(" ".join([meaning, *found.attrs.get("notes", ()), *room]), width)
 
 
 def written(row: Mapping[Hashable, Any], column: Column, plus_minus: str, missing: str) -> str:

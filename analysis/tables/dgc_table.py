@@ -2,40 +2,33 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from analysis import published
-from analysis.aggregate import Estimate, estimate
-from analysis.logs.load import load
-from analysis.results import of_complete_runs
-from analysis.tables.text_table import written
+from analysis.tables.text_table import add_columns, by_row, written
 from files.aligned import aligned
 
 LEGEND = "Top-1 in percent on ImageNet at ratio .001; ours: complete runs of grid dgc, 95 % interval (t) over seeds"
+_DENSE = ("dense", "", "")
 
 
 def table(runs: Path) -> pd.DataFrame:
-    """One row for each published one, dense first, and for each model the published and our numbers.
+    """One row for each published one, dense first, and for each model the published number and ours (``add_columns``).
 
-    Our numbers are mean, half-width and runs; NaN without runs.
-
-    runs: the folder of all sweeps; ours are the complete runs of ``dgc imagenet_resnet50`` and
-    ``dgc imagenet_vgg16bn``.
+    runs: the folder of all sweeps; ours are the complete runs of ``dgc imagenet_resnet50`` and ``dgc
+    imagenet_vgg16bn``.
     """
-    rows = [("dense", "", "")] + [
-        (f"{gpus} GPUs", _nodes(gpus, workers), schedule) for gpus, workers, schedule in published.DGC
-    ]
-    found = pd.DataFrame(rows, columns=["trained on", "workers that compress", "schedule"])
+    rows = [(f"{gpus} GPUs", _nodes(gpus, workers), schedule) for gpus, workers, schedule in published.DGC]
+    found = pd.DataFrame([_DENSE, *rows], columns=["trained on", "workers that compress", "schedule"])
     for column, (model, sweep) in enumerate(zip(published.DGC_MODELS, published.DGC_SWEEPS, strict=True)):
-        ours = _ours(runs, sweep)
-        estimates = [estimate(ours.get(key, np.empty(0))) for key in (None, *published.DGC)]
-        found[f"{model} paper"] = [published.DGC_DENSE[column], *(row[column] for row in published.DGC.values())]
-        found[f"{model} ours"] = [each.mean for each in estimates]
-        found[f"{model} ours_pm"] = [each.half_width for each in estimates]
-        found[f"{model} ours_n"] = [each.n for each in estimates]
+        ours = by_row(runs, sweep, functools.partial(_row, sweep))
+        theirs = {_DENSE: published.DGC_DENSE[column], **{row: both[column] for row, both in published.DGC.items()}}
+        add_columns(found, model, theirs, ours, "score")
     return found
 
 
@@ -43,20 +36,12 @@ def _nodes(gpus: int, workers: int) -> str:
     return str(workers) if workers == gpus else f"{workers} nodes of {gpus // workers}"
 
 
-def _ours(runs: Path, sweep: str) -> dict[tuple[int, int, str] | None, np.ndarray]:
-    """The final accuracies of the complete runs by their row of the table; None: dense, with however many workers."""
-    if not (runs / sweep).is_dir():
-        return {}
-    logs = load(runs, sweep)
-    final = of_complete_runs(logs)["final"].to_numpy(float)
-    found: dict[tuple[int, int, str] | None, list[float]] = {}
-    for accuracy, settings in zip(final, logs.settings.to_dict("records"), strict=True):
-        theirs = published.accuracy(sweep, settings) or {}
-        method = settings["method.name"]
-        if method in theirs:
-            key = None if method == "supersgd" else published.dgc_row(settings)
-            found.setdefault(key, []).append(float(accuracy))
-    return {key: np.array(values) for key, values in found.items()}
+def _row(sweep: str, settings: Mapping[Any, Any]) -> tuple[int | str, ...]:
+    """The row of these settings, dense with however many workers; empty for what is not published."""
+    method = settings["method.name"]
+    if method not in (published.accuracy(sweep, settings) or {}):
+        return ()
+    return _DENSE if method == "supersgd" else published.dgc_row(settings)
 
 
 def text(found: pd.DataFrame) -> str:
@@ -67,9 +52,7 @@ def text(found: pd.DataFrame) -> str:
     ]
     lines = []
     for row in found.to_dict("records"):
-        numbers = []
+        lines.append([row[name] for name in found.columns[:3]])
         for model in published.DGC_MODELS:
-            ours = Estimate(row[f"{model} ours"], row[f"{model} ours_pm"], row[f"{model} ours_n"])
-            numbers += [f"{row[f'{model} paper']:.1f}", written(ours)]
-        lines.append([row["trained on"], row["workers that compress"], row["schedule"], *numbers])
+            lines[-1] += [f"{row[f'{model} paper']:.1f}", written(row, model)]
     return aligned([headings, *lines], words=3, ruled=True)

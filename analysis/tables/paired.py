@@ -32,9 +32,7 @@ class Difference(Estimate):
 
 
 def difference(values: pd.Series | np.ndarray, others: pd.Series | np.ndarray) -> Difference:
-    """The mean of ``values - others`` over the pairs of which both are finite.
-
-    It comes with the two-sided p value of Student's paired t test.
+    """The mean of ``values - others`` over the pairs of finite values, with the two-sided p of Student's paired t test.
 
     t = mean / (s / sqrt(n)) with n - 1 degrees of freedom. p is NaN where the test has nothing to measure the mean
     against: for fewer than two pairs, and where all differences are equal (rounding aside), be they 0 or not.
@@ -66,7 +64,7 @@ def holm(p: np.ndarray) -> np.ndarray:
     return corrected
 
 
-def partners(settings: pd.DataFrame, baseline: str = BASELINE) -> pd.Series:
+def partners(settings: pd.DataFrame) -> pd.Series:
     """The baseline's run with which each run is compared; absent where there is none, or more than one.
 
     Partners have the same seed and agree in every setting outside the method and its memory (data, model, workers,
@@ -75,21 +73,16 @@ def partners(settings: pd.DataFrame, baseline: str = BASELINE) -> pd.Series:
     """
     names = [name for name in settings if not of_the_method(name) and name not in no_result_names()]
     keys = _keys(settings, ["seed", *names])
-    whole = np.array(
-        [not keeps(row) for row in settings.filter(regex="^(method.name|tensors[.])").to_dict("records")], bool
-    )
-    of_baseline = (settings["method.name"] == baseline) & settings["seed"].notna() & whole
+    of_tensors = settings.filter(regex="^(method.name|tensors[.])").to_dict("records")
+    whole = np.array([not keeps(row) for row in of_tensors], bool)
+    seeded = settings["seed"].notna()
+    of_baseline = (settings["method.name"] == BASELINE) & seeded & whole
     own = keys.loc[of_baseline].drop_duplicates(keep=False)
-    return keys.map(pd.Series(own.index, index=own.to_numpy(), dtype=object)).where(
-        settings["seed"].notna() & ~of_baseline
-    )
+    return keys.map(pd.Series(own.index, index=own.to_numpy(), dtype=object)).where(seeded & ~of_baseline)
 
 
 def _keys(settings: pd.DataFrame, names: Sequence[str]) -> pd.Series:
-    """One text for each run, equal where the settings are equal.
-
-    Most settings are the same throughout and are left out.
-    """
+    """One text for each run, equal where the settings are; most of them are the same throughout and left out."""
     found = pd.Series("", index=settings.index, dtype=object)
     for name in names:
         text = [_exact(value) for value in settings[name]]
@@ -105,19 +98,13 @@ def _exact(value: Any) -> str:
     return repr(int(value) if isinstance(value, float) and value.is_integer() else value)
 
 
-def without_partner(
-    every: pd.DataFrame, chosen: pd.DataFrame, conditions: Sequence[str], baseline: str = BASELINE
-) -> list[str]:
-    """A sentence where ``conditions`` chose runs without the baseline's runs that they are compared with.
-
-    The chosen runs are the settings ``chosen`` of ``every``.
-    """
-    with_one = partners(without_chosen_rate(every), baseline).dropna()
+def without_partner(every: pd.DataFrame, chosen: pd.DataFrame, conditions: Sequence[str]) -> list[str]:
+    """A sentence where ``conditions`` chose (of ``every`` settings) runs without those of the baseline beside them."""
+    with_one = partners(without_chosen_rate(every)).dropna()
     lost = [run for run, partner in with_one.items() if run in chosen.index and partner not in chosen.index]
     if not lost:
         return []
     named = next((text for text in conditions if text.partition("=")[0] in ("method", "method.name")), "")
-    way_out = f"; {named},{baseline} keeps it" if named else ""
-    return [
-        f"--where leaves out {METHODS[baseline].title}, with which {len(lost)} of these runs would be compared{way_out}"
-    ]
+    way_out = f"; {named},{BASELINE} keeps it" if named else ""
+    title = METHODS[BASELINE].title
+    return [f"--where leaves out {title}, with which {len(lost)} of these runs would be compared{way_out}"]

@@ -23,19 +23,7 @@ from files.atomic import aside
 from files.escaped import escaped
 from files.tables import FORMATS, encoded, latex_escaped, tabular
 
-__all__ = [
-    "COLUMNS",
-    "WIDTH",
-    "arranged",
-    "cells",
-    "latex",
-    "left_out",
-    "legend",
-    "rich_table",
-    "table",
-    "text",
-    "write",
-]
+__all__ = ["COLUMNS", "arranged", "cells", "latex", "left_out", "legend", "rich_table", "table", "text", "write"]
 
 _PLUS_MINUS = "+-"
 _ENOUGH_TO_ORDER = 4
@@ -54,12 +42,10 @@ _MEANS = {  # columns that are plain means, and what of each run
 
 
 def table(logs: Logs) -> pd.DataFrame:
-    """The numbers of every seed group as a table.
-
-    It holds method, label, complete, runs, then the columns, then the settings that tell seed groups apart.
+    """The numbers of every seed group: method, label, complete, runs, the columns, then the settings that differ.
 
     Means have their interval's half-width (``_pm``, NaN for one seed) and number of values or pairs (``_n``) beside
-    them.  Only complete runs count; a seed group without any has NaN throughout.  ``attrs``: ``notes``, sentences on
+    them. Only complete runs count; a seed group without any has NaN throughout.  ``attrs``: ``notes``, sentences on
     what is compared; ``settings``, the names of those settings.
     """
     every, logs = logs, begun(logs)
@@ -109,10 +95,7 @@ def _with_interval(name: str, found: Estimate) -> dict[str, float]:
 
 
 def _relative_variance(values: np.ndarray, high: np.ndarray) -> dict[str, float]:
-    """The geometric mean, and the ends of its interval.
-
-    The interval comes from the measurements' own errors, which several runs share out.
-    """
+    """The geometric mean, and the ends of its interval by the measurements' own errors, shared out among runs."""
     known = np.isfinite(values) & (values > 0)
     mean, errors = geometric_mean(values), np.log(high[known] / values[known])
     width = float(np.exp(np.sqrt(np.square(errors).sum()) / len(errors))) if len(errors) else np.nan
@@ -147,10 +130,7 @@ def _notes(logs: Logs) -> tuple[str, ...]:
 
 
 def _variance_order(rows: Sequence[Mapping[str, Any]], firsts: Sequence[Mapping[Any, Any]]) -> tuple[str, ...]:
-    """A sentence on how far the variances of the paper's methods have the order that the paper measured.
-
-    A method's is the geometric mean of its rows.
-    """
+    """A sentence on how far the variances (geometric means of rows) have the order that the paper measured."""
     ours: dict[str, list[float]] = {}
     for row, settings in zip(rows, firsts, strict=True):
         if np.isfinite(row["relative_variance"]) and published.has_variance(settings):
@@ -170,18 +150,13 @@ def _variance_order(rows: Sequence[Mapping[str, Any]], firsts: Sequence[Mapping[
 def _left_out(every: Logs, logs: Logs) -> list[str]:
     """A sentence on the runs that have no row."""
     number = len(every.settings) - len(logs.settings)
-    own = (
-        "failed before it logged anything, in settings of its own, and has"
-        if number == 1
-        else ("failed before they logged anything, in settings of their own, and have")
-    )
-    return [f"{number} run{'s' * (number > 1)} {own} no row."] if number else []
+    s, it, its, has = ("", "it", "its", "has") if number == 1 else ("s", "they", "their", "have")
+    what = f"failed before {it} logged anything, in settings of {its} own, and {has} no row."
+    return [f"{number} run{s} {what}"] if number else []
 
 
 def arranged(found: pd.DataFrame, by: str, *, descending: bool = False) -> pd.DataFrame:
-    """The rows in the order of a column.
-
-    The column is its name, its short name, ``method`` for the methods' own order, or a setting.
+    """The rows in the order of a column (its name or short name), a setting, or ``method``: the methods' own order.
 
     Rows without a value come last.  Any other name raises ValueError with the legal names.
     """
@@ -211,19 +186,13 @@ def cells(
     """The headings and rows as text."""
     rows = []
     for row in found.to_dict("records"):
-        rows.append([str(row["label"]), _seeds(row), *(written(row, column, plus_minus, missing) for column in there)])
+        seeds = str(row["complete"]) if row["complete"] == row["runs"] else f"{row['complete']} of {row['runs']}"
+        rows.append([str(row["label"]), seeds, *(written(row, column, plus_minus, missing) for column in there)])
     return ["method", "seeds", *(column.heading for column in there)], rows
 
 
-def _seeds(row: dict) -> str:
-    return str(row["complete"]) if row["complete"] == row["runs"] else f"{row['complete']} of {row['runs']}"
-
-
 def text(found: pd.DataFrame, columns: Sequence[str] | None = None, width: int = WIDTH) -> str:
-    """The table in aligned columns for a terminal or a file.
-
-    The columns are those named, else those with data that fit into ``width`` characters.
-    """
+    """The table in aligned columns: those named, else those with data that fit into ``width`` characters."""
     headings, rows = cells(found, shown_columns(found, columns, width), _PLUS_MINUS, "-")
     return aligned([headings, *rows], ruled=True)
 
@@ -232,14 +201,8 @@ def rich_table(found: pd.DataFrame, sweep: str, columns: Sequence[str] | None = 
     """The table with rich, for a terminal of so many characters."""
     chosen = shown_columns(found, columns, width)
     headings, rows = cells(found, chosen, "\N{PLUS-MINUS SIGN}", "-")
-    made = Table(
-        title=escaped(sweep),
-        box=box.SIMPLE_HEAD,
-        title_justify="left",
-        padding=(0, 1, 0, 0),
-        pad_edge=False,
-        show_edge=False,
-    )
+    edges: dict[str, Any] = {"box": box.SIMPLE_HEAD, "padding": (0, 1, 0, 0), "pad_edge": False, "show_edge": False}
+    made = Table(title=escaped(sweep), title_justify="left", **edges)
     for index, heading in enumerate(headings):
         made.add_column(escaped(heading), justify="right" if index else "left", no_wrap=index > 0)
     for row in rows:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
 from analysis import published
-from analysis.aggregate import Estimate, estimate
-from analysis.logs.load import load
-from analysis.results import of_complete_runs
 from analysis.seed_groups import title
-from analysis.tables.text_table import MISSING, written
+from analysis.tables.text_table import MISSING, add_columns, by_row, written
 from files.aligned import aligned
 
 LEGEND = """\
@@ -20,44 +18,21 @@ resnet34: top-1 in percent on CIFAR-10; bert: Pearson's correlation on STS-B; al
 ours: complete runs of grid smaq, 95 % interval (t) over seeds; ratio: bytes of float32 over bytes kept
 SmaQ: zeros=coded, the published format; with its zeros masked, our default, it may exceed 32/6 = 5.33, the most of \
 that format"""
-_NOTHING = np.empty((0, 2))
 
 
 def table(runs: Path) -> pd.DataFrame:
-    """One row for each published one, and for each model score and ratio, published and ours.
-
-    Our numbers are mean, half-width and runs; NaN without runs.
+    """One row for each published one, and for each model score and ratio, published and ours (``add_columns``).
 
     runs: the folder of all sweeps; ours are the complete runs of ``smaq cifar10_resnet34`` and ``smaq bert_stsb`` that
     keep all tensors in the format, as theirs do.
     """
     found = pd.DataFrame({"format": ["FP32" if name == "supersgd" else title(name) for name in published.SMAQ]})
     for column, (sweep, (_, model)) in enumerate(zip(published.SMAQ_SWEEPS, published.SMAQ_TASKS, strict=True)):
-        ours = _ours(runs, sweep)
+        ours = by_row(runs, sweep, functools.partial(published.smaq_row, sweep))
         for place, what in enumerate(("score", "ratio")):
-            estimates = [estimate(ours.get(name, _NOTHING)[:, place]) for name in published.SMAQ]
-            found[f"{model} {what} paper"] = [row[column][place] for row in published.SMAQ.values()]
-            found[f"{model} {what} ours"] = [each.mean for each in estimates]
-            found[f"{model} {what} ours_pm"] = [each.half_width for each in estimates]
-            found[f"{model} {what} ours_n"] = [each.n for each in estimates]
+            theirs = {name: row[column][place] for name, row in published.SMAQ.items()}
+            add_columns(found, f"{model} {what}", theirs, ours, what)
     return found
-
-
-def _ours(runs: Path, sweep: str) -> dict[str, np.ndarray]:
-    """The final accuracies (for scores: correlations) and ratios (n, 2) of the complete runs.
-
-    They are given by the row of the table in which they stand.
-    """
-    if not (runs / sweep).is_dir():
-        return {}
-    logs = load(runs, sweep)
-    of_run = of_complete_runs(logs)
-    values = of_run.assign(score=of_run["final"].fillna(of_run["correlation"]))[["score", "ratio"]].to_numpy(float)
-    found: dict[str, list[np.ndarray]] = {}
-    for pair, settings in zip(values, logs.settings.to_dict("records"), strict=True):
-        if name := published.smaq_row(sweep, settings):
-            found.setdefault(name, []).append(pair)
-    return {name: np.array(pairs) for name, pairs in found.items()}
 
 
 def text(found: pd.DataFrame) -> str:
@@ -70,8 +45,7 @@ def text(found: pd.DataFrame) -> str:
     for row in found.to_dict("records"):
         line = [str(row["format"])]
         for name, digits in names:
-            ours = Estimate(row[f"{name} ours"], row[f"{name} ours_pm"], row[f"{name} ours_n"])
             theirs = float(row[f"{name} paper"])
-            line += [f"{theirs:.{digits}f}" if np.isfinite(theirs) else MISSING, written(ours, digits)]
+            line += [f"{theirs:.{digits}f}" if np.isfinite(theirs) else MISSING, written(row, name, digits)]
         rows.append(line)
     return aligned([headings, *rows], words=1, ruled=True)
