@@ -26,11 +26,7 @@ _MARKERS = {"o": "circle", "s": "square", "^": "triangle", "v": "inverted_triang
 
 @dataclass(frozen=True)
 class Curves:
-    """Curves for the page's script.
-
-    ``data``: for that script (see curves.js); ``slots``: curves that a plot can hold at once; ``notes``: a sentence
-    each.
-    """
+    """Curves: data for the page's script (see curves.js), the slots that a plot needs, and notes, a sentence each."""
 
     data: dict[str, Any]
     slots: int
@@ -38,11 +34,9 @@ class Curves:
 
 
 def curves(of_groups: Sequence[Means]) -> Curves | None:
-    """The means (``analysis.figures.means_of``) of every quantity and seed group, thinned.
-
-    None where there is nothing to draw.
-    """
-    found, notes, pool = [], [], _Pool()
+    """The means (of ``figures.means_of``) of every quantity and seed group, thinned; None where there are none."""
+    found, notes = [], []
+    pool: dict[tuple[float | None, ...], int] = {}  # x values, each kept once: most curves share their steps
     of_sweep = [(means, _quantities(means)) for means in of_groups]
     count = sum(len(drawn) for _, quantities in of_sweep for _, drawn in quantities)
     most = int(min(MOST_PER_CURVE, max(FEWEST_PER_CURVE, MOST_POINTS // max(1, count))))
@@ -62,19 +56,15 @@ def curves(of_groups: Sequence[Means]) -> Curves | None:
         places = _Places.of(means.group.logs, everything, most)
         made = [_quantity(plot, drawn, slots, places, most, pool) for plot, drawn in shown]
         drops = [int(step) for step in means.drops[:MOST_DROPS]]
-        found.append(
-            {
-                "title": group_title(means.group),
-                "seed_groups": [_drawn_as(seed_group) for seed_group in seed_groups],
-                "quantities": made,
-                "drops": drops,
-            }
-        )
+        looks = [_drawn_as(seed_group) for seed_group in seed_groups]
+        title = group_title(means.group)
+        found.append({"title": title, "seed_groups": looks, "quantities": made, "drops": drops})
     if not found:
         return None
     if thinned:
         notes.append(f"curves are thinned to {most} points each")
-    return Curves({"groups": found, "xs": pool.arrays}, max(len(group["seed_groups"]) for group in found), tuple(notes))
+    largest = max(len(group["seed_groups"]) for group in found)
+    return Curves({"groups": found, "xs": list(map(list, pool))}, largest, tuple(notes))
 
 
 def group_title(group: Group) -> str:
@@ -90,28 +80,9 @@ def _quantities(means: Means) -> list[tuple[Plot, list[Any]]]:
     return [(plot, drawn) for plot in plots if not isinstance(drawn := means.of(plot), str)]
 
 
-class _Pool:
-    """Arrays of x values, each kept once: most curves share their steps."""
-
-    def __init__(self) -> None:
-        self.arrays: list[list[float | None]] = []
-        self._places: dict[tuple, int] = {}
-
-    def place(self, values: np.ndarray) -> int:
-        numbers = _short(values)
-        key = tuple(numbers)
-        if key not in self._places:
-            self._places[key] = len(self.arrays)
-            self.arrays.append(numbers)
-        return self._places[key]
-
-
 @dataclass(frozen=True)
 class _Places:
-    """The positions of a group's runs on each axis at the steps that are drawn.
-
-    They are arrays of steps x runs, in the unit of ``labels``.
-    """
+    """The positions (steps x runs, in the unit of ``labels``) of a group's runs on each axis at the steps drawn."""
 
     steps: np.ndarray
     column: dict[str, int]
@@ -139,21 +110,18 @@ class _Places:
 
 
 def _quantity(
-    plot: Plot, drawn: Sequence[Any], slots: Mapping[str, int], places: _Places, most: int, pool: _Pool
+    plot: Plot, drawn: Sequence[Any], slots: Mapping[str, int], places: _Places, most: int, pool: dict[tuple, int]
 ) -> dict[str, Any]:
     """One quantity of a group: its curves, and the labels of its x axes."""
     made, there = [], set()
     for each in drawn:
         kept = _spread(len(each.step), most)
-        xs = {axis: pool.place(x) for axis, x in places.mean(each, kept).items() if np.isfinite(x).any()}
+        xs = {axis: tuple(_short(x)) for axis, x in places.mean(each, kept).items() if np.isfinite(x).any()}
+        xs = {axis: pool.setdefault(x, len(pool)) for axis, x in xs.items()}
         there |= set(xs)
-        values = (
-            {"mean": each.mean, "low": each.low, "high": each.high}
-            if np.isfinite(each.low).any()
-            else {"mean": each.mean}
-        )
+        names = ("mean", "low", "high") if np.isfinite(each.low).any() else ("mean",)
         curve = {"seed_group": slots[each.seed_group.label], "label": each.label, "n": len(each.runs), "x": xs}
-        made.append({**curve, **{name: _short(value[kept]) for name, value in values.items()}})
+        made.append({**curve, **{name: _short(getattr(each, name)[kept]) for name in names}})
     labels = {axis: label for axis, label in places.labels.items() if axis in there}
     return {"title": plot.title, "label": plot.label, "log": plot.log, "axes": labels, "curves": made}
 

@@ -54,10 +54,7 @@ def part(name: str, *values: Any) -> Markup:
 def page(
     title: str, lead: str, sections: Sequence[Section], *, footer: str, with_curves: bool, every_s: float | None = None
 ) -> str:
-    """The HTML of the whole page.
-
-    ``lead`` and ``footer`` are text; ``every_s``: it reloads itself so often.
-    """
+    """The HTML of the page; ``lead`` and ``footer`` are text; ``every_s``: it reloads itself so often."""
     names = ["page.js", "curves.js"] if with_curves else ["page.js"]
     scripts = [*([_bokeh()] if with_curves else []), *((_HERE / name).read_text() for name in names)]
     digests = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
@@ -68,10 +65,7 @@ def page(
 
 
 def _bokeh() -> str:
-    """Bokeh's own script, without the parts for widgets, tables and WebGL.
-
-    A script element ends at the first ``</script``.
-    """
+    """Bokeh's script without widgets, tables and WebGL; a script element ends at the first ``</script``."""
     from bokeh.resources import Resources
 
     return "\n".join(Resources(mode="inline", components=["bokeh"]).js_raw).replace("</script", "<\\/script")

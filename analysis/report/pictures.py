@@ -29,11 +29,7 @@ _SIZE = re.compile(r'width="([\d.]+)pt" height="([\d.]+)pt"')
 
 @dataclass(frozen=True)
 class Picture:
-    """A drawn figure.
-
-    ``packed``: SVG, gzip, base64.  ``width``, ``height`` in points.  ``sentence``: why there is no picture, where there
-    is none.
-    """
+    """A drawn figure as ``packed`` SVG, its width and height in points, or a sentence why there is no picture."""
 
     name: str
     title: str
@@ -57,10 +53,7 @@ class Picture:
 
 @dataclass(frozen=True)
 class Pictures:
-    """The figures that were drawn, in their order, and those left out.
-
-    ``left_out``: by section, the kinds (``est_var-time``) of those that were not drawn.
-    """
+    """The figures that were drawn, in their order, and the kinds (``est_var-time``) of the others by section."""
 
     drawn: tuple[Picture, ...]
     left_out: dict[str, list[str]]
@@ -75,9 +68,7 @@ def draw(
     processes: int | None = None,
     means: Sequence[Means] | None = None,
 ) -> Pictures:
-    """Every figure, or the ``most`` that tell most (0: all; None: as many as a page needs).
-
-    The figures take at most so many bytes of text.
+    """Every figure, or the ``most`` that tell most (0: all; None: as many as a page needs), in so many bytes of text.
 
     A page of many groups has one overview for each of the first groups: the other quantities and axes are in its
     curves.  ``processes``: see ``analysis.plots.forked``; ``means``: as for ``analysis.figures.named``.
@@ -105,8 +96,8 @@ def _enough(figures: Sequence[Named]) -> int:
 def _by_importance(figures: Sequence[Named]) -> list[int]:
     """The positions of the figures by importance.
 
-    The order is the first overview, figures of the whole sweep, the other groups' overviews against the step, then one
-    of each in turn.
+    First comes an overview, then figures of the whole sweep, other groups' overviews against the step, and one of each
+    in turn.
     """
     sections: dict[str, list[int]] = {}
     for index, figure in enumerate(figures):

@@ -40,19 +40,13 @@ def _plot(scale: Literal["linear", "log"], slots: int) -> Any:
     for each in (plot.x_range, plot.y_range):  # fitted to the curves: an interval over two seeds would flatten them
         each.renderers, each.only_visible = lines, True
     for number in range(MOST_DROPS):
-        plot.add_layout(
-            Span(dimension="height", line_color="#777777", line_dash=[5, 4], line_width=1, name=f"drop{number}")
-        )
+        style: dict[str, Any] = {"line_color": "#777777", "line_dash": [5, 4], "line_width": 1}
+        plot.add_layout(Span(dimension="height", name=f"drop{number}", **style))
     legend = Legend(items=items, click_policy="hide", name="legend", border_line_color=None, background_fill_color=None,
                     label_text_font_size="12px", glyph_width=28, spacing=10, location="center", ncols=4)  # fmt: skip
     plot.add_layout(legend, "below")
-    plot.add_tools(
-        HoverTool(
-            renderers=dots,
-            point_policy="snap_to_data",
-            tooltips=[("", "$name"), ("x", "@x"), ("mean", "@mean"), ("95 % interval", "@low to @high")],
-        )
-    )
+    tips = [("", "$name"), ("x", "@x"), ("mean", "@mean"), ("95 % interval", "@low to @high")]
+    plot.add_tools(HoverTool(renderers=dots, point_policy="snap_to_data", tooltips=tips))
     for axis in (plot.xaxis, plot.yaxis):
         axis.axis_label_text_font_style = "normal"
         axis.axis_label_text_font_size = "13px"

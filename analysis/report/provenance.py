@@ -22,6 +22,7 @@ NOT_RECORDED = "not recorded"
 def facts(runs: Runs) -> dict[str, str]:
     """The facts that the runs themselves recorded, each with the number of runs where they differ."""
     records = [runs.record(run) for run in runs.states]
+    times = [f"{shown_hours(value)} of {kind}" for kind, value in hours(runs).items()]
     machines = [_mapping(record.get("machine")) for record in records]
     return {
         "commit": _counted(machines, _commit),
@@ -35,7 +36,7 @@ def facts(runs: Runs) -> dict[str, str]:
         "hosts": _counted(records, lambda record: _text(record, "host")),
         "begun": _dates(_numbers(records, "start")),
         "ended": _dates(_numbers(records, "end")),
-        "training time": _hours(records),
+        "training time": ", ".join(times) or NOT_RECORDED,
     }
 
 
@@ -43,11 +44,8 @@ def of_this_checkout() -> str:
     """The commit that made the report, and the versions it was made with."""
     try:
         code = snapshot.current(ROOT)
-        where = (
-            f"commit {code.commit[:12]}{', with changes of its own' * code.dirty}"
-            if code.commit
-            else f"files {code.digest[:12]}"
-        )
+        commit = f"commit {code.commit[:12]}{', with changes of its own' * code.dirty}"
+        where = commit if code.commit else f"files {code.digest[:12]}"
     except (OSError, ValueError):
         where = "unknown commit"
     versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in _PACKAGES)
@@ -55,11 +53,13 @@ def of_this_checkout() -> str:
 
 
 def hours(runs: Runs) -> dict[str, float]:
-    """The hours of computing, by kind.
-
-    They are of CPU cores (seconds times threads) for the runs on a CPU, of GPUs for those on a GPU.
-    """
-    return _time_by_kind(runs.record(run) for run in runs.states)
+    """The hours of computing, by kind: of CPU cores (seconds times threads) or of GPUs."""
+    found = {"CPU core time": 0.0, "GPU time": 0.0}
+    for record in map(runs.record, runs.states):
+        is_gpu, machine = _text(record, "device").startswith("cuda"), _mapping(record.get("machine"))
+        devices = _gpus(_text(machine, "gpu")) if is_gpu else _number(record.get("threads")) or 1
+        found["GPU time" if is_gpu else "CPU core time"] += _number(record.get("seconds")) / 3600 * devices
+    return {kind: value for kind, value in found.items() if value}
 
 
 def commands(sweep: str, runs_folder: Path, runs: Runs, conditions: str) -> list[str]:
@@ -67,12 +67,8 @@ def commands(sweep: str, runs_folder: Path, runs: Runs, conditions: str) -> list
     commits = Counter(filter(None, (_text(_mapping(runs.record(run).get("machine")), "commit") for run in runs.states)))
     lines = [f"git checkout {commits.most_common(1)[0][0]}"] if commits else []
     lines.append("make setup")
-    scripts = [run for run in runs.states if (runs_folder / sweep / run / "run.sh").exists()]
-    lines += (
-        [f"bash {runs_folder / sweep / scripts[0]}/run.sh    # this run, and likewise every other one"]
-        if scripts
-        else []
-    )
+    scripts = [path for run in runs.states if (path := runs_folder / sweep / run / "run.sh").exists()]
+    lines += [f"bash {path}    # this run, and likewise every other one" for path in scripts[:1]]
     where = "" if str(runs_folder) == "runs" else f" --runs {runs_folder}"
     return [*lines, f"python -m analysis report {sweep}{where}{conditions}"]
 
@@ -129,26 +125,9 @@ def _dates(moments: list[float]) -> str:
     return first if first == last else f"{first} to {last}"
 
 
-def _time_by_kind(records: Iterable[Mapping[str, Any]]) -> dict[str, float]:
-    found = {"CPU core time": 0.0, "GPU time": 0.0}
-    for record in records:
-        is_gpu, machine = _text(record, "device").startswith("cuda"), _mapping(record.get("machine"))
-        found["GPU time" if is_gpu else "CPU core time"] += (
-            _number(record.get("seconds"))
-            / 3600
-            * (_gpus(_text(machine, "gpu")) if is_gpu else _number(record.get("threads")) or 1)
-        )
-    return {kind: value for kind, value in found.items() if value}
-
-
 def shown_hours(value: float) -> str:
     """A number of hours as text: hours in three digits, minutes below one."""
     return f"{value:.3g} h" if value >= 1 else f"{60 * value:.3g} min"
-
-
-def _hours(records: list[Mapping[str, Any]]) -> str:
-    found = _time_by_kind(records)
-    return ", ".join(f"{shown_hours(value)} of {kind}" for kind, value in found.items()) or NOT_RECORDED
 
 
 def _gpus(names: str) -> int:

@@ -7,7 +7,6 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 from markupsafe import Markup
@@ -34,17 +33,15 @@ class _Column:
 
 
 def run_table(logs: Logs, runs: Runs, page_folder: Path) -> Markup:
-    """The table of runs, with a row per run: state, step, settings that differ, results.
-
-    Each run links to its folder, as seen from the page's own.
-    """
+    """The table of runs: state, step, settings that differ, results, and a link to the run's folder from the page's."""
     main, own = differing(logs.settings)
     names, found = [*main, *own], results(logs)
     columns = []
     for name in names:
         values = [None if value != value else value for value in logs.settings[name].tolist()]
         texts = ["" if value is None else shown(value) for value in values]
-        columns.append(_Column(name, _short(name, names), _is_numeric(values), name in own, texts))
+        is_number = all(isinstance(value, int | float | None) and not isinstance(value, bool) for value in values)
+        columns.append(_Column(name, _short(name, names), is_number, name in own, texts))
     for result in (result for result in RESULTS if result.of in found):
         texts = [f"{value:.{result.digits}f}" if value == value else "" for value in found[result.of].tolist()]
         columns.append(_Column(result.name, result.heading, True, texts=texts))
@@ -62,7 +59,3 @@ def _short(name: str, names: Sequence[str]) -> str:
     last = short_name(name)
     alone = [*map(short_name, names)].count(last) == 1
     return last.replace("_", " ") if alone else name
-
-
-def _is_numeric(values: Sequence[Any]) -> bool:
-    return all(isinstance(value, int | float | None) and not isinstance(value, bool) for value in values)

@@ -62,10 +62,7 @@ def _record(folder: RunFolder) -> Record:
 
 
 def _states(logs: Logs, records: Mapping[str, Record], now: float) -> dict[str, State]:
-    """The states of all runs.
-
-    Without status.json (the runs of other programs) the logs tell whether the last step was reached.
-    """
+    """The states of all runs; without status.json (other programs) the logs tell whether the last step was reached."""
     of_logs = {str(run): values for run, values in logs.status.to_dict("index").items()}
     return {
         run: _by_logs(of_logs[run]) if record is None else judge(record, None, None, None, now)
@@ -90,18 +87,14 @@ def counts(logs: Logs, now: float | None = None) -> dict[str, int]:
 
 
 def _counted(states: Mapping[str, State]) -> dict[str, int]:
-    found = Counter(state.word for state in states.values())
-    return dict(found.most_common())
+    return dict(Counter(state.word for state in states.values()).most_common())
 
 
 # --- settings -----------------------------------------------------------------------------------------------------
 
 
 def differing(settings: pd.DataFrame) -> tuple[list[str], list[str]]:
-    """The names of the settings that take several values.
-
-    The first list has those that a method alone does not explain, the second those that it does.
-    """
+    """The names of the settings of several values: those that a method alone does not explain, and those it does."""
     names = [str(name) for name in settings.columns if name not in (*_NO_SETTINGS, "method.name", "seed")]
     texts = {name: settings[name].dropna().map(shown) for name in names}
     varying = [name for name in names if len(texts[name].unique()) > 1]
@@ -126,11 +119,7 @@ def shared(settings: pd.DataFrame) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Result:
-    """A column of the run table.
-
-    It is one of ``analysis.results.of_runs``, with its heading, its name in conditions, and its digits after the
-    point.
-    """
+    """A column of the run table: one of ``results.of_runs``, its heading, name in conditions, and digits."""
 
     of: str
     heading: str

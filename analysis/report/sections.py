@@ -52,10 +52,8 @@ def summary(logs: Logs, of_runs: Runs, found: pd.DataFrame) -> Markup:
         if name in found and np.isfinite(found[name].to_numpy(float)).any():
             row = found.loc[found[name].astype(float).idxmax()]
             interval = f" \N{PLUS-MINUS SIGN} {row[f'{name}_pm']:.2f}" if np.isfinite(float(row[f"{name}_pm"])) else ""
-            cards[heading] = (
-                f"{row[name]:.2f} %",
-                f"{row['label']}{interval}, {counted(int(row[f'{name}_n']), 'seed')}",
-            )
+            whose = f"{row['label']}{interval}, {counted(int(row[f'{name}_n']), 'seed')}"
+            cards[heading] = (f"{row[name]:.2f} %", whose)
     for kind, value in provenance.hours(of_runs).items():
         cards[kind] = (provenance.shown_hours(value), "of all runs together")
     return part("summary", of_runs.counts(), cards)
@@ -86,12 +84,8 @@ def figures(found: Pictures, advice: str) -> Markup:
     parts: list[dict[str, Any]] = []
     for section, pictures in of_sections.items():
         drawn = [picture for picture in pictures if picture.packed]
-        by_axis = [
-            (axis, [picture for picture in drawn if axes.TITLES[axis] in picture.title])
-            for axis in axes.AXES
-            if axis != "step"
-        ]
-        apart = {picture.name for _, of_axis in by_axis for picture in of_axis}
+        by_axis = {axis: [item for item in drawn if axes.TITLES[axis] in item.title] for axis in axes.AXES[1:]}
+        apart = {picture.name for of_axis in by_axis.values() for picture in of_axis}
         kinds = found.left_out.get(section, [])
         more = f"{counted(len(kinds), 'more figure')} of this section left out here ({_quantities(kinds)}); {advice}"
         parts.append(
@@ -100,7 +94,7 @@ def figures(found: Pictures, advice: str) -> Markup:
                 "drawn": [picture for picture in drawn if picture.name not in apart],
                 "same": [
                     (axis, f"The same {axes.TITLES[axis]} ({len(of_axis)})", of_axis)
-                    for axis, of_axis in by_axis
+                    for axis, of_axis in by_axis.items()
                     if of_axis
                 ],
                 "left_out": more if kinds else "",
@@ -111,10 +105,7 @@ def figures(found: Pictures, advice: str) -> Markup:
 
 
 def _quantities(kinds: Iterable[str]) -> str:
-    """The kinds of figures as text, such as ``accuracy, est_var-bytes``.
-
-    A quantity against all axes is named once: ``est_var against step, time, epoch, bytes``.
-    """
+    """The kinds of figures as text: ``accuracy, est_var-bytes``, or ``est_var against step, time, epoch, bytes``."""
     of_quantity: dict[str, list[str]] = {}
     for kind in kinds:
         name, _, axis = kind.rpartition("-")
@@ -159,10 +150,7 @@ def notes(logs: Logs) -> Markup:
 
 def origin(logs: Logs, of_runs: Runs, conditions: Sequence[str]) -> Markup:
     """The origin of the numbers, and the commands that make them again."""
-    values = {
-        **provenance.facts(of_runs),
-        "logs": str(logs.folder.resolve()),
-        "report by": provenance.of_this_checkout(),
-    }
-    where = "".join(f" {word}" for word in (["--where", *map(shlex.quote, conditions)] if conditions else []))
+    values = provenance.facts(of_runs)
+    values |= {"logs": str(logs.folder.resolve()), "report by": provenance.of_this_checkout()}
+    where = f" --where {shlex.join(conditions)}" if conditions else ""
     return part("origin", values, provenance.commands(logs.sweep, logs.folder.parent, of_runs, where))

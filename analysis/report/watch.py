@@ -30,9 +30,7 @@ def watch(
     until_ended: bool = False,
     sleep: Callable[[float], None] = time.sleep,
 ) -> int:
-    """Write the report into ``folder`` every ``how.every_s`` seconds in which something has changed.
-
-    Returns the exit code, 0.
+    """Write the report into ``folder`` every ``how.every_s`` seconds in which something has changed; the exit code, 0.
 
     ``load`` gives the chosen runs.  Errors of reading and writing (OSError, ValueError) end the first look; later ones
     are said and waited out, since folders come and go while a grid runs, and disks fill.  Ctrl-C ends with a sentence.

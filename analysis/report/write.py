@@ -25,11 +25,7 @@ _SCRIPT_BYTES = 1_400_000  # size of Bokeh's script
 
 @dataclass(frozen=True)
 class How:
-    """The form of a report.
-
-    It holds the figures' width, the most figures (0: all; None: by the number of groups), the conditions, and the
-    seconds between reloads.
-    """
+    """The figures' width, the most figures (0: all; None: by the groups), the conditions, seconds between reloads."""
 
     width: str = "column"
     most_figures: int | None = None
