@@ -19,7 +19,7 @@ import tempfile
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -29,6 +29,7 @@ from files import atomic
 
 _VERSION = 3  # version of the index, and of what the reader makes of a file
 _INDEX = "index.json"
+_KINDS = ("scalars", "settings", "status")
 _MOST_PARTS = 8
 _OLD_S = 86400.0  # an older file that nobody refers to was left by a process that died
 _PART_NAME = re.compile(r"[0-9a-f]{16}")
@@ -43,14 +44,14 @@ class Seen:
     notes: list[str]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Entry:
     """A run as it was read: rows, settings and status."""
 
     scalars: Seen  # content: None
     settings: Seen
     status: Seen
-    part: parts.Part
+    part: parts.Part = field(compare=False)
     run: int  # its number in the part
     kept_in: str | None = None  # the name of the part, where it lies in the cache
 
@@ -85,10 +86,8 @@ def read(folder: Path, reader: str) -> dict[str, Entry]:
             if part not in opened:
                 opened[part] = parts.opened(folder, part) if _PART_NAME.fullmatch(part) else None
             kept = opened[part]
-            seen = {kind: Seen(*record[kind]) for kind in ("scalars", "settings", "status")}
-            sound = all(
-                isinstance(item.content, dict | None) and isinstance(item.notes, list) for item in seen.values()
-            )
+            seen = {kind: Seen(*record[kind]) for kind in _KINDS}
+            sound = all(isinstance(of.content, dict | None) and isinstance(of.notes, list) for of in seen.values())
             if kept is not None and sound and 0 <= number < kept.num_runs:
                 found[name] = Entry(**seen, part=kept, run=number, kept_in=part)
     return found
@@ -97,9 +96,7 @@ def read(folder: Path, reader: str) -> dict[str, Entry]:
 def write(folder: Path, reader: str, entries: Mapping[str, Entry], before: Mapping[str, Entry]) -> dict[str, Entry]:
     """Keep ``entries``; the parts of ``before``, the cache as it was read, are used again.
 
-    Returns the entries with their rows in the cache.
-
-    Raises OSError where nothing can be written.
+    Returns the entries with their rows in the cache.  Raises OSError where nothing can be written.
     """
     fresh = [name for name, entry in entries.items() if entry.kept_in is None]
     here = {entry.kept_in: entry.part for entry in entries.values() if entry.kept_in is not None}
@@ -133,8 +130,8 @@ def _num_rows(entry: Entry) -> int:
 
 
 def _record(entry: Entry) -> dict[str, Any]:
-    kinds = {"scalars": entry.scalars, "settings": entry.settings, "status": entry.status}
-    record: dict[str, Any] = {kind: [seen.of, seen.content, seen.notes] for kind, seen in kinds.items()}
+    seen: dict[str, Seen] = {kind: getattr(entry, kind) for kind in _KINDS}
+    record: dict[str, Any] = {kind: [each.of, each.content, each.notes] for kind, each in seen.items()}
     return {**record, "part": entry.kept_in, "run": entry.run}
 
 

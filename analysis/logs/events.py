@@ -56,10 +56,7 @@ class _Content(NamedTuple):
 
 
 def read(paths: Sequence[Path]) -> Scalars:
-    """All scalars of the event files.
-
-    A damaged file gives those before the damage, and a file that cannot be read gives none.
-    """
+    """All scalars of the event files; a damaged file gives those before the damage, one that cannot be read none."""
     tags: dict[str, int] = {}
     damage: dict[int, str] = {}
     content, sizes = _content(paths, damage)
@@ -79,9 +76,8 @@ def read(paths: Sequence[Path]) -> Scalars:
     for index in bad.tolist():
         before = int(np.searchsorted(content.file, index))
         lost = int(sizes[: index + 1].sum()) - int(content.start[first_bad[index]]) + HEADER
-        damage[index] = (
-            f"has a wrong checksum after record {first_bad[index] - before}; kept those ({lost} bytes left out)"
-        )
+        good = first_bad[index] - before
+        damage[index] = f"has a wrong checksum after record {good}; kept those ({lost} bytes left out)"
     if len(bad):  # a record that is wrong makes all that follow doubtful
         stay = found.record < first_bad[file]
         found, file = _Rows(*(column[stay] for column in found)), file[stay]
@@ -101,9 +97,8 @@ def _content(paths: Sequence[Path], damage: dict[int, str]) -> tuple[_Content, n
         found = records(content)
         if found.end < len(content):
             what = "has a wrong checksum" if found.wrong else "is cut off or damaged"
-            damage[index] = (
-                f"{what} after record {len(found.start)}; kept those ({len(content) - found.end} bytes left out)"
-            )
+            lost = len(content) - found.end
+            damage[index] = f"{what} after record {len(found.start)}; kept those ({lost} bytes left out)"
         starts.append(found.start + (int(sizes.sum()) + HEADER))
         lengths.append(found.length)
         contents.append(content)
@@ -123,10 +118,7 @@ def _groups(keys: np.ndarray) -> Iterator[np.ndarray]:
 
 
 def _windows(content: _Content, which: np.ndarray, length: int) -> np.ndarray:
-    """The bytes of records of one length with their footers: (n, a multiple of 8).
-
-    The bytes behind the footer can be anything.
-    """
+    """The bytes of records of one length with their footers, and anything behind: (n, a multiple of 8)."""
     width = -(-(length + FOOTER) // 8) * 8
     return np.lib.stride_tricks.sliding_window_view(content.data, width)[content.start[which]]
 
@@ -160,10 +152,7 @@ def _scalars(rows: np.ndarray, length: int, record: np.ndarray, tags: dict[str, 
 
 
 def _by_step_bytes(rows: np.ndarray, length: int) -> Iterator[tuple[int, np.ndarray]]:
-    """The rows that begin as scalars do, grouped: (bytes of the step's field, the rows).
-
-    The field is absent (0 bytes) for step 0.
-    """
+    """The rows that begin as scalars do, grouped: (bytes of the step's field, 0 for an absent step 0; the rows)."""
     if length < 18:
         return
     more = rows[:, 9] == 0x10

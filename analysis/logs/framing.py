@@ -87,10 +87,7 @@ def _checksums() -> np.ndarray:
 
 
 def _short_headers(data: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The (start, length) of every place that is the header of a record below 256 bytes, in order.
-
-    Some may lie inside of records.
-    """
+    """The (start, length) of every place that is the header of a record below 256 bytes, some inside of records."""
     if len(data) < HEADER + FOOTER:
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
     zero = data[1:-8] == 0

@@ -64,10 +64,7 @@ class Logs:
         return list(self.status.index[self.status["complete"].to_numpy(bool)])
 
     def of_tag(self, tag: str) -> pd.DataFrame:
-        """The values of one tag: steps down, runs across (those that logged it); non-finite values are absent.
-
-        The table is kept for the next call.
-        """
+        """The values of a tag, kept for the next call: steps down, runs across (with any), non-finite ones absent."""
         return self.rows.of_tag(tag)
 
     def of_tags(self, *tags: str) -> pd.DataFrame:
@@ -89,17 +86,12 @@ class Logs:
 
 def sweeps(runs: Path) -> list[str]:
     """The sweeps under a folder of runs."""
-    return (
-        sorted(path.name for path in runs.iterdir() if path.is_dir() and not path.name.startswith("."))
-        if runs.is_dir()
-        else []
-    )
+    folders = [path for path in runs.iterdir() if path.is_dir()] if runs.is_dir() else []
+    return sorted(path.name for path in folders if not path.name.startswith("."))
 
 
 def load(runs: Path, sweep: str, *, cache: bool = True) -> Logs:
-    """All runs of ``runs/<sweep>``.
-
-    Raises FileNotFoundError with the sweeps there are where that folder does not exist.
+    """All runs of ``runs/<sweep>``; FileNotFoundError with the sweeps there are where that folder does not exist.
 
     The content is kept (``analysis.logs.cache``) and only what has changed since is read again; ``cache=False`` reads
     all of it and keeps nothing.
@@ -127,10 +119,7 @@ def load(runs: Path, sweep: str, *, cache: bool = True) -> Logs:
 
 
 def _in_our_units(logged: Rows, settings: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Convert the rows of other systems' runs to our units, in place.
-
-    Returns a sentence for each run whose log does not show how.
-    """
+    """Convert the rows of other systems' runs to our units, in place; says of which runs the log does not show how."""
     notes = []
     for name in (name for name in logged.names if "system" in settings[name]):
         own = logged.keep([name])
@@ -170,10 +159,8 @@ def _entries(runs: Path, sweep: str, found: list[Run], notes: list[str], use_cac
     def settings_and_states() -> None:
         for run in found:
             old = before.get(run.name)
-            seen[run.name] = (
-                _seen(run, "settings", old and old.settings, now),
-                _seen(run, "status", old and old.status, now),
-            )
+            settings = _seen(run, "settings", old and old.settings, now)
+            seen[run.name] = settings, _seen(run, "status", old and old.status, now)
 
     stale = [run for run in found if run.name not in before or before[run.name].scalars.of != _about(run, "scalars")]
     files = [_files(run, names) for run in stale]
@@ -186,31 +173,23 @@ def _entries(runs: Path, sweep: str, found: list[Run], notes: list[str], use_cac
         entries: dict[str, Entry] = {}
         of_stale = {run.name: result for run, result in zip(stale, read, strict=True)}
         for run in found:
-            if run.name in of_stale:
-                result = of_stale[run.name]
+            settings, status = seen[run.name]
+            if result := of_stale.get(run.name):
                 damage = [f"{file} {what}" for file, what in result.damage]
                 scalars = Seen(_trusted(_about(run, "scalars"), now, damage), None, damage)
-                entries[run.name] = Entry(scalars, *seen[run.name], result.part, result.run)
+                entries[run.name] = Entry(scalars, settings, status, result.part, result.run)
             else:
-                entries[run.name] = replace(before[run.name], settings=seen[run.name][0], status=seen[run.name][1])
-        if place and not _same(entries, before):
+                entries[run.name] = replace(before[run.name], settings=settings, status=status)
+        if place and list(entries.items()) != list(before.items()):
             try:
                 return kept.write(place, reader, entries, before)
             except OSError as error:
-                notes.append(
-                    f"no cache: {place} cannot be written ({type(error).__name__}), so all logs are read each time"
-                )
+                why = f"{place} cannot be written ({type(error).__name__})"
+                notes.append(f"no cache: {why}, so all logs are read each time")
         if work:  # the rows lie in files that go with it
             part = parts.joined([(entry.part, entry.run) for entry in entries.values()])
             return {name: replace(entry, part=part, run=number) for number, (name, entry) in enumerate(entries.items())}
         return entries
-
-
-def _same(entries: Mapping[str, Entry], before: Mapping[str, Entry]) -> bool:
-    def contents(entry: Entry) -> tuple[Any, ...]:
-        return entry.scalars, entry.settings, entry.status, entry.kept_in, entry.run
-
-    return list(entries) == list(before) and all(contents(entries[name]) == contents(before[name]) for name in entries)
 
 
 def _about(run: Run, kind: str) -> list[list[Any]]:
@@ -225,10 +204,7 @@ def _about(run: Run, kind: str) -> list[list[Any]]:
 
 
 def _trusted(about: list[list[Any]], now: int, notes: list[str]) -> list[list[Any]] | None:
-    """The argument ``about``; None where a file changed just now or could not be read.
-
-    Such a file may change without a trace in size or time.
-    """
+    """``about``; None where a file cannot be read or has just changed, so may change unseen in size and time."""
     just_now = any(len(item) > 1 and abs(now - item[2]) < _JUST_NOW_NS for item in about)
     return None if just_now or any("cannot be read" in note for note in notes) else about
 
@@ -328,9 +304,8 @@ def _status(names: pd.Index, entries: Collection[Entry], settings: pd.DataFrame,
     table["step"] = last
     table["steps"] = settings["steps"].map(_number)
     told = [_number(status.get("seconds")) for status in statuses]
-    table["seconds"] = [
-        logged.seconds(name) if np.isnan(value) else value for name, value in zip(names, told, strict=True)
-    ]
+    of_run = zip(names, told, strict=True)
+    table["seconds"] = [logged.seconds(name) if np.isnan(value) else value for name, value in of_run]
     damaged = np.array([bool(entry.scalars.notes) for entry in entries], bool)
     reached = table["step"] >= table["steps"]
     foreign_runs = settings["system"].notna() if "system" in settings else False

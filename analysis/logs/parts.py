@@ -23,10 +23,7 @@ _SPANS = np.dtype("<i8")
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """Scalars of runs 0 .. n - 1, in row order.
-
-    ``spans`` is int64 (k, 4): run, tag (index into ``tags``), attempt and number of rows.
-    """
+    """Scalars of runs 0 .. n - 1; ``spans`` is int64 (k, 4): run, tag (index in ``tags``), attempt, number of rows."""
 
     num_runs: int
     tags: tuple[str, ...]
@@ -95,10 +92,7 @@ def joined(pieces: Pieces) -> Part:
 
 
 def write(folder: Path, name: str, pieces: Pieces) -> None:
-    """Write these runs as the part ``name`` in a folder.
-
-    The JSON file comes last, so that a part that has one is whole.
-    """
+    """Write these runs as the part ``name``; its JSON file comes last, so that a part that has one is whole."""
     tags, spans = _spans_of(pieces)
     slices = _slices(pieces)
     np.save(folder / f"{name}.spans.npy", spans)
@@ -125,10 +119,9 @@ def opened(folder: Path, name: str, *, verify: bool = True) -> Part | None:
         tags, sums = about["tags"], about["sums"]
         kinds = {"spans": _SPANS, **COLUMNS}
         arrays = {column: _mapped(folder / f"{name}.{column}.npy") for column in kinds}
-        if any(
-            array.dtype != kinds[column] or (verify and _sum(array) != sums[column]) for column, array in arrays.items()
-        ):
-            return None
+        for column, array in arrays.items():
+            if array.dtype != kinds[column] or (verify and _sum(array) != sums[column]):
+                return None
         found = Part(about["num_runs"], tuple(tags), **arrays)
         return found if _consistent(found) else None
     except (OSError, ValueError, KeyError, TypeError, AttributeError, EOFError):
@@ -149,11 +142,8 @@ def _sum(array: np.ndarray) -> int:
 
 
 def _consistent(part: Part) -> bool:
-    if (
-        not isinstance(part.num_runs, int)
-        or not all(isinstance(tag, str) for tag in part.tags)
-        or part.spans.shape[1:] != (4,)
-    ):
+    named = isinstance(part.num_runs, int) and all(isinstance(tag, str) for tag in part.tags)
+    if not named or part.spans.shape[1:] != (4,):
         return False
     run, tag, attempt, count = part.spans.T
     rows = int(count.sum())

@@ -46,24 +46,17 @@ class Read(NamedTuple):
 
 
 def attempt(name: str) -> tuple[int, str]:
-    """The sort key of an event file of a run: by attempt (suffix ``.a3``), then by the time in the name.
-
-    An evaluator's files come before all.
-    """
+    """The sort key of an event file of a run: by attempt (``.a3``), then by the time; an evaluator's come first."""
     match = _ATTEMPT.search(name)
     return (int(match[1]) if match else 0, name)
 
 
 def merged(step: np.ndarray, file: np.ndarray) -> np.ndarray:
-    """A mask of the rows of one run that stay where its files overlap.
-
-    Beyond a later file's first step, the earlier files give way.
+    """A mask of a run's rows that stay where its files overlap: beyond a later's first step the earlier give way.
 
     At that step itself both files may have values, of which the last counts for each tag: an attempt that goes on from
     step 100 may begin with a measurement there, and the values that the one before logged at step 100 led to the
-    checkpoint.
-
-    ``file`` counts the event files of the run in the order they were begun.
+    checkpoint.  ``file`` counts the event files of the run in the order they were begun.
     """
     if not len(step):
         return np.zeros(0, bool)
@@ -91,10 +84,8 @@ def read_runs(runs: Sequence[Files]) -> tuple[parts.Part, list[list[tuple[str, s
     order = np.argsort(narrow, kind="stable")
     key, step = key[order], found.step[order]
     again = (key[1:] == key[:-1]) & (step[1:] <= step[:-1])
-    doubtful = {
-        *np.unique(key[1:][again] // len(tags)).tolist(),
-        *np.flatnonzero(np.bincount(run_of_file) > 1).tolist(),
-    }
+    doubtful = set(np.unique(key[1:][again] // len(tags)).tolist())
+    doubtful.update(np.flatnonzero(np.bincount(run_of_file) > 1).tolist())
     if doubtful:
         edges = np.searchsorted(key, np.arange(len(runs) + 1) * len(tags))
         pieces = [order[edges[k] : edges[k + 1]] for k in range(len(runs))]
@@ -104,9 +95,8 @@ def read_runs(runs: Sequence[Files]) -> tuple[parts.Part, list[list[tuple[str, s
     rows = np.stack([run[order], tag[order], of_run[order]])
     begins = np.concatenate([[0], np.flatnonzero((rows[:, 1:] != rows[:, :-1]).any(axis=0)) + 1])
     spans = np.column_stack([rows[:, begins].T, np.diff(begins, append=len(order))])
-    return parts.Part(
-        len(runs), tuple(tags), spans, found.step[order], found.wall_time[order], found.value[order]
-    ), damage
+    columns = (column[order] for column in (found.step, found.wall_time, found.value))
+    return parts.Part(len(runs), tuple(tags), spans, *columns), damage
 
 
 def _renamed(found: events.Scalars, runs: Sequence[Files], run_of_file: np.ndarray) -> tuple[list[str], np.ndarray]:
@@ -155,9 +145,7 @@ def is_large(runs: Sequence[Files]) -> bool:
 def read_all(
     runs: Sequence[Files], folder: Path | None = None, meanwhile: Callable[[], None] = lambda: None
 ) -> list[Read]:
-    """All these runs, read.
-
-    With a folder to work in, as many processes as there are cores read them, and the rows lie in files there.
+    """All these runs, read; with a folder to work in, by as many processes as cores, with the rows in files there.
 
     ``meanwhile`` is called once, while the others are at work.
     """
@@ -210,11 +198,9 @@ def _start(folder: Path) -> subprocess.Popen[bytes] | None:
     command = [sys.executable, "-m", "analysis.logs.reading", str(folder)]
     silent = subprocess.DEVNULL
     # glibc: keep what was freed, instead of faulting the same pages in for each portion
-    heap = {"MALLOC_TOP_PAD_": str(64 << 20)}
+    env = {**os.environ, "MALLOC_TOP_PAD_": str(64 << 20), "PYTHONPATH": path}
     with suppress(OSError):
-        return subprocess.Popen(
-            command, env={**os.environ, **heap, "PYTHONPATH": path}, stdin=silent, stdout=silent, stderr=silent
-        )
+        return subprocess.Popen(command, env=env, stdin=silent, stdout=silent, stderr=silent)
     return None
 
 

@@ -9,15 +9,15 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from analysis.logs.parts import COLUMNS, Part, joined
+from analysis.logs.parts import COLUMNS, Part
 
 
 @dataclass(frozen=True, eq=False)
 class Rows:
     """The rows of some runs of a part, which other selections may share.
 
-    ``spans``: int64 (k, 5): run (index into ``names``), tag, attempt, and the rows begin .. end of the part; in the
-    order of the rows.
+    ``spans``: int64 (k, 5): run (index into ``names``), tag, attempt, and the rows begin .. end of the part, in row
+    order.
     """
 
     names: tuple[str, ...]
@@ -54,10 +54,8 @@ class Rows:
         if not len(begin):
             return column[:0]
         breaks = np.flatnonzero(begin[1:] != end[:-1])
-        pieces = [
-            column[low:high]
-            for low, high in zip(begin[np.append(0, breaks + 1)], end[np.append(breaks, -1)], strict=True)
-        ]
+        lows, highs = begin[np.append(0, breaks + 1)], end[np.append(breaks, -1)]
+        pieces = [column[low:high] for low, high in zip(lows, highs, strict=True)]
         return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
 
     def keep(self, names: Sequence[str]) -> Rows:
@@ -73,15 +71,9 @@ class Rows:
         return Rows(self.names, self.part, self.spans[np.isin(self.spans[:, 1], codes)])
 
     def of_tag(self, tag: str) -> pd.DataFrame:
-        """The values of one tag: steps down, runs across (those that logged it); non-finite values are absent.
-
-        The table is kept for the next call.
-        """
-        if tag not in self._tables:
-            self._tables[tag] = self._of_tag(tag)
-        return self._tables[tag]
-
-    def _of_tag(self, tag: str) -> pd.DataFrame:
+        """The values of a tag, kept for the next call: steps down, runs across (with any), non-finite ones absent."""
+        if tag in self._tables:
+            return self._tables[tag]
         spans = self.only([tag]).spans
         # the attempts of a run are neighbours
         first = np.flatnonzero(np.append(True, np.diff(spans[:, 0]) != 0)[: len(spans)])
@@ -100,13 +92,10 @@ class Rows:
         if not finite.all():
             table[~finite] = np.nan
             rows, columns = np.asarray(finite.any(axis=1)), np.asarray(finite.any(axis=0))
-            index, table, runs = (
-                index[rows],
-                table[rows][:, columns],
-                [run for run, some in zip(runs, columns.tolist(), strict=True) if some],
-            )
+            index, table = index[rows], table[rows][:, columns]
+            runs = [run for run, some in zip(runs, columns.tolist(), strict=True) if some]
         names = pd.Index([self.names[run] for run in runs], name="run", dtype=object)
-        return pd.DataFrame(table, pd.Index(index, name="step"), names)
+        return self._tables.setdefault(tag, pd.DataFrame(table, pd.Index(index, name="step"), names))
 
     def last_step(self) -> np.ndarray:
         """The last step of each run; NaN where it logged nothing."""
@@ -115,10 +104,7 @@ class Rows:
         return np.where(np.isinf(found), np.nan, found)
 
     def seconds(self, name: str) -> float:
-        """The seconds from the first row of a run to its last, without the time between its attempts.
-
-        The result is NaN where the run logged nothing.
-        """
+        """The seconds from a run's first row to its last, without the time between attempts; NaN without rows."""
         spans = self.spans[self.spans[:, 0] == self.names.index(name)]
         of_attempt: dict[int, list[np.ndarray]] = {}
         for _, _, attempt, begin, end in spans.tolist():
@@ -143,8 +129,3 @@ def rows(names: Sequence[str], part: Part) -> Rows:
     """All rows of a part whose runs have these names."""
     end = np.cumsum(part.spans[:, 3])
     return Rows(tuple(names), part, np.column_stack([part.spans[:, :3], end - part.spans[:, 3], end]))
-
-
-def none() -> Rows:
-    """The rows of no runs."""
-    return rows((), joined([]))

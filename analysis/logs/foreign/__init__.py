@@ -36,10 +36,7 @@ TAGS = {
 
 
 def settings(folder: Path) -> dict[str, Any] | None:
-    """The settings of another system's run: flat dotted names, lists as tuples.
-
-    The result is None for a folder that none of these systems left, or that tells nothing.
-    """
+    """The settings of another system's run: flat dotted names, lists as tuples; None where a folder tells nothing."""
     for read in (smaq.read, original.read, dgc.read):
         if found := read(folder):
             return {name: value for name, value in found.items() if isinstance(value, int | float | str | tuple)}
@@ -47,9 +44,7 @@ def settings(folder: Path) -> dict[str, Any] | None:
 
 
 def inputs_per_step(of: Mapping[str, Any], steps: np.ndarray) -> int | None:
-    """The number by which a run's x axis is divided to have steps; None where the log of a DGC run shows nothing.
-
-    It is 1, or for a DGC run what the log itself shows.
+    """The number by which a run's x axis is divided to have steps: 1, or what a DGC run's log shows; None if nothing.
 
     of: the run's settings; steps: int64, the x values of its ``loss``, which DGC logs at every step: multiples of the
     inputs of one step.

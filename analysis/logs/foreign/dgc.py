@@ -1,6 +1,4 @@
-"""Runs of Deep Gradient Compression, which tell their settings by the folder's name alone.
-
-Such a name is ``[cifar.resnet20+dgc.wm5].np8``.
+"""Runs of Deep Gradient Compression: only a folder's name, ``[cifar.resnet20+dgc.wm5].np8``, tells the settings.
 
 Their x axis counts inputs seen.
 """

@@ -110,10 +110,7 @@ def _settings(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _length_and_rates(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The number of steps and the schedule: in iterations where niters is given, else in epochs.
-
-    One decay epoch means every multiple of it.
-    """
+    """The steps and the schedule, by niters or else epochs; one decay epoch means every multiple of it."""
     found: dict[str, Any] = {}
     unit = 1
     if not (steps := _whole(options, "niters")):
@@ -128,12 +125,9 @@ def _length_and_rates(options: Mapping[str, Any]) -> dict[str, Any]:
     at = [epoch * unit for epoch in _numbers(options["lr_decay_epoch"])]
     if len(at) == 1 and at[0]:
         at = list(range(at[0], steps, at[0]))
-    at = [step for step in at if step < steps]
-    return found | (
-        {"schedule.name": "step", "schedule.at": tuple(at), "schedule.factor": options.get("lr_decay_rate")}
-        if at
-        else {}
-    )
+    if at := tuple(step for step in at if step < steps):
+        found |= {"schedule.name": "step", "schedule.at": at, "schedule.factor": options.get("lr_decay_rate")}
+    return found
 
 
 def _whole(options: Mapping[str, Any], name: str) -> int:

@@ -1,7 +1,4 @@
-"""Runs of Smart Quantization, whose settings lie in Lightning's ``hparams.yaml`` beside the event files.
-
-Older versions left ``meta_tags.csv`` instead.
-"""
+"""Runs of Smart Quantization: settings in Lightning's ``hparams.yaml`` (older: ``meta_tags.csv``) beside the events."""
 
 from __future__ import annotations
 
@@ -27,14 +24,9 @@ _RENAMED = {
     "max_steps": "steps",
     "task_name": "data.task",
 }
-_OWN = (
-    "num_bits_main",
-    "num_bits_outlier",
-    "main_std_dev_threshold",
-    "outlier_std_dev_threshold",
-    "stochastic_rounding",
-    "num_samples",
-)
+_OWN = """
+num_bits_main num_bits_outlier main_std_dev_threshold outlier_std_dev_threshold stochastic_rounding num_samples
+"""
 
 
 def read(folder: Path) -> dict[str, Any]:
@@ -59,10 +51,7 @@ def _csv(text: str) -> dict[str, Any]:
 
 
 def _word(value: Any, choices: tuple[str, ...] = ()) -> str:
-    """The last part of a class's or choice's name, in small letters.
-
-    A choice kept by its number gives the name of that number.
-    """
+    """The last part of a class's or choice's name, in small letters; a choice may be kept by its number."""
     if isinstance(value, list | tuple) and len(value) == 1:
         value = value[0]
     if isinstance(value, int) and not isinstance(value, bool):
@@ -78,7 +67,7 @@ def _settings(options: Mapping[str, Any]) -> dict[str, Any]:
     found["model.name"] = _model(options)
     found["method.name"] = method = _method(options)
     if method == "smaq":
-        found |= {f"method.{name}": options.get(name) for name in _OWN}
+        found |= {f"method.{name}": options.get(name) for name in _OWN.split()}
     optimizer = _word(options.get("make_optimizer_fn", options.get("optimizer_type")))
     found["optim.name"] = optimizer.removeprefix("make_").removesuffix("_optimizer") or None
     if options.get("scheduler_type") == "multi_step":  # its milestones are epochs
@@ -102,6 +91,5 @@ def _method(options: Mapping[str, Any]) -> str | None:
     if options.get("compress") is False:
         return "fp32"
     name = _word(options.get("compression_cls", options.get("compress")), _FORMATS)
-    return {"smartfp": "smaq", "smart": "smaq", "smartcompress": "smaq", "nocompression": "fp32"}.get(
-        name, name
-    ) or None
+    ours = {"smartfp": "smaq", "smart": "smaq", "smartcompress": "smaq", "nocompression": "fp32"}
+    return ours.get(name, name) or None
