@@ -1,14 +1,13 @@
 """The command ``python -m analysis predict``: the time of a step with each method, by workers and bandwidth.
 
-It also says from which bandwidth down a method pays.
-
 It gives three answers: how far the model was off where it was measured, a table per number of workers, and the
-break-even bandwidths.
+break-even bandwidths, from which down a method pays.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import math
 import re
 import sys
@@ -44,13 +43,9 @@ def quantity(text: str, name: str) -> float:
 
 
 def workers_of(text: str) -> list[int]:
-    """The numbers of workers that a text names.
-
-    ``8..1024`` is 8 and the powers of two in between and 1024; ``8,16`` is these two.
-    """
-    values = [_ends(part, "--workers") for part in text.split(",")]
+    """The numbers of workers of a text: ``8..1024`` is both ends and the powers of two between, ``8,16`` these two."""
     found: set[int] = set()
-    for ends in values:
+    for ends in [_ends(part, "--workers") for part in text.split(",")]:
         if any(end % 1 or end < 2 for end in ends):
             raise ValueError(f"--workers {text!r}: must be whole numbers from 2, such as 8..1024 or 8,16")
         found |= {int(end) for end in ends}
@@ -59,10 +54,9 @@ def workers_of(text: str) -> list[int]:
 
 
 def bandwidths_of(text: str) -> list[float]:
-    """The bandwidths that a text names, in bit/s.
+    """The bandwidths that a text names, in bit/s: ``1G,10G`` is these two.
 
-    ``100M..400G`` is both ends and in between 1 and 4 (up to two decades: 1, 2 and 5) times powers of ten bit/s;
-    ``1G,10G`` is these two.
+    ``100M..400G`` is both ends and in between 1 and 4 (up to two decades: 1, 2 and 5) times powers of ten bit/s.
     """
     found: set[float] = set()
     for part in text.split(","):
@@ -226,32 +220,20 @@ def _answer(question: Question, workers: Sequence[int], bandwidths: Sequence[flo
     asked = question.profile
     sizes = ", ".join(f"{bucket.coordinates / 1e6:.3g} M" for bucket in question.model.buckets[:4])
     more = ", .." if len(question.model.buckets) > 4 else ""
-    print(
-        f"{question.model.parameters / 1e6:.4g} M parameters in {len(question.model.buckets)} DDP buckets "
-        f"({sizes}{more}), ",
-        end="",
-    )
-    print(
-        f"{duration(question.compute_s)} of computation a step; {asked.about}"
-        + (", which computes, too" * asked.shared_core)
-    )
+    buckets = f"{len(question.model.buckets)} DDP buckets ({sizes}{more})"
+    work = f"{duration(question.compute_s)} of computation a step"
+    computes = ", which computes, too" * asked.shared_core
+    print(f"{question.model.parameters / 1e6:.4g} M parameters in {buckets}, {work}; {asked.about}{computes}")
     print(validate.statement(asked.validation, max(workers), max(bandwidths)))
     for count in workers:
         print(f"\n{count:,} workers: step time, speed-up over bf16, collective")
         print(_table(question, count, bandwidths))
     print("\nbreak-even: quicker than bf16 below this bandwidth (bit/s)")
     heading = ["", *(str(count) for count in workers)]
-    lines = [
-        [row.label, *(shown_break_even(question.break_even(row, count)) for count in workers)]
-        for row in question.rows[2:]
-    ]
-    print(aligned([heading, *lines]))
-    used = {
-        question.step(row, count, speed).collective
-        for row in question.rows
-        for count in workers
-        for speed in bandwidths
-    }
+    even = {row.label: [question.break_even(row, count) for count in workers] for row in question.rows[2:]}
+    print(aligned([heading, *([label, *map(shown_break_even, found)] for label, found in even.items())]))
+    asked_of = itertools.product(question.rows, workers, bandwidths)
+    used = {question.step(row, count, speed).collective for row, count, speed in asked_of}
     print("always: even where the link is as fast as the processor can feed it\n")
     print(", ".join(f"{letter} {name}" for name, letter in LETTERS.items() if name in used))
     for row in question.rows[2:]:
@@ -268,12 +250,10 @@ def _table(question: Question, workers: int, bandwidths: Sequence[float]) -> str
     baseline = [question.step(question.rows[1], workers, speed).step_s for speed in bandwidths]
     lines = [["", *(shown_bandwidth(speed) for speed in bandwidths)]]
     for row in question.rows:
-        steps = [question.step(row, workers, speed) for speed in bandwidths]
-        cells = [
-            f"{duration(s.step_s)} {base / s.step_s:4.2f}{LETTERS[s.collective]}"
-            for s, base in zip(steps, baseline, strict=True)
-        ]
-        lines.append([row.label, *cells])
+        lines.append([row.label])
+        for base, speed in zip(baseline, bandwidths, strict=True):
+            found = question.step(row, workers, speed)
+            lines[-1].append(f"{duration(found.step_s)} {base / found.step_s:4.2f}{LETTERS[found.collective]}")
     return aligned(lines)
 
 

@@ -1,7 +1,4 @@
-"""A figure of the speed-up over bf16 against bandwidth.
-
-It has a panel per number of workers and a line per method, with its break-even marked.
-"""
+"""The speed-up over bf16 against bandwidth: a panel per number of workers, a line per method with its break-even."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullForma
 
 from analysis.plots import style
 from analysis.plots.legends import legend_below
-from analysis.prediction.question import Question, Row, shown_bandwidth
+from analysis.prediction.question import Question, shown_bandwidth
 from analysis.seed_groups import SeedGroup
 from nuq.registry import METHODS
 
@@ -27,10 +24,7 @@ _RATIOS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50)
 
 
 def draw(question: Question, workers: Sequence[int], bandwidths: Sequence[float], path: Path) -> list[Path]:
-    """Draw the figure as a PNG and a PDF.
-
-    Of many numbers of workers, some that lie evenly apart are shown.
-    """
+    """Draw the figure as a PNG and a PDF; of many numbers of workers, some that lie evenly apart."""
     if path.suffix != ".png":
         raise ValueError(f"--figure {str(path)!r}: must end in .png; a PDF is written beside it")
     if not bandwidths[0] < bandwidths[-1]:
@@ -66,23 +60,16 @@ def _panel(axes: Axes, question: Question, workers: int, grid: np.ndarray) -> No
     baseline = [question.step(question.rows[1], workers, float(speed)).step_s for speed in grid]
     axes.axhline(1, color="#777777", linewidth=0.8, zorder=1)
     for row in question.rows[2:]:
-        ratios = [
-            base / question.step(row, workers, float(speed)).step_s for base, speed in zip(baseline, grid, strict=True)
-        ]
-        look = style.look(SeedGroup(_method(row), 0, row.label, (), {}))
-        axes.plot(grid, ratios, label=_label(row), **{**look.line(len(grid)), "linestyle": look.dash})
+        ratios = np.array(baseline) / [question.step(row, workers, float(speed)).step_s for speed in grid]
+        method = row.label.split()[0]  # its colour stands for all that cost the same
+        alike = len(row.methods) - 1
+        label = METHODS[method].title + (f" and {alike} alike" if alike else "")
+        look = style.look(SeedGroup(method, 0, row.label, (), {}))
+        axes.plot(grid, ratios, label=label, **look.line(len(grid)))
         even = question.break_even(row, workers)
         if grid[0] < even < grid[-1]:
-            axes.plot(
-                even,
-                1,
-                marker="o",
-                markersize=7,
-                markerfacecolor="none",
-                markeredgecolor=look.colour,
-                markeredgewidth=1.2,
-                zorder=5,
-            )
+            circle = {"marker": "o", "markersize": 7, "markerfacecolor": "none", "markeredgewidth": 1.2}
+            axes.plot(even, 1, markeredgecolor=look.colour, zorder=5, **circle)
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.set_xlim(grid[0], grid[-1])
@@ -93,14 +80,3 @@ def _panel(axes: Axes, question: Question, workers: int, grid: np.ndarray) -> No
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axes.yaxis.set_minor_locator(NullLocator())
     axes.set_title(f"{workers:,} workers")
-
-
-def _method(row: Row) -> str:
-    """The first method of a row, whose colour stands for all of them."""
-    return row.label.split()[0]
-
-
-def _label(row: Row) -> str:
-    title = METHODS[_method(row)].title
-    alike = len(row.methods) - 1
-    return f"{title} and {alike} alike" if alike else title

@@ -19,14 +19,8 @@ _PER_BYTE = 5  # ternary codes
 CODED_TABLES = 100  # bytes: of the tables that a rANS code of normal coordinates carries, about
 DENSE = ("fp32", "bf16")
 # Class of a method's arithmetic, for which rates are measured: the constructor of its code tells them apart.
-_KINDS = {
-    "qsgd": "uniform",
-    "qsgdinf": "uniform",
-    "trn": "ternary",
-    "ecdq": "lattice",
-    "eden": "rotated",
-    "drive": "rotated",
-}
+_KINDS = {"qsgd": "uniform", "qsgdinf": "uniform", "trn": "ternary", "ecdq": "lattice"}
+_KINDS |= {"eden": "rotated", "drive": "rotated"}
 KINDS = ("uniform", "levels", "ternary", "rotated", "lattice", *DENSE)
 # code whose rates profiles hold
 _MEASURED = tuple(f"nuq.compressors.{name}:" for name in ("full_precision", "quantized", "eden"))
@@ -74,9 +68,7 @@ class Format:
 
 
 def format_of(name: str, bits: float | None = None, bucket_size: int | None = None) -> Format:
-    """The format of one of ``predicted()`` with its default settings.
-
-    ``bits`` and ``bucket_size`` replace those of the method where it has any.
+    """The format of one of ``predicted()``; ``bits`` and ``bucket_size`` replace those defaults that it has.
 
     An entropy-coded method is taken to spend the ``bits`` of its setting, which is what normal coordinates take: real
     gradients take fewer.
@@ -99,8 +91,5 @@ def format_of(name: str, bits: float | None = None, bucket_size: int | None = No
 
 
 def second_format(name: str, bits: float, bucket_size: int | None = None) -> Format:
-    """The format in which means are encoded again.
-
-    It is the method's own, or that of the method that the table names for it.
-    """
+    """The format in which means are encoded again: the method's own, or that of the one that the table names for it."""
     return format_of(METHODS[name].mean_compressor or name, bits, bucket_size)

@@ -1,7 +1,4 @@
-"""The measured rates that ``analysis.prediction.steps`` reads.
-
-They lie in ``profile.json``, written by ``python -m benchmarks.rates``.
-"""
+"""The measured rates that ``steps`` reads, in ``profile.json``, written by ``python -m benchmarks.rates``."""
 
 from __future__ import annotations
 
@@ -90,16 +87,12 @@ class Profile:
 
 
 def read(path: Path) -> Profile:
-    """The profile in a file.
-
-    Raises ValueError in one sentence where the file cannot be a profile, and FileNotFoundError where there is none.
-    """
+    """The profile in a file; FileNotFoundError without one, ValueError in one sentence where it is none."""
     try:
         data = json.loads(path.read_text())
     except FileNotFoundError:
-        raise FileNotFoundError(
-            f"no profile {str(path)!r}; python -m benchmarks.rates --out FILE measures one"
-        ) from None
+        how = "python -m benchmarks.rates --out FILE measures one"
+        raise FileNotFoundError(f"no profile {str(path)!r}; {how}") from None
     except (OSError, ValueError) as error:
         raise ValueError(f"profile {str(path)!r} cannot be read: {error}") from error
     try:
@@ -127,31 +120,23 @@ def _codec_rates(name: str, values: Mapping[str, Any]) -> CodecRates:
 
 
 def _check(profile: Profile, path: Path) -> None:
-    missing = sorted(set(KINDS) - set(profile.codecs))
-    if missing:
+    if missing := sorted(set(KINDS) - set(profile.codecs)):
         raise ValueError(f"profile {str(path)!r} has no rates for {', '.join(missing)} (it needs {', '.join(KINDS)})")
     numbers = {name: value for name, value in asdict(profile).items() if name.endswith(("_s", "cores"))}
     for kind, codec in profile.codecs.items():
         numbers |= {f"{kind}.{name}": value for name, value in asdict(codec).items()}
     for name, value in numbers.items():
         may_be_0 = name in ("latency_s", "message_s") or name.endswith(("_message_s", "_frame_s"))
-        if (
-            isinstance(value, bool)
-            or not isinstance(value, int | float)
-            or not math.isfinite(value)
-            or value < 0
-            or (value == 0 and not may_be_0)
-        ):
+        is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+        if not is_number or value < 0 or (value == 0 and not may_be_0):
             least = "at least 0" if may_be_0 else "above 0"
             raise ValueError(f"profile {str(path)!r}: {name}={value!r} must be a number {least}")
     for name, model in profile.models.items():
         ready = [bucket.ready for bucket in model.buckets]
         sizes = [size for bucket in model.buckets for size in (bucket.coordinates, bucket.tensors)]
         if not ready or min(sizes) < 1 or ready != sorted(ready) or not 0 <= ready[0] <= ready[-1] <= 1:
-            raise ValueError(
-                f"profile {str(path)!r}: buckets of {name!r} must hold coordinates and tensors, ready rising from 0 "
-                f"to 1"
-            )
+            must = "must hold coordinates and tensors, ready rising from 0 to 1"
+            raise ValueError(f"profile {str(path)!r}: buckets of {name!r} {must}")
 
 
 def write(profile: Profile, path: Path) -> None:

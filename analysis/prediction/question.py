@@ -33,13 +33,9 @@ class Question:
     local_bandwidth: float
     collective: str
 
-    def network(self, workers: int, bandwidth: float) -> Network:
-        """The network of so many workers with this link."""
-        return Network(workers, bandwidth, self.per_machine, self.local_bandwidth)
-
     def step(self, row: Row, workers: int, bandwidth: float) -> Prediction:
         """The predicted step of one row, with the collective that was asked for where it is one of the row's."""
-        network = self.network(workers, bandwidth)
+        network = Network(workers, bandwidth, self.per_machine, self.local_bandwidth)
         chosen = self.collective if self.collective in row.variant.collectives else "auto"
         return predict.predict(row.variant, self.model, self.compute_s, network, self.profile, chosen)
 

@@ -80,10 +80,7 @@ class Variant:
 
 @dataclass(frozen=True)
 class Stage:
-    """A stage of an exchange.
-
-    seconds: its time alone; cpu_s: the part of them on the processor.
-    """
+    """A stage of an exchange: its time alone, and the part of it on the processor."""
 
     seconds: float
     cpu_s: float
@@ -91,11 +88,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class Prediction:
-    """A predicted step.
-
-    step_s; exposed_s: the part of it that the exchange adds to the computation; bytes_sent: per step, by the rank that
-    sends most.
-    """
+    """A predicted step: its time, what the exchange adds to the computation, and bytes sent by the busiest rank."""
 
     step_s: float
     exposed_s: float
@@ -104,10 +97,7 @@ class Prediction:
 
 
 def ddp_buckets(parameters: int, tensors: int = 0, bucket_bytes: int = BUCKET_BYTES) -> Model:
-    """A model of many tensors (0: one per 200,000 coordinates) in DDP's buckets.
-
-    The buckets are full, and ready by their share of the parameters.
-    """
+    """A model of many tensors (0: one per 200,000 coordinates) in full buckets, ready by their share of parameters."""
     first, size = min(parameters, FIRST_BUCKET_BYTES // 4, bucket_bytes // 4), bucket_bytes // 4
     sizes = [first] + [size] * ((parameters - first) // size)
     sizes += [parameters - sum(sizes)] * (parameters > sum(sizes))
@@ -168,20 +158,17 @@ def stages(
     collective: str, variant: Variant, bucket: Bucket, network: Network, profile: Profile, busy: float = 1.0
 ) -> tuple[list[Stage], int]:
     """The stages of one bucket, in order, and the bytes that the busiest rank sends for it."""
+    costs = _Costs(profile, network, busy)
     if collective in DENSE_COLLECTIVES:
-        return _dense(collective, variant.first, bucket.coordinates, _Costs(profile, network, busy))
+        return _dense(collective, variant.first, bucket.coordinates, costs)
     if collective == "hierarchical":
-        return _hierarchical(variant, bucket, _Costs(profile, network, busy))
-    costs, workers, n, tensors = _Costs(profile, network, busy), network.workers, bucket.coordinates, bucket.tensors
+        return _hierarchical(variant, bucket, costs)
+    workers, n, tensors = network.workers, bucket.coordinates, bucket.tensors
     first, second = variant.first, variant.second
     if collective == "gather":
         size = first.frame_bytes(n, tensors)
-        steps = [
-            costs.encode(first, n, tensors),
-            costs.direct(size),
-            costs.decode(first, workers * n, workers * tensors, workers),
-        ]
-        return steps, round((workers - 1) * size)
+        decode = costs.decode(first, workers * n, workers * tensors, workers)
+        return [costs.encode(first, n, tensors), costs.direct(size), decode], round((workers - 1) * size)
     if collective == "two_stage":
         # share and pieces of one shard: a tensor is cut where a shard ends
         rounds = max(n // (workers * SHARD), 1)
@@ -220,17 +207,15 @@ def _dense(collective: str, form: Format, coordinates: int, costs: _Costs) -> tu
 def _hierarchical(variant: Variant, bucket: Bucket, costs: _Costs) -> tuple[list[Stage], int]:
     n, network = bucket.coordinates, costs.network
     local = network.local_workers
-    (_, ring, added), ring_bytes = _dense(
-        "ring", Format("fp32", 32), n, replace(costs, network=replace(network, workers=local))
-    )
+    inside = replace(costs, network=replace(network, workers=local))
+    (_, ring, added), ring_bytes = _dense("ring", Format("fp32", 32), n, inside)
     back_bytes = (local - 1) * 4 * n
     back = costs.wire(0, back_bytes, back_bytes / 2, local - 1, 1)  # the first rank sends, one way
     between, sent = [], 0
     if network.workers > local:
         machines = Network(network.workers // local, network.bandwidth)
-        choices = [
-            stages(name, variant, bucket, machines, costs.profile, costs.busy) for name in ("gather", "two_stage")
-        ]
+        ways = ("gather", "two_stage")
+        choices = (stages(name, variant, bucket, machines, costs.profile, costs.busy) for name in ways)
         between, sent = min(choices, key=lambda found: sum(stage.seconds for stage in found[0]))
     return [ring, added, *between, back], ring_bytes + sent + back_bytes
 
@@ -270,10 +255,7 @@ def predict(
     collective: str = "auto",
     busy: float = 1.0,
 ) -> Prediction:
-    """The predicted step with this collective; ``auto`` takes the quickest of the variant's.
-
-    ``hierarchical`` needs several workers a machine.
-    """
+    """The step with this collective (``hierarchical`` needs several workers a machine) or the quickest (``auto``)."""
     legal = [name for name in variant.collectives if name != "hierarchical" or network.local_workers > 1]
     if collective not in ("auto", *legal):
         raise ValueError(f"collective {collective!r}: must be one of auto, {', '.join(legal)} here")
@@ -286,9 +268,7 @@ def predict(
 
 
 def break_even(step_s: Callable[[float], float], baseline_s: Callable[[float], float]) -> float:
-    """The bandwidth in bit/s up to which the first is quicker than the second.
-
-    It is 0 where the first never is quicker, and inf where it always is.
+    """The bandwidth in bit/s up to which the first is quicker than the second: 0 where it never is, inf where always.
 
     It is looked for from below in steps of a quarter decade, then by bisection to a ten-thousandth.
     """

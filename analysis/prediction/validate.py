@@ -24,11 +24,7 @@ _BF16 = Variant(Format("bf16", 16), Format("bf16", 16))
 
 @dataclass(frozen=True)
 class Checked:
-    """The comparison of the cost model with measured rows.
-
-    errors: predicted / measured - 1 of every row that the model speaks of.  left_out: variants that it does not know,
-    and models that the profile does not.
-    """
+    """Measured rows that the model speaks of and its predictions; variants and models that it does not know."""
 
     rows: tuple[Mapping[str, Any], ...]
     predictions: tuple[Prediction, ...]
@@ -36,6 +32,7 @@ class Checked:
 
     @property
     def errors(self) -> list[float]:
+        """The values predicted / measured - 1."""
         return [found.step_s / row["step_s"] - 1 for row, found in zip(self.rows, self.predictions, strict=True)]
 
     def summary(self) -> dict[str, Any]:
@@ -85,8 +82,8 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
 
 def _checked(row: object, number: int, path: Path) -> dict[str, Any]:
     where = f"--validate {str(path)!r}, row {number}"
-    if not isinstance(row, dict) or NEEDED.keys() - row.keys():
-        missing = sorted(NEEDED.keys() - row.keys()) if isinstance(row, dict) else sorted(NEEDED)
+    row = row if isinstance(row, dict) else {}
+    if missing := sorted(NEEDED.keys() - row.keys()):
         raise ValueError(f"{where}: lacks {', '.join(missing)}")
     for name, kind in NEEDED.items():
         value = row[name]
@@ -97,10 +94,7 @@ def _checked(row: object, number: int, path: Path) -> dict[str, Any]:
 
 
 def variant_of(row: Mapping[str, Any], bits: float | None, second_bits: float) -> Variant | None:
-    """The formats that a row's runs sent; None where the model does not know them.
-
-    A row may state its own bits.
-    """
+    """The formats that a row's runs sent (it may state its bits); None where the model does not know them."""
     name = str(row["variant"]).removesuffix(GATED)
     if name in DENSE:
         form = Format(name, 32 if name == "fp32" else 16)
@@ -124,10 +118,9 @@ def validated(
             left_out |= {str(row["variant" if variant is None else "model"])} - {COMPUTATION_ONLY}
             continue
         kept.append(row)
-        gated = [_BF16] if row["variant"].endswith(GATED) else []
-        predictions.append(
-            min((_prediction(row, choice, model, profile) for choice in (variant, *gated)), key=lambda own: own.step_s)
-        )
+        choices = (variant, _BF16) if row["variant"].endswith(GATED) else (variant,)
+        found = [_prediction(row, choice, model, profile) for choice in choices]
+        predictions.append(min(found, key=lambda own: own.step_s))
     if not kept:
         others = ", ".join(sorted(left_out)) or COMPUTATION_ONLY
         raise ValueError(f"no row is of a method and a model that the profile knows: {others}")
@@ -165,10 +158,8 @@ def text(checked: Checked) -> str:
 def statement(validation: Mapping[str, Any], workers: int, bandwidth: float = 0.0) -> str:
     """The sentence before any prediction that says how far the model is to be trusted."""
     if not validation:
-        return (
-            "This profile has not been validated: python -m analysis predict --validate FILE --keep does, with runs "
-            "of benchmarks.wire."
-        )
+        how = "python -m analysis predict --validate FILE --keep does, with runs of benchmarks.wire"
+        return f"This profile has not been validated: {how}."
     ranks = [int(count) for count in validation["ranks"]]
     links = f"{validation['slowest_mbit']:,} to {validation['fastest_mbit']:,} Mbit/s"
     said = f"Checked against {validation['rows']} measured steps of {' and '.join(map(str, ranks))} ranks at {links}: "
