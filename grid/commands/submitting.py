@@ -204,7 +204,7 @@ def submit(argv: Sequence[str], root: Path) -> int:
             return _go_on(begun[0], before.options, root)
         options = dataclasses.replace(before.options, ignore=[*before.options.ignore, *parsed.ignore])
         made = planning.make(options, root, max_age_s=0)
-        if found := differences(before.essence, made.plan.essence()):
+        if found := differences(vars(before.essence), made.plan.essence()):
             look = again("plan", parsed.grid, parsed.run_name)
             raise ValueError(
                 f"things are not as they were when the plan was made: {'; '.join([*found, *doubts(made.view)])}. "

@@ -97,9 +97,15 @@ def converted(value: Any, annotation: Any, shown: str, rule: Mapping[str, Any] =
     """
     if annotation is Any or type(value) is annotation:
         return value
-    origin, parts = typing.get_origin(annotation), typing.get_args(annotation)
+    origin, parts = _form(annotation)
     if types.NoneType in parts:
         return value if type(value) in parts else converted(value, parts[0], shown, rule)
+    if origin in (list, tuple, Sequence) and isinstance(value, list | tuple):
+        made = [item if type(item) is parts[0] else converted(item, parts[0], shown, rule) for item in value]
+        if origin is not tuple:
+            return made
+        if parts[-1] is Ellipsis or len(parts) == len(made):
+            return tuple(made)
     if dataclasses.is_dataclass(annotation):
         return read(typing.cast(type, annotation), value, shown)
     if origin is Mapping:
@@ -107,12 +113,6 @@ def converted(value: Any, annotation: Any, shown: str, rule: Mapping[str, Any] =
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if is_number and annotation in (float, str) and not rule.get("pattern"):
         return annotation(value)
-    if origin in (list, tuple, Sequence) and isinstance(value, list | tuple):
-        made = [converted(item, parts[0], shown, rule) for item in value]
-        if origin is not tuple:
-            return made
-        if parts[-1] is Ellipsis or len(parts) == len(made):
-            return tuple(made)
     if annotation is str and rule.get("pattern"):
         must = "be text; quote it"
     elif rule.get("must"):
@@ -122,6 +122,11 @@ def converted(value: Any, annotation: Any, shown: str, rule: Mapping[str, Any] =
     else:
         must = f"be of type {annotation if isinstance(annotation, types.GenericAlias) else annotation.__name__}"
     raise ValueError(f"{shown}={value!r:.999}: must {must}")
+
+
+@functools.cache
+def _form(annotation: Any) -> tuple[Any, tuple[Any, ...]]:
+    return typing.get_origin(annotation), typing.get_args(annotation)
 
 
 def named(values: Any, where: str = "", legal: Mapping[str, Any] | list[str] | None = None) -> Mapping[str, Any]:
@@ -175,11 +180,12 @@ def check(settings: type, given: Mapping[str, Any], where: str = "") -> dict[str
         if rule.get("items") and len(value) < rule["items"]:
             raise ValueError(f"{name}={value!r}: must have at least {rule['items']} value{'s' * (rule['items'] > 1)}")
         form, words = (rule.get("pattern") if value != default else None) or ("", "")
+        is_legal = re.compile(form).fullmatch
         for part in _parts(value):
             if not isinstance(part, str):
                 if must := _exceeded(part, rule):
                     raise ValueError(f"{name}={value!r:.999}: must {must}")
-            elif form and not re.fullmatch(form, part):
+            elif form and not is_legal(part):
                 raise ValueError(f"{name}={part!r}: must be {words}")
     return values
 
@@ -200,10 +206,14 @@ def _made(value: Any, of: Declared, shown: str) -> Any:
 
 def _parts(value: Any) -> Iterator[str | int | float]:
     """The texts and numbers of a value that may be a list, or a mapping by such names."""
-    for part in value if isinstance(value, list | tuple | Mapping) else [value]:
-        if isinstance(part, list | tuple | Mapping):
-            yield from _parts(part)
-        elif isinstance(part, str | int | float) and not isinstance(part, bool):
+    waiting = [value]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, str):
+            yield part
+        elif isinstance(part, list | tuple | Mapping):
+            waiting += list(part)[::-1]
+        elif isinstance(part, int | float) and not isinstance(part, bool):
             yield part
 
 

@@ -16,17 +16,18 @@ import re
 import secrets
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 from files import plain
 from files.atomic import write_text
-from files.records import checked, made, must
 from grid.engine.slurm.scheduler_cache import array_id
-from grid.engine.states.records import Asked, Index, JobsPath, Moment, Name, Positive, RunPath
 from grid.engine.states.run_files import read_ledger
 from grid.engine.states.state import Claim
+from nuq.settings import check, named, setting
+from nuq.settings import read as record
+from settings.resources import Resources
 
 RECORD = "submission.json"
 CANCELLED = "cancelled"
@@ -35,27 +36,48 @@ CLOCKS_S = 60.0  # by which those of two login nodes may differ; no cluster give
 NEVER_REACHED = re.compile("unable to contact|connection refused|connect failure|temporarily un", re.IGNORECASE)
 _MOMENT = re.compile(r"[0-9]{1,12}\.[0-9]{3}")
 STATES = WRITTEN, ASKED, SUBMITTED, REFUSED = ("written", "asked", "submitted", "refused")
-CONDITIONS = ("afterok", "afterany")
+CONDITIONS = ("afterok", "afterany")  # another chunk has to succeed, or to end
+
+
+# --- what a record holds ------------------------------------------------------------------------------------------
+
+
+def below(folder: str) -> tuple[str, str]:
+    """The ``pattern`` of a path below a folder of the checkout, which it does not leave."""
+    return rf"(?s){folder}/(?!(.*/)?\.\.(/|\Z))(?!(\.?/)*\.?\Z)[^\0]+", f"a path below {folder}/"
+
+
+ANY_TEXT = (r"(?s).*", "text")
+NAME = (r"\w[\w.-]*", "letters, digits, '_', '-' and '.'")  # of a submission, array or folder: a part of file names
+RUN_PATH = below("runs")
+
+
+def asked(values: Any) -> Any:
+    """The resources of an experiment, or some of them; ValueError where ``Resources`` does not take them."""
+    Resources().merged(named(values))
+    return values
 
 
 @dataclass(frozen=True)
 class Chunk:
     """One array job: element i runs the runs of ``elements[i]``."""
 
-    name: Name
-    resources: Asked  # one experiment's, as ``Resources`` takes them
-    elements: Sequence[Sequence[RunPath]]  # run folders, as seen from the checkout
-    cap: Positive | None = None  # at most this many elements run at once
-    # (afterok: it has to succeed | afterany: it has to end, name of another chunk)
-    after: Sequence[tuple[Annotated[str, must("afterok or afterany", CONDITIONS.__contains__)], str]] = ()
-    state: Annotated[str, must(f"one of {', '.join(STATES)}", STATES.__contains__)] = WRITTEN
-    job_id: Annotated[str, must("the number of a job", re.compile("[0-9]{0,18}").fullmatch)] = ""
-    at: Moment = 0.0  # when it was handed over
-    cluster: str = ""  # the cluster to which it was handed over
-    error: str = ""
-    first: Index = 0  # index of the first element
-    # element i runs <scripts>_<i>.sh, as seen from the checkout; empty: <name>_<i>.sh beside the record
-    scripts: JobsPath = ""
+    name: str = setting(MISSING, "its name in the submission", pattern=NAME)
+    resources: Mapping[str, Any] = setting(MISSING, "one experiment's, as Resources takes them", parse=asked)
+    elements: Sequence[Sequence[str]] = setting(MISSING, "run folders, as seen from the checkout", pattern=RUN_PATH)
+    cap: int | None = setting(None, "at most this many elements run at once", low=1)
+    after: Sequence[tuple[str, str]] = setting((), "one of CONDITIONS, and the name of another chunk", pattern=ANY_TEXT)
+    state: str = setting(WRITTEN, "how far handing it over came", choices=STATES)
+    job_id: str = setting("", "SLURM's", pattern=("[0-9]{0,18}", "the number of a job"))
+    at: float = setting(0.0, "when it was handed over, in seconds since 1970", low=0, high=1e12)
+    cluster: str = setting("", "the cluster to which it was handed over", pattern=ANY_TEXT)
+    error: str = setting("", "what was said against it", pattern=ANY_TEXT)
+    first: int = setting(0, "index of the first element", low=0)
+    scripts: str = setting(
+        "",
+        "element i runs <scripts>_<i>.sh, as seen from the checkout; empty: <name>_<i>.sh beside the record",
+        pattern=below("jobs"),
+    )
 
     @property
     def indices(self) -> range:
@@ -74,24 +96,33 @@ class Chunk:
         return self.state == SUBMITTED
 
 
-def _check_code(name: str, value: Mapping[str, Any]) -> None:
-    checked(str, value.get("digest"), f"{name}.digest")
-    checked(JobsPath, value.get("path", ""), f"{name}.path")
+@dataclass(frozen=True)
+class _Code:
+    """What is read of the code of a submission."""
+
+    digest: str = setting(MISSING, "the snapshot's", pattern=ANY_TEXT)
+    path: str = setting("", "of the snapshot that the jobs run; empty: the checkout itself", pattern=below("jobs"))
+
+
+def _code(values: Any) -> Any:
+    check(_Code, named(values))
+    return values
 
 
 @dataclass(frozen=True)
 class Submission:
     """All that one ``submit`` or ``retry`` hands over."""
 
-    folder: Name  # the folder of the runs, below runs/
-    id: Name
-    title: str
-    # digest, commit, dirty, and path (the snapshot that the jobs run; empty: the checkout itself)
-    code: Annotated[Mapping[str, Any], _check_code]
-    parallel: Positive
-    chunks: Sequence[Chunk]
-    # of a sweep with other seeds or settings than its own: the whole sweep says nothing of its runs
-    is_part: bool = False
+    folder: str = setting(MISSING, "the folder of the runs, below runs/", pattern=NAME)
+    id: str = setting(MISSING, "see new_id", pattern=NAME)
+    title: str = setting(MISSING, "the sweep's", pattern=ANY_TEXT)
+    code: Mapping[str, Any] = setting(MISSING, "commit and dirty beside what _Code has", parse=_code)
+    parallel: int = setting(MISSING, "runs of a script at a time", low=1)
+    chunks: Sequence[Chunk] = setting(MISSING, "its arrays")
+    is_part: bool = setting(
+        False, "of a sweep with other seeds or settings than its own: the whole sweep says nothing of its runs"
+    )
+    version: int = setting(1, "of this form of the record")
 
     def place(self, root: Path) -> Path:
         return folder_of(root, self.folder) / self.id
@@ -152,7 +183,7 @@ class Submission:
         self.place(root).mkdir(parents=True, exist_ok=True)
         # asdict copies every run's name, at every step
         values = {**vars(self), "chunks": [vars(chunk) for chunk in self.chunks]}
-        text = json.dumps({"version": 1, **values})
+        text = json.dumps({"version": self.version, **values})
         write_text(self.place(root) / RECORD, text)
         with (self.place(root) / RECORD).open() as file:
             os.fsync(file.fileno())
@@ -174,10 +205,12 @@ def folder_of(root: Path, folder: str) -> Path:
 def read(path: Path) -> Submission:
     """The record in a file; ValueError where it is damaged."""
     try:
-        item = made(Submission, json.loads(plain.read_bytes(path, None)), ignored=["version"])
+        item = record(Submission, json.loads(plain.read_bytes(path, None)))
         names = {chunk.name for chunk in item.chunks}
         if len(names) < len(item.chunks) or any(name not in names for chunk in item.chunks for _, name in chunk.after):
             raise ValueError("chunks: two of one name, or one that waits for none of them")
+        if any(how not in CONDITIONS for chunk in item.chunks for how, _ in chunk.after):
+            raise ValueError(f"after: must be one of {', '.join(CONDITIONS)}")
         if not all(chunk.job_id for chunk in item.chunks if chunk.is_settled):
             raise ValueError("chunks: one is submitted and has no job")
         return item

@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from grid.engine.scripts import snapshot
-from grid.engine.states.ledger import Chunk
-from grid.engine.states.records import Asked, RunPath
+from grid.engine.states.ledger import ANY_TEXT, RUN_PATH, Chunk, asked
 from grid.engine.states.runs import Run
 from grid.engine.states.state import State
 from grid.engine.sweeps.experiments import Settings
+from nuq.settings import named, setting
 from settings.resources import Resources
 from settings.sections import as_set, dotted
 
@@ -49,15 +49,23 @@ class Cancelled:
     alone: bool  # no other run of that script is wanted
 
 
+def _asked_by_each(runs: Any) -> Any:
+    for resources in named(runs).values():
+        asked(resources)
+    return runs
+
+
 @dataclass(frozen=True)
 class Essence:
     """The essence of a plan: it has to be the same when the plan is applied."""
 
-    runs: Mapping[RunPath, Asked]
-    cancel: Sequence[str]  # run folders
-    code: str  # digest
-    site: str  # digest
-    files: Mapping[str, str] = dataclasses.field(default_factory=dict)  # older code kept none
+    runs: Mapping[str, Mapping[str, Any]] = setting(
+        dataclasses.MISSING, "resources by run folder", pattern=RUN_PATH, parse=_asked_by_each
+    )
+    cancel: Sequence[str] = setting(dataclasses.MISSING, "run folders", pattern=ANY_TEXT)
+    code: str = setting(dataclasses.MISSING, "digest", pattern=ANY_TEXT)
+    site: str = setting(dataclasses.MISSING, "digest", pattern=ANY_TEXT)
+    files: Mapping[str, str] = setting({}, "marks of the code's files; older code kept none", pattern=ANY_TEXT)
 
 
 @dataclass(frozen=True)
@@ -93,7 +101,7 @@ def differences(reviewed: Mapping[str, Any], now: Mapping[str, Any]) -> list[str
     if reviewed["code"] != now["code"]:
         names = snapshot.changed(reviewed["files"], now["files"]) if reviewed.get("files") else []
         found.append(f"the code has changed since{f' ({_some(names)})' if names else ''}")
-    if reviewed.get("site") != now["site"]:
+    if reviewed["site"] != now["site"]:
         found.append("the site's profile has changed since")
     for word, runs in (
         ("no longer to be submitted", [run for run in reviewed["runs"] if run not in now["runs"]]),
@@ -219,10 +227,10 @@ def moved_defaults(runs: Sequence[Run], left: Mapping[str, Settings]) -> tuple[l
         if found is None:
             gone.append(name)
             continue
-        for setting, old, new in _differing(config, found.experiment.config):
-            key = (setting, repr(old), repr(new))
+        for moved, old, new in _differing(config, found.experiment.config):
+            key = (moved, repr(old), repr(new))
             before = groups.get(key)
-            groups[key] = Moved(setting, old, new, [*(before.runs if before else []), name])
+            groups[key] = Moved(moved, old, new, [*(before.runs if before else []), name])
     return sorted(groups.values(), key=lambda item: item.name), gone
 
 

@@ -9,9 +9,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from files import plain, records
+from files import plain
 from files.atomic import write_text
 from grid.engine.scripts import snapshot
 from grid.engine.slurm import sbatch_command, scheduler
@@ -19,39 +19,43 @@ from grid.engine.slurm.site import Site
 from grid.engine.slurm.site_yaml import load_site
 from grid.engine.states import evidence, ledger
 from grid.engine.states.evidence import View
-from grid.engine.states.ledger import Chunk, Submission
-from grid.engine.states.records import Asked, Name
+from grid.engine.states.ledger import ANY_TEXT, NAME, Chunk, Submission, asked
 from grid.engine.states.runs import Run, named, others, prepare, runs_of, sign
 from grid.engine.submission import waves, writing
 from grid.engine.submission.plan import FRESH, Cancelled, Essence, Plan, Planned, arrays, digest
 from grid.engine.submission.preflight import Finding, findings, known, rehearsed
 from grid.engine.sweeps.experiments import Experiment, Sweep
+from nuq.settings import read, setting
 from settings.resources import Resources
 
 PLAN = "plan.json"
 
 
+def _not_kept(retry: object) -> None:
+    raise ValueError(f"must be null, not {retry!r:.60}")
+
+
 @dataclass(frozen=True)
 class Options:
-    """The options of a plan on the command line: enough to make it again.
+    """The options of a plan on the command line: enough to make it again."""
 
-    ``file``: the absolute path of a user's own family.
-    """
-
-    grid: str
-    run_name: str
-    file: str = ""
-    seeds: str | None = None
-    overrides: Sequence[str] = ()
-    site: str | None = None
-    per_script: int = 1
-    parallel: int = 1
-    max_running: int | None = None
-    canary: bool = False
-    ignore: Sequence[str] = ()  # names of preflight.CHECKS
-    resources: Asked = dataclasses.field(default_factory=dict)
-    # run folder -> changed resources: only these, and also those that failed; no plan of them is kept for review
-    retry: Annotated[Mapping[str, Mapping[str, Any]] | None, records.must("null", lambda value: value is None)] = None
+    grid: str = setting(dataclasses.MISSING, "the family", pattern=ANY_TEXT)
+    run_name: str = setting(dataclasses.MISSING, "the sweep", pattern=ANY_TEXT)
+    file: str = setting("", "the absolute path of a user's own family", pattern=ANY_TEXT)
+    seeds: str | None = setting(None, "as --seeds", pattern=ANY_TEXT)
+    overrides: Sequence[str] = setting((), "as --set", pattern=ANY_TEXT)
+    site: str | None = setting(None, "the profile", pattern=ANY_TEXT)
+    per_script: int = setting(1, "experiments of a script")
+    parallel: int = setting(1, "of them at a time")
+    max_running: int | None = setting(None, "scripts at a time")
+    canary: bool = setting(False, "whether the first run of a shape goes ahead alone")
+    ignore: Sequence[str] = setting((), "names of preflight.CHECKS", pattern=ANY_TEXT)
+    resources: Mapping[str, Any] = setting({}, "as the command line names them", parse=asked)
+    retry: Mapping[str, Mapping[str, Any]] | None = setting(
+        None,
+        "changed resources by run folder: only these, and also those that failed; no plan of them is kept for review",
+        parse=_not_kept,
+    )
 
     def __post_init__(self) -> None:
         known(self.ignore)
@@ -188,18 +192,15 @@ def keep(made: Made, found: Sequence[Finding], root: Path) -> Path:
     return path
 
 
-def _check_essence(name: str, value: object) -> None:
-    records.made(Essence, value)
-
-
 @dataclass(frozen=True)
 class Reviewed:
     """The reviewed plan that ``keep`` wrote."""
 
-    id: Name
-    options: Options
-    essence: Annotated[Mapping[str, Any], _check_essence]
-    is_built: bool = False  # all of it was built, and nothing was to be said of that
+    id: str = setting(dataclasses.MISSING, "the plan's", pattern=NAME)
+    options: Options = setting(dataclasses.MISSING, "those that made it")
+    essence: Essence = setting(dataclasses.MISSING, "what must not have changed")
+    is_built: bool = setting(False, "all of it was built, and nothing was to be said of that")
+    version: int = setting(1, "of this form of the file")
 
     def is_of(self, family: str, run_name: str) -> bool:
         """Whether this is the plan of the sweep, however the path of its file is written."""
@@ -216,7 +217,7 @@ def reviewed(root: Path, folder: str) -> Reviewed | None:
     """The plan that was last kept for this folder of runs; None where there is none."""
     path = ledger.folder_of(root, folder) / PLAN
     try:
-        return records.made(Reviewed, json.loads(plain.read_bytes(path, None)), ignored=["version"])
+        return read(Reviewed, json.loads(plain.read_bytes(path, None)))
     except FileNotFoundError:
         return None
     except (ValueError, RecursionError) as error:
