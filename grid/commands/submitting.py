@@ -71,22 +71,10 @@ def _add_ignore(parser: argparse.ArgumentParser) -> None:
 
 def _options(parsed: argparse.Namespace) -> Options:
     from grid.engine.submission.planning import Options, file_of
+    from nuq.settings import declared
 
-    names = (
-        "grid",
-        "run_name",
-        "seeds",
-        "overrides",
-        "site",
-        "per_script",
-        "parallel",
-        "max_running",
-        "canary",
-        "ignore",
-    )
-    return Options(
-        **{name: getattr(parsed, name) for name in names}, resources=resources_of(parsed), file=file_of(parsed.grid)
-    )
+    said = {name: getattr(parsed, name) for name in declared(Options) if hasattr(parsed, name)}
+    return Options(**said, resources=resources_of(parsed), file=file_of(parsed.grid))
 
 
 # --- plan ---------------------------------------------------------------------------------------------------------
