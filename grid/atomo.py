@@ -131,26 +131,12 @@ def cifar100() -> Sweep:
 
 # --- without a GPU ------------------------------------------------------------------------------------------------
 
-DEPTH = 8
-BATCH_SIZE = 16
-STEPS = 1500
-LR = 0.05
-EVAL_EVERY = 500
-SMALL_RANKS = [1, 3]
-SEEDS = (1, 2)
-
 
 def cifar10_cpu() -> Sweep:
     """Real data without a GPU: ATOMO-SVD against TopK at equal bytes, and against QSGD and TernGrad."""
-    task = small.images(
-        f"resnet{DEPTH}", workers=WORKERS, batch_size=BATCH_SIZE, steps=STEPS, lr=LR, eval_every=EVAL_EVERY
-    )
-    baselines = as_many_bytes(cifar_resnet(DEPTH), SMALL_RANKS)
-    return Sweep(
-        product(task, union(SUPERSGD, ranks(SMALL_RANKS), baselines, QSGD, TERNGRAD)),
-        seeds=SEEDS,
-        folder="atomo_cifar10_cpu",
-    )
+    task = small.images("resnet8", workers=WORKERS, batch_size=16, steps=1500, lr=0.05, eval_every=500)
+    methods = union(SUPERSGD, ranks([1, 3]), as_many_bytes(cifar_resnet(8), [1, 3]), QSGD, TERNGRAD)
+    return Sweep(product(task, methods), seeds=(1, 2), folder="atomo_cifar10_cpu")
 
 
 def cpu() -> Sweep:

@@ -7,23 +7,10 @@ histogram, which is our default.
 
 from __future__ import annotations
 
-from grid.engine.sweep import Point, Sweep, point, product, union, where_read
-from grid.nuq import ALQ_N, AMQ_N, CLOSED_FORM, L2, NUQSGD, QSGD, QSGDINF, SGD, SUPERSGD, TRN, mixture
+from grid.engine.sweep import Point, Sweep, point, product, union
+from grid.nuq import ALQ_N, AMQ_N, CLOSED_FORM, FIXED, L2, mixture, quantizer, updates
 
-BITS = 3
-BUCKET_SIZE = 16384
 NUM_COMPONENTS = 80
-STEPS = 1000
-BATCH_SIZE = 16
-LR = 0.05
-LR_DROPS = [750]
-TRAJECTORY = "method"  # sgd: every method measured on the same weights, none of them trained
-MEASURE_EVERY = 200
-EVAL_EVERY = 250
-UPDATE_AT = [50, 200]
-UPDATE_EVERY = 400
-SEEDS = (1,)
-
 HISTOGRAM = {**L2, "method.fit": "histogram", "method.solver": "exact"}
 
 
@@ -50,24 +37,17 @@ def cifar10_cpu() -> Sweep:
     """
     task = point(
         "",
-        {"optim": "sgd", "optim.lr": LR, "schedule": "step", "schedule.at": LR_DROPS, "measure.every": MEASURE_EVERY},
+        {"optim": "sgd", "optim.lr": 0.05, "schedule": "step", "schedule.at": [750], "measure.every": 200},
         data="cifar10",
         model="resnet8",
         workers=4,
-        batch_size=BATCH_SIZE,
-        steps=STEPS,
-        eval_every=EVAL_EVERY,
+        batch_size=16,
+        steps=1000,
+        eval_every=250,
         eval_train=False,  # a pass over 50,000 images takes as long as 200 steps
-        trajectory=TRAJECTORY,
+        trajectory="method",  # sgd: every method measured on the same weights, none of them trained
     )
-    quantizer = where_read(
-        {
-            "method.bits": BITS,
-            "method.bucket_size": BUCKET_SIZE,
-            "method.update_at": UPDATE_AT,
-            "method.update_every": UPDATE_EVERY,
-        }
-    )
+    quantized = product(quantizer(3, 16384), updates([50, 200], 400))
     adaptive = union(mixture("ALQ", "alq", NUM_COMPONENTS), ALQ_N, mixture("AMQ", "amq", NUM_COMPONENTS), AMQ_N)
     exact = union(
         mixture("ALQ exact mixture", "alq", NUM_COMPONENTS, CLOSED_FORM),
@@ -75,5 +55,4 @@ def cifar10_cpu() -> Sweep:
         point("ALQ exact histogram", HISTOGRAM, method="alq"),
         point("AMQ exact histogram", HISTOGRAM, method="amq"),
     )
-    methods = union(SGD, SUPERSGD, QSGD, QSGDINF, NUQSGD, TRN, adaptive, exact)
-    return Sweep(product(task, quantizer, methods), seeds=SEEDS)
+    return Sweep(product(task, quantized, union(FIXED, adaptive, exact)))

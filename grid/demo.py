@@ -3,19 +3,10 @@
 from __future__ import annotations
 
 from grid.engine.sweep import Point, Sweep, point, product, union, where_read
-from grid.nuq import L2, NUQSGD, QSGD, QSGDINF, SGD, SUPERSGD, TRN
+from grid.nuq import FIXED, L2, quantizer, updates
 
-BITS = 3
-BUCKET_SIZE = 1024
-STEPS = 200
 BATCH_SIZE = 16
 LR = 0.03
-LR_DROPS = [150]
-MEASURE_EVERY = 40
-EVAL_EVERY = 25
-UPDATE_AT = [10, 50]  # early, where the gradients still change
-UPDATE_EVERY = 100
-SEEDS = (1, 2, 3)
 
 # The adaptive methods with their default fit and solver: the better ones, not the published ones.
 ADAPTIVE = union(
@@ -44,21 +35,14 @@ def demo() -> Sweep:
     """Digits, a small cnn, 4 workers: the ten methods, three seeds."""
     task = point(
         "",
-        {"optim": "sgd", "optim.lr": LR, "schedule": "step", "schedule.at": LR_DROPS, "measure.every": MEASURE_EVERY},
+        {"optim": "sgd", "optim.lr": LR, "schedule": "step", "schedule.at": [150], "measure.every": 40},
         data="digits",
         model="cnn",
         workers=4,
         batch_size=BATCH_SIZE,
-        steps=STEPS,
-        eval_every=EVAL_EVERY,
+        steps=200,
+        eval_every=25,
     )
-    quantizer = where_read(
-        {
-            **L2,  # as in the paper
-            "method.bits": BITS,
-            "method.bucket_size": BUCKET_SIZE,
-            "method.update_at": UPDATE_AT,
-            "method.update_every": UPDATE_EVERY,
-        }
-    )
-    return Sweep(product(task, quantizer, union(SGD, SUPERSGD, QSGD, QSGDINF, NUQSGD, TRN, ADAPTIVE)), seeds=SEEDS)
+    # the paper's norm; updates early, where the gradients still change
+    quantized = product(where_read(L2), quantizer(3, 1024), updates([10, 50], 100))
+    return Sweep(product(task, quantized, union(FIXED, ADAPTIVE)), seeds=(1, 2, 3))

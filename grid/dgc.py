@@ -153,15 +153,7 @@ def imagenet_vgg16bn() -> Sweep:
 
 
 # --- without a GPU ------------------------------------------------------------------------------------------------
-
-MODEL = "lenet"  # quick here, and large enough that one parameter in a thousand tells something
-WORKERS = 4
-BATCH_SIZE = 16
-STEPS = 6000  # about 8 epochs
-LR = 0.02
 WARMUP_STEPS = 300  # of each of the warm-up's four ratios
-EVAL_EVERY = 500
-SEEDS = (1, 2)
 
 
 def _comparison(warmup_steps: int) -> list[Point]:
@@ -184,8 +176,9 @@ def cifar10_cpu() -> Sweep:
     """Real data without a GPU: dense, DGC with and without its warm-up and its momentum correction, TopK with and
     without feedback.
     """
-    task = small.images(MODEL, workers=WORKERS, batch_size=BATCH_SIZE, steps=STEPS, lr=LR, eval_every=EVAL_EVERY)
-    return Sweep(product(task, _comparison(WARMUP_STEPS)), seeds=SEEDS, folder="dgc_cifar10_cpu")
+    # about 8 epochs of a model that is quick here, and large enough that one parameter in a thousand tells something
+    task = small.images("lenet", workers=4, batch_size=16, steps=6000, lr=0.02, eval_every=500)
+    return Sweep(product(task, _comparison(WARMUP_STEPS)), seeds=(1, 2), folder="dgc_cifar10_cpu")
 
 
 def cpu() -> Sweep:

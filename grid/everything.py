@@ -74,13 +74,6 @@ def methods(targets: Sequence[float]) -> list[Point]:
 
 # --- sweeps -------------------------------------------------------------------------------------------------------
 
-MODEL = "resnet8"
-BATCH_SIZE = 16
-STEPS = 600
-LR = 0.05
-EVAL_EVERY = 300
-SEEDS = (1,)
-
 
 def cifar10_resnet32() -> Sweep:
     """CIFAR-10, ResNet-32, as the adaptive methods' paper trains it: every method at matched bits."""
@@ -92,10 +85,9 @@ def cifar10_resnet32() -> Sweep:
 
 def cifar10_cpu() -> Sweep:
     """Real data without a GPU: every method at matched bits, a short training each."""
-    task = small.images(MODEL, workers=4, batch_size=BATCH_SIZE, steps=STEPS, lr=LR, eval_every=EVAL_EVERY)
+    task = small.images("resnet8", workers=4, batch_size=16, steps=600, lr=0.05, eval_every=300)
     return Sweep(
         product(task, where_read(L2), updates([20, 100], 200), methods((*SPARSE, *BITS))),
-        seeds=SEEDS,
         folder="everything_cifar10_cpu",
     )
 

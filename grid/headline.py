@@ -90,10 +90,7 @@ def rates_cpu() -> Sweep:
 
 # The rate of the least validation loss at the end of ``rates_cpu`` (``results/headline_rates_cpu``).
 CHOSEN_RATES = {
-    0.02: (
-        "SGD",
-        "QSGD",
-    ),
+    0.02: ("SGD", "QSGD"),
     0.05: (
         "SuperSGD",
         "NUQSGD",

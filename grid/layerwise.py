@@ -117,13 +117,7 @@ def imagenet_resnet50() -> Sweep:
 
 # --- without a GPU ------------------------------------------------------------------------------------------------
 
-MODEL = "resnet8"
-BATCH_SIZE = 16
-STEPS = 600
-LR = 0.05
-EVAL_EVERY = 300
 SMALL_RATIOS = [0.01, 0.1]
-SEEDS = (1, 2)
 
 
 def _together(ratios: Sequence[float]) -> list[Point]:
@@ -134,8 +128,8 @@ def cifar10_cpu() -> Sweep:
     """Real data without a GPU: the six methods, TopK and RandomK at 1 % and 10 %, layer-wise and entire-model, all
     trained equally long.
     """
-    task = small.images(MODEL, workers=WORKERS, batch_size=BATCH_SIZE, steps=STEPS, lr=LR, eval_every=EVAL_EVERY)
-    return Sweep(product(task, _together(SMALL_RATIOS)), seeds=SEEDS, folder="layerwise_cifar10_cpu")
+    task = small.images("resnet8", workers=WORKERS, batch_size=16, steps=600, lr=0.05, eval_every=300)
+    return Sweep(product(task, _together(SMALL_RATIOS)), seeds=(1, 2), folder="layerwise_cifar10_cpu")
 
 
 def cpu() -> Sweep:

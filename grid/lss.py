@@ -45,18 +45,11 @@ def resnet18_cifar10() -> Sweep:
 
 # --- without a GPU ------------------------------------------------------------------------------------------------
 
-MODEL = "resnet8"
-BATCH_SIZE = 16
-STEPS = 1000
-LR = 0.05
-EVAL_EVERY = 250
-SEEDS = (1,)
-
 
 def cifar10_cpu() -> Sweep:
     """Real data without a GPU: CASQ at 4 and 16 clusters, 1 % and 10 % of cells, against the same baselines."""
-    task = small.images(MODEL, workers=WORKERS, batch_size=BATCH_SIZE, steps=STEPS, lr=LR, eval_every=EVAL_EVERY)
-    return Sweep(product(task, _methods([4, 16], [0.01, 0.1])), seeds=SEEDS, folder="lss_cifar10_cpu")
+    task = small.images("resnet8", workers=WORKERS, batch_size=16, steps=1000, lr=0.05, eval_every=250)
+    return Sweep(product(task, _methods([4, 16], [0.01, 0.1])), folder="lss_cifar10_cpu")
 
 
 def cpu() -> Sweep:

@@ -23,6 +23,7 @@ QSGD = point("QSGD", method="qsgd")
 QSGDINF = point("QSGDinf", method="qsgdinf")
 NUQSGD = point("NUQSGD", method="nuqsgd")
 TRN = point("TRN", method="trn")
+FIXED = union(SGD, SUPERSGD, QSGD, QSGDINF, NUQSGD, TRN)  # those whose levels do not adapt
 ALQ_N = point("ALQ-N", {**NORMAL, **FREE}, method="alq_n")
 AMQ_N = point("AMQ-N", NORMAL, method="amq_n")
 ALQ_GN = point("ALQ-GN", {**NORMAL, **FREE}, method="alq_gn")

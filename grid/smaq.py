@@ -145,13 +145,6 @@ def bert_imdb() -> Sweep:
 
 # --- without a GPU ------------------------------------------------------------------------------------------------
 
-MODEL = "resnet8"
-BATCH_SIZE = 64
-STEPS = 600  # three quarters of an epoch
-LR = 0.05
-EVAL_EVERY = 300
-SEEDS = (1, 2)
-
 
 def _comparison() -> list[Point]:
     return union(FORMATS, one_at_a_time())
@@ -161,9 +154,10 @@ def cifar10_cpu() -> Sweep:
     """Real data without a GPU: all formats everywhere, SmaQ with master weights or wider gradients, and for each kind
     of tensors alone.
     """
-    task = small.images(MODEL, workers=1, batch_size=BATCH_SIZE, steps=STEPS, lr=LR, eval_every=EVAL_EVERY)
-    histograms = point("", {"tensors.histogram_every": EVAL_EVERY})
-    return Sweep(product(task, histograms, _comparison()), seeds=SEEDS, folder="smaq_cifar10_cpu")
+    # three quarters of an epoch
+    task = small.images("resnet8", workers=1, batch_size=64, steps=600, lr=0.05, eval_every=300)
+    histograms = point("", {"tensors.histogram_every": 300})
+    return Sweep(product(task, histograms, _comparison()), seeds=(1, 2), folder="smaq_cifar10_cpu")
 
 
 def cpu() -> Sweep:
