@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 from files.escaped import plain
 from files.tables import FORMATS, add_json, as_json, encoded
 from grid.commands.options import again, as_planned, clipped, command_parser, count, looked_at, runs_named, table
+from grid.commands.overview import eta_s, left_s, screen
+from grid.commands.report import counted, doubts, duration, handed_over, unsettled
 
 if TYPE_CHECKING:
     from grid.engine.states.evidence import View
@@ -39,7 +41,6 @@ def status(argv: Sequence[str], root: Path) -> int:
     parser.add_argument("--now", action="store_true", help="ask the scheduler now, however fresh its last answer is")
     add_json(parser)
     parsed = parser.parse_args(argv)
-    from grid.commands.overview import screen
     from grid.engine.slurm import scheduler
     from grid.engine.states import evidence
 
@@ -79,7 +80,6 @@ def status(argv: Sequence[str], root: Path) -> int:
 
 def _document(runs: Sequence[Run], view: View) -> dict[str, Any]:
     """The states as plain values."""
-    from grid.commands.report import doubts
     from grid.engine.states.collecting import state_of
 
     return {
@@ -93,7 +93,6 @@ def _document(runs: Sequence[Run], view: View) -> dict[str, Any]:
 
 
 def _show(runs: Sequence[Run], view: View, root: Path, *, every: bool) -> None:
-    from grid.commands.report import counted, handed_over, unsettled
     from grid.engine.states.runs import left_over
     from grid.engine.submission.rehearsal import mixed
 
@@ -191,9 +190,6 @@ def _running(runs: Sequence[Run], view: View) -> None:
 
     It says how far each is, how well it does, how long it still needs, and when it was last heard of.
     """
-    from grid.commands.overview import left_s
-    from grid.commands.report import duration
-
     rows = []
     running = [run for run in runs if view.states[run.run_dir].word == "running"]
     for run in sorted(running, key=lambda run: -left_s(view.states[run.run_dir]))[:FEW]:
@@ -221,9 +217,6 @@ def _metrics(metrics: Mapping[str, float]) -> str:
 
 def _eta(runs: Sequence[Run], view: View) -> Iterator[str]:
     """A sentence on when every run will have ended."""
-    from grid.commands.overview import eta_s
-    from grid.commands.report import duration
-
     states = [view.states[run.run_dir] for run in runs]
     if (left := eta_s(states)) is not None:
         yield (
@@ -315,7 +308,6 @@ def failures(argv: Sequence[str], root: Path) -> int:
     parser = command_parser("failures", "Failed runs grouped by what went wrong, with an example each.")
     add_json(parser)
     parsed = parser.parse_args(argv)
-    from grid.commands.report import doubts
     from grid.engine.states.triage import groups
     from grid.engine.submission.planning import slurm_is_here
     from grid.engine.submission.retry import failures_of

@@ -21,7 +21,7 @@ from grid.commands.options import (
     resources_of,
     words_of,
 )
-from grid.commands.plan_shown import _show
+from grid.commands.report import doubts, show_plan
 
 if TYPE_CHECKING:
     from grid.engine.states.ledger import Chunk, Submission
@@ -114,7 +114,7 @@ def _planned(made: Made, with_scripts: bool, root: Path) -> list[str]:
     """Show a plan, check it, and keep it as the reviewed one; returns what forbids submitting it."""
     from grid.engine.submission import planning, waves
 
-    _show(made, root)
+    show_plan(made, root)
     found = planning.check(made, root)
     problems = _told(found)
     for text in problems:
@@ -170,7 +170,6 @@ def submit(argv: Sequence[str], root: Path) -> int:
     add_consent(parser)
     _add_ignore(parser)
     parsed = parser.parse_args(argv)
-    from grid.commands.report import doubts
     from grid.engine.slurm import sbatch_command
     from grid.engine.states import chunk_submission, evidence, ledger
     from grid.engine.states.runs import named
@@ -312,7 +311,6 @@ def retry(argv: Sequence[str], root: Path) -> int:
         "--slots", type=int, metavar="N", help="with --here: runs at once (default: as many as cores and GPUs allow)"
     )
     parsed = parser.parse_args(argv)
-    from grid.commands.report import doubts
     from grid.engine.local.machine import check_slots
     from grid.engine.slurm import sbatch_command
     from grid.engine.states import chunk_submission, evidence, ledger
