@@ -4,23 +4,13 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from files.escaped import escaped, plain
 from grid.engine.states.runs import Run
 
 if TYPE_CHECKING:
     from rich.progress import TaskID
-
-
-class Display(Protocol):
-    """The interface of a progress display: bars on a terminal, lines elsewhere."""
-
-    def note(self, text: str) -> None: ...
-    def started(self, slot: int, run: Run) -> None: ...
-    def beat(self, slot: int, run: Run) -> None: ...
-    def ended(self, slot: int, run: Run, text: str) -> None: ...
-    def passed(self, run: Run, text: str) -> None: ...
 
 
 def title(run: Run) -> str:

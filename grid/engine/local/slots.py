@@ -15,7 +15,7 @@ from pathlib import Path
 from types import FrameType
 
 from grid.engine.local.machine import Machine, Share, ranks_of
-from grid.engine.local.progress import Bars, Display, Lines, title
+from grid.engine.local.progress import Bars, Lines, title
 from grid.engine.states.runs import Run, prepare
 from grid.engine.states.state import HELD
 
@@ -55,7 +55,7 @@ class _Child:
 def run_all(
     runs: Sequence[Run],
     slots: int | None,
-    display: Display,
+    display: Bars | Lines,
     busy: Mapping[str, str] | None = None,
     ended: Callable[[Run], object] | None = None,
 ) -> Outcome:
@@ -222,11 +222,8 @@ def run_with_progress(
 ) -> Outcome:
     """Call ``run_all`` with bars on a terminal and lines elsewhere, then print a summary."""
     total = sum(run.state().may_start for run in runs)
-    if sys.stdout.isatty():
-        with Bars(total) as bars:
-            outcome = run_all(runs, slots, bars, busy, ended)
-    else:
-        outcome = run_all(runs, slots, Lines(total), busy, ended)
+    with Bars(total) if sys.stdout.isatty() else contextlib.nullcontext(Lines(total)) as display:
+        outcome = run_all(runs, slots, display, busy, ended)
     print(summary(outcome))
     return outcome
 
