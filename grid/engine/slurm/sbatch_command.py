@@ -141,20 +141,20 @@ def _ask_sbatch(words: Sequence[str], path: Path) -> str:
         except BaseException:
             process.kill()
             raise
+    if process.returncode == 0:
+        return out.strip()
     said = " ".join((err.strip() or out.strip()).split())
     if process.returncode < 0:
         raise Unreachable(
             f"sbatch {path}: was killed by signal {-process.returncode}; whether SLURM took the job is not known"
         )
-    if process.returncode != 0 and FULL.search(said):
+    if FULL.search(said):
         raise Full(f"sbatch {path}: {said}")
-    if process.returncode != 0 and NO_ANSWER.search(said):
+    if NO_ANSWER.search(said):
         raise Unreachable(f"sbatch {path}: {said}")
-    if process.returncode != 0 and TOO_MANY.search(said):
+    if TOO_MANY.search(said):
         raise TooMany(f"sbatch refused {path}: {said}; when some of your jobs have ended, the same command goes on")
-    if process.returncode != 0:
-        raise (TooLarge if TOO_LARGE in said else ValueError)(f"sbatch refused {path}: {said}")
-    return out.strip()
+    raise (TooLarge if TOO_LARGE in said else ValueError)(f"sbatch refused {path}: {said}")
 
 
 def _heard(process: subprocess.Popen[str], path: Path) -> tuple[str, str]:

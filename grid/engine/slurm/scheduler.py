@@ -215,13 +215,24 @@ def cancel(elements: Collection[str]) -> None:
     """
     for words in _parts(elements):
         try:
-            _act(["scancel", *words])
+            _call(["scancel", *words])
         except Unreachable as error:
             if _NOT_BEGUN.search(str(error)):
                 raise
-            raise Unreachable(
-                f"{error}; it is not known whether the jobs were cancelled: look again with status"
-            ) from None
+            if _SILENCE.search(str(error)):
+                raise Unreachable(
+                    f"{error}; it is not known whether the jobs were cancelled: look again with status"
+                ) from None
+            if not _ENDED.search(str(error)):
+                raise ValueError(f"scancel refused: {error}") from None
+
+
+_NOT_BEGUN = re.compile("there is no |cannot be started")
+_SILENCE = re.compile(
+    r"contact|connect|timed? ?out|communicat|gave no answer|there is no |cannot be started|process configuration",
+    re.IGNORECASE,
+)
+_ENDED = re.compile(r"already (completed|completing|finished|done)|is already", re.IGNORECASE)
 
 
 # --- SLURM's texts ------------------------------------------------------------------------------------------------
@@ -284,26 +295,3 @@ def _accounts_job(state: str, exit_code: str, start: str, end: str, node: str) -
         start=_time(start),
         end=_time(end),
     )
-
-
-# --- commands -----------------------------------------------------------------------------------------------------
-
-
-_SILENCE = re.compile(
-    r"contact|connect|timed? ?out|communicat|gave no answer|there is no |cannot be started|process configuration",
-    re.IGNORECASE,
-)
-
-
-_NOT_BEGUN = re.compile("there is no |cannot be started")
-
-
-def _act(command: Sequence[str]) -> None:
-    """Raise ValueError where SLURM refuses, Unreachable where it does not answer; an ended element is no refusal."""
-    try:
-        _call(command)
-    except Unreachable as error:
-        if _SILENCE.search(str(error)):
-            raise
-        if not re.search(r"already (completed|completing|finished|done)|is already", str(error), re.IGNORECASE):
-            raise ValueError(f"{command[0]} refused: {error}") from None

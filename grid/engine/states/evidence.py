@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from grid.engine.slurm import scheduler
-from grid.engine.slurm.scheduler_cache import Answer, Job, array_id
+from grid.engine.slurm.scheduler_cache import Answer, Facts, Job, array_id
 from grid.engine.states import chunk_submission, job_logs, ledger
 from grid.engine.states.judge import Record, judge
 from grid.engine.states.ledger import Submission
@@ -71,7 +71,7 @@ def look(
             claim.element and answer.covers(claim.element) and not answer.job(claim.element)
             for claim in claims.values()
         ):
-            answer = replace(answer, keeps_s=_keeps_s(root))
+            answer = replace(answer, keeps_s=_facts(root).min_job_age_s)
     now = time.time()
     states, jobs = {}, {}
     passed_on = ledger.passed_on(submissions, claims)
@@ -141,12 +141,12 @@ def _explained(
     return replace(view, states=states, jobs=jobs)
 
 
-def _keeps_s(root: Path) -> float:
-    """The seconds for which the queue still lists an ended job; 0 where nobody tells."""
+def _facts(root: Path) -> Facts:
+    """The cluster's limits; where nobody tells, it has no accounting and lists no ended job."""
     try:
-        return scheduler.facts(root / CACHE).min_job_age_s
+        return scheduler.facts(root / CACHE)
     except scheduler.Unreachable:
-        return 0.0
+        return Facts(min_job_age_s=0)
 
 
 def _never_spoke(run: str, records: Mapping[str, Record], view: View) -> bool:
@@ -158,10 +158,7 @@ def _never_spoke(run: str, records: Mapping[str, Record], view: View) -> bool:
 
 def _accounts(elements: Sequence[str], since: float, marks: scheduler.Marks, root: Path) -> dict[str, Job]:
     """The ends of these elements according to accounting; nothing where there is no accounting."""
-    try:
-        if not scheduler.facts(root / CACHE).accounting:
-            return {}
-    except scheduler.Unreachable:
+    if not _facts(root).accounting:
         return {}
     told = scheduler.history(elements, since, cache=root / CACHE, marks=marks)
     return {element: job for element in elements if (job := told.job(element)) is not None}
