@@ -207,7 +207,7 @@ class Moved:
     name: str
     old: Any
     new: Any
-    runs: Sequence[str]
+    runs: list[str]
 
 
 def moved_defaults(runs: Sequence[Run], left: Mapping[str, Settings]) -> tuple[list[Moved], list[str]]:
@@ -228,9 +228,7 @@ def moved_defaults(runs: Sequence[Run], left: Mapping[str, Settings]) -> tuple[l
             gone.append(name)
             continue
         for moved, old, new in _differing(config, found.experiment.config):
-            key = (moved, repr(old), repr(new))
-            before = groups.get(key)
-            groups[key] = Moved(moved, old, new, [*(before.runs if before else []), name])
+            groups.setdefault((moved, repr(old), repr(new)), Moved(moved, old, new, [])).runs.append(name)
     return sorted(groups.values(), key=lambda item: item.name), gone
 
 

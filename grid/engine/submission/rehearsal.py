@@ -141,13 +141,9 @@ def _combination(settings: Config) -> str:
         [
             (name, value)
             for name, value in settings.items()
-            if name.startswith(("data", "model")) or not _is_number(value)
+            if name.startswith(("data", "model")) or type(value) not in (int, float)
         ]
     )
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 # --- the other process --------------------------------------------------------------------------------------------

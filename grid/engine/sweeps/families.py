@@ -48,10 +48,8 @@ def _functions(module: ModuleType) -> dict[str, Callable[[], Sweep]]:
 
 
 def _module(name: str) -> ModuleType:
-    return _load_file(Path(name)) if name.endswith(".py") else _load_module(name)
-
-
-def _load_module(name: str) -> ModuleType:
+    if name.endswith(".py"):
+        return _load_file(Path(name))
     if name not in families():
         raise unknown("grid", name, [*families(), "path/to/your_file.py"])
     return _call(name, lambda: importlib.import_module(f"grid.{name}"))
@@ -129,10 +127,8 @@ def _made(family: str, module: ModuleType, run_name: str) -> Sweep:
     made = _call(family, function)
     _check(f"--grid {family}: {run_name}()", made)
     own = Path(family) if family.endswith(".py") else None
-    made = dataclasses.replace(
-        made, grid=own.stem if own else family, run_name=run_name, doc=inspect.getdoc(function) or ""
-    )
-    made = dataclasses.replace(made, file=str(own.resolve()) if own else "")
+    known = {"grid": own.stem, "file": str(own.resolve())} if own else {"grid": family}
+    made = dataclasses.replace(made, run_name=run_name, doc=inspect.getdoc(function) or "", **known)
     asked = made.resources
     if callable(asked):
         made = dataclasses.replace(made, resources=lambda config: _call(family, lambda: asked(config)))
