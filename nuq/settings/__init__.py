@@ -110,10 +110,10 @@ def converted(value: Any, annotation: Any, shown: str, rule: Mapping[str, Any] =
         return read(typing.cast(type, annotation), value, shown)
     if origin is Mapping:
         return {key: converted(item, parts[1], f"{shown}.{key}", rule) for key, item in named(value, shown).items()}
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if is_number and annotation in (float, str) and not rule.get("pattern"):
+    is_text = annotation is str and rule.get("pattern")
+    if annotation in (float, str) and isinstance(value, int | float) and not isinstance(value, bool) and not is_text:
         return annotation(value)
-    if annotation is str and rule.get("pattern"):
+    if is_text:
         must = "be text; quote it"
     elif rule.get("must"):
         must = rule["must"]
