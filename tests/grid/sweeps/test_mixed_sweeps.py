@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from grid.commands.submitting import _inherited
+from grid.engine.submission.plan import Essence
 from grid.engine.submission.planning import Options, Reviewed
 from tests.grid.bench import Bench, bench
 
@@ -54,7 +55,8 @@ def test_another_sweep_in_the_same_folder_is_left_alone(held: Bench) -> None:
 
 
 def test_a_retry_keeps_cap_and_packing_of_the_plan(held: Bench) -> None:
-    plan = Reviewed("x", Options("g", "r", site="laptop", per_script=4, parallel=2, max_running=7, canary=True), {})
+    options = Options("g", "r", site="laptop", per_script=4, parallel=2, max_running=7, canary=True)
+    plan = Reviewed("x", options, Essence({}, [], "", ""))
     assert _inherited(Options("g", "r", max_running=3), plan) == Options(
         "g", "r", site="laptop", per_script=4, parallel=2, max_running=3
     )
