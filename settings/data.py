@@ -1,7 +1,7 @@
 """The catalog of data sets: one record for each, and the dataclasses of their settings.  Imports no torch.
 
 Adding a data set is one file in ``train/data/`` and one line of ``DATA``, with settings of its own only where none of
-these fits; ``--help``, the orchestrator's checks, the dry run, the tests and README read this table.
+these fits; ``--help``, the orchestrator's checks, the dry run, the tests and docs/experiments.md read this table.
 """
 
 from __future__ import annotations

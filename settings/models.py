@@ -1,7 +1,7 @@
 """The catalog of models: one record for each, and the dataclasses of their settings.  Imports no torch.
 
 Adding a model is one file in ``train/models/`` and one line of ``MODELS``, with settings of its own only where none of
-these fits; ``--help``, the trainer, the tests and README read this table.
+these fits; ``--help``, the trainer, the tests and docs/experiments.md read this table.
 """
 
 from __future__ import annotations

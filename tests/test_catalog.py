@@ -1,5 +1,5 @@
-"""The catalog: README's tables name what it holds, and adding a data set or a method takes the edits that CONTRIBUTING
-counts, shown with a toy of each in a copy of the code.
+"""The catalog: the tables of docs/experiments.md name what it holds, and adding a data set or a method takes the edits
+that CONTRIBUTING counts, shown with a toy of each in a copy of the code.
 """
 
 from __future__ import annotations
@@ -157,12 +157,12 @@ def test_the_toys_are_checked_for_tried_and_trained(copy: Path) -> None:
     assert "test accuracy" in run(copy, "main.py", *ours, "run_dir=runs/toy")
 
 
-# --- README -------------------------------------------------------------------------------------------------------
+# --- docs/experiments.md ------------------------------------------------------------------------------------------
 
 
 def rows(group: str) -> Iterator[tuple[list[str], str]]:
-    """The names of each row of README's table of a group, and the rest of the row."""
-    table = (ROOT / "README.md").read_text().split(f"\n| `{group}=` |")[1].split("\n\n")[0]
+    """The names of each row of the page's table of a group, and the rest of the row."""
+    table = (ROOT / "docs/experiments.md").read_text().split(f"\n| `{group}=` |")[1].split("\n\n")[0]
     for line in table.splitlines()[2:]:
         first, rest = line.strip("| ").split(" | ", 1)
         yield [name for word in re.findall(r"`([^`]+)`", first) for name in spelled(word)], rest
@@ -177,7 +177,7 @@ def spelled(word: str) -> list[str]:
     return names + [name + end for name in names if end]
 
 
-def test_the_tables_of_readme_are_those_of_the_catalog() -> None:
+def test_the_tables_of_the_page_are_those_of_the_catalog() -> None:
     for group, table in (("data", DATA), ("model", MODELS)):
         named = [name for names, _ in rows(group) for name in names]
         assert sorted(named) == sorted(table)

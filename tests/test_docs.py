@@ -1,4 +1,4 @@
-"""README and CONTRIBUTING tell the truth: every command in them is parsed by the code that would run it."""
+"""README, CONTRIBUTING and the pages of docs/ tell the truth: the code that would run a command in them parses it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import os
 import re
 import shlex
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,25 +20,21 @@ from benchmarks.gpu.steps import chosen
 from settings import command_line, resolving
 
 ROOT = Path(__file__).parent.parent
-README = (ROOT / "README.md").read_text()
-CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text()
+PAGES = {path.relative_to(ROOT).as_posix(): path.read_text() for path in sorted((ROOT / "docs").rglob("*.md"))}
+DOCUMENTS = {name: (ROOT / name).read_text() for name in ("README.md", "CONTRIBUTING.md")} | PAGES
+README, CONTRIBUTING = DOCUMENTS["README.md"], DOCUMENTS["CONTRIBUTING.md"]
+MOST_LINES = 180  # of README: one page
 NEED_A_CLUSTER = {"plan", "submit", "retry", "cancel", "failures", "logs", "collect"}
 SYSTEMS = {"learning-to-quantize", "ATOMO", "DGC", "SmaQ", "layer-wise"}
 JOBS = "--prefix exp --cluster slurm --run_name cifar10_full_resnet32 --grid nuq --cluster_args 38,1,p100"
-
-
-def _section(title: str) -> str:
-    found = re.search(rf"^## {re.escape(title)}\n(.*?)(?=^## |\Z)", README, re.MULTILINE | re.DOTALL)
-    assert found, f"README has no section {title!r}"
-    return found.group(1)
 
 
 def _blocks(text: str, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
 
 
-def _block_commands() -> Iterator[str]:
-    for block in _blocks(README + CONTRIBUTING, "bash"):
+def _block_commands(text: str) -> Iterator[str]:
+    for block in _blocks(text, "bash"):
         for line in block.splitlines():
             if command := shlex.join(shlex.split(line, comments=True)):
                 yield command
@@ -48,7 +43,7 @@ def _block_commands() -> Iterator[str]:
 def _rows() -> list[tuple[str, str, str]]:
     """(system, their command, our cell) of the table; an empty first cell continues the system above."""
     rows: list[tuple[str, str, str]] = []
-    for line in _section("Coming from another system").splitlines():
+    for line in PAGES["docs/coming_from.md"].splitlines():
         if not line.startswith("|") or line.startswith("|---"):
             continue
         system, there, here = (cell.strip() for cell in line.strip("|").split("|"))
@@ -57,7 +52,7 @@ def _rows() -> list[tuple[str, str, str]]:
     return rows
 
 
-COMMANDS = list(_block_commands())
+COMMANDS = list(dict.fromkeys(command for text in DOCUMENTS.values() for command in _block_commands(text)))
 ROWS = _rows()
 LINES = [(there, command) for _, there, here in ROWS for command in re.findall(r"`([^`]+)`", here)]
 
@@ -120,6 +115,16 @@ def _check_analysis(words: list[str], root: Path) -> None:
     assert main([*words, "--runs", str(root)]) in (1, 2)  # argparse would raise SystemExit
 
 
+def _check_benchmark(module: str, words: list[str]) -> None:
+    """Its file is there, may be run, and adds each option."""
+    path = ROOT / (module.replace(".", "/") + ".py")
+    assert path.is_file()
+    source = path.read_text()
+    assert '__name__ == "__main__"' in source
+    for option in (word for word in words if word.startswith("-")):
+        assert f'"{option}"' in source, f"{module} has no {option}"
+
+
 def check(command: str, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Fail unless the code that ``command`` names takes it."""
     words = shlex.split(command)
@@ -142,6 +147,8 @@ def check(command: str, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             _check_grid(rest, root, monkeypatch)
         case ["python", "-m", "analysis", *rest]:
             _check_analysis(rest, root)
+        case ["python", "-m", module, *rest] if module.startswith("benchmarks."):
+            _check_benchmark(module, rest)
         case ["tensorboard", "--logdir", folder]:
             assert folder.startswith("runs/") and importlib.util.find_spec("tensorboard")
         case ["bash" | "sbatch", path]:
@@ -195,8 +202,9 @@ def test_readme_trains_sweeps_and_draws() -> None:
         "python grid_run.py submit ",
         "python -m analysis figures",
     )
-    assert not [start for start in starts if not any(command.startswith(start) for command in COMMANDS)]
-    assert {"make demo", "make test"} <= set(COMMANDS)
+    commands = list(_block_commands(README))
+    assert not [start for start in starts if not any(command.startswith(start) for command in commands)]
+    assert {"make demo", "make test"} <= set(commands)
 
 
 @pytest.mark.parametrize(
@@ -211,6 +219,8 @@ def test_readme_trains_sweeps_and_draws() -> None:
         "python -m analysis figure demo",
         "bash pjobs/resnet33.sh",
         "bash jobs/exp_38.sh",
+        "python -m benchmarks.method --quick",
+        "python -m benchmarks.methods --quickly",
     ],
 )
 def test_wrong_commands_are_caught(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -219,37 +229,24 @@ def test_wrong_commands_are_caught(command: str, tmp_path: Path, monkeypatch: py
 
 
 def test_the_tree_is_there() -> None:
-    (tree,) = _blocks(_section("The tree"), "")
+    (tree,) = _blocks(PAGES["docs/house.md"], "")
     generated = {"runs/", "figures/"}
     for line in tree.splitlines():
         for name in re.split(r" {2,}", line)[0].split():
-            assert name in generated or (ROOT / name).exists(), f"{name} of the README's tree is not there"
+            assert name in generated or (ROOT / name).exists(), f"{name} of the tree is not there"
 
 
-@pytest.mark.parametrize("document", ["README.md", "CONTRIBUTING.md"])
-def test_paths_and_links_exist(document: str) -> None:
-    text = re.sub(
-        r"^\|.*$", "", (ROOT / document).read_text(), flags=re.MULTILINE
-    )  # the table also names others' files
-    text = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
-    named = re.findall(r"`((?:nuq|grid|train|analysis|tests|pjobs)/[\w/.]*)`", text)
-    named += re.findall(r"`(\.ci/run|[\w.]+\.(?:py|yml|txt|toml))`", text)
-    missing = [name for name in named if not (ROOT / name).exists()]
-    assert named
-    assert not missing
+def test_readme_is_one_page() -> None:
+    assert len(README.splitlines()) <= MOST_LINES
 
 
-def test_the_example_method_works() -> None:
-    import torch
+@pytest.mark.parametrize("document", ["README.md", "docs/methods.md"])
+def test_the_families_are_those_of_the_registry(document: str) -> None:
+    from nuq.registry import METHODS
 
-    (source,) = _blocks(_section("Add a method"), "python")
-    space: dict[str, Any] = {}
-    exec(compile(source, "README.md", "exec"), space)
-    method = space["Half"](None)
-    vector = torch.tensor([0.5, -1.25, 0.0, 1e-3, 3.0])
-    message = method.encode(vector, None)
-    assert message.num_bytes == method.message_bytes(5) == 28 + 10
-    assert torch.equal(space["Half"](None).decode(message), vector.half().float())
+    table = DOCUMENTS[document].split("\n| family | methods |")[1].split("\n\n")[0]
+    cells = "".join(line.split("|")[2] for line in table.splitlines()[2:])
+    assert set(re.findall(r"`(\w+)`", cells)) == set(METHODS)
 
 
 def test_contributing_fits_one_screen() -> None:
@@ -257,21 +254,3 @@ def test_contributing_fits_one_screen() -> None:
     assert len(CONTRIBUTING.partition("## Faults")[0].splitlines()) <= 50
     for recipe in ("A method", "A task", "A cluster", "A figure"):
         assert f"**{recipe}.**" in CONTRIBUTING
-
-
-@pytest.mark.slow
-def test_the_ddp_example_trains(tmp_path: Path) -> None:
-    (source,) = _blocks(_section("Compress your own training"), "python")
-    (tmp_path / "train_ddp.py").write_text(source)
-    torchrun = [
-        sys.executable,
-        "-m",
-        "torch.distributed.run",
-        "--standalone",
-        "--nproc-per-node=2",
-        str(tmp_path / "train_ddp.py"),
-    ]
-    done = subprocess.run(torchrun, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stderr
-    assert sorted(re.findall(r"rank \d", done.stdout)) == ["rank 0", "rank 1"]
-    assert "collective gather" in done.stdout
