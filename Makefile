@@ -12,6 +12,7 @@ VENV := .venv
 PY := $(VENV)/bin/python
 RUN := $(VENV)/.installed-run
 DEV := $(VENV)/.installed-dev
+DOCS := $(VENV)/.installed-docs
 KERNELS := $(VENV)/.built-kernels
 # -qq: errors only.  No build isolation: setuptools is there already, so building downloads nothing.
 PIP := $(PY) -m pip --disable-pip-version-check --no-input install -qq -c constraints.txt
@@ -20,7 +21,7 @@ PINNED = $(shell sed -n 's/^$(1)==//p' constraints.txt)
 export PIP_ROOT_USER_ACTION := ignore
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
-.PHONY: help setup demo test test-all fault-test slurm-test wheel-test test-versions gpu lint format clean
+.PHONY: help setup demo docs test test-all fault-test slurm-test wheel-test test-versions gpu lint format clean
 
 help: ## this list
 	sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST)
@@ -32,6 +33,9 @@ demo: $(RUN) $(KERNELS) ## run the sweep `demo` on this machine, draw its figure
 	$(PY) -m analysis figures demo
 	$(PY) -m analysis table demo
 	$(PY) -m analysis report demo
+
+docs: $(DOCS) ## build the site of docs/ into site/ (broken links fail); open site/index.html
+	$(VENV)/bin/zensical build --strict --clean
 
 test: $(DEV) $(KERNELS) ## run the quick tests, which are all but those marked slow
 	$(PY) -m pytest -p xdist.plugin -n 2 --dist loadfile -m "not slow" $(ARGS)
@@ -69,8 +73,8 @@ format: $(DEV) ## let ruff repair and lay out the code
 	$(PY) -m ruff check --fix .
 	$(PY) -m ruff format .
 
-clean: ## remove .venv and caches; runs, figures and data stay
-	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis build dist *.egg-info
+clean: ## remove .venv, caches and the site; runs, figures and data stay
+	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis .cache build dist site *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A torch of the pinned version that this Python already sees is used, not downloaded again (another environment's is not seen).
@@ -103,4 +107,9 @@ $(KERNELS): $(wildcard nuq/native/build.py nuq/native/src/* nuq/native/src/simd/
 $(DEV): $(RUN)
 	echo "Installing the development tools"
 	$(PIP) --no-build-isolation --use-pep517 --editable '.[dev]'
+	touch $@
+
+$(DOCS): $(RUN)
+	echo "Installing what builds the site"
+	$(PIP) --no-build-isolation --use-pep517 --editable '.[docs]'
 	touch $@

@@ -6,6 +6,9 @@ import re
 from pathlib import Path
 
 import pytest
+import yaml
+
+import nuq
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = {
@@ -92,3 +95,20 @@ def test_every_page_and_picture_is_reached() -> None:
             following += [target.relative_to(ROOT.resolve()).as_posix() for target in targets]
     pictures = {path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.png")}
     assert not ((DOCUMENTS.keys() - {"CONTRIBUTING.md"}) | pictures) - reached
+
+
+def test_the_site_has_every_page_once() -> None:
+    nav = yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"]
+    listed = [page for entry in nav for page in (next(iter(entry.values())) if isinstance(entry, dict) else [entry])]
+    assert sorted(f"docs/{page}" for page in listed) == sorted(name for name in DOCUMENTS if name.startswith("docs/"))
+
+
+def test_the_reference_has_every_public_name_once() -> None:
+    assert sorted(re.findall(r"^::: nuq\.(\w+)$", DOCUMENTS["docs/api.md"], re.MULTILINE)) == sorted(nuq.__all__)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_lists_and_tables_stand_apart(document: str) -> None:
+    """The site needs an empty line before them, where GitHub does not."""
+    text = re.sub(r"^```.*?^```", "", DOCUMENTS[document], flags=re.MULTILINE | re.DOTALL)
+    assert not re.findall(r"^(?![-|#\s]).+\n(?:- |\|).*", text, re.MULTILINE)
