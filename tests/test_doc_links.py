@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -97,9 +98,15 @@ def test_every_page_and_picture_is_reached() -> None:
     assert not ((DOCUMENTS.keys() - {"CONTRIBUTING.md"}) | pictures) - reached
 
 
+def _pages(entry: str | list[Any] | dict[str, Any]) -> list[str]:
+    if isinstance(entry, str):
+        return [entry]
+    return [page for below in (entry.values() if isinstance(entry, dict) else entry) for page in _pages(below)]
+
+
 def test_the_site_has_every_page_once() -> None:
     nav = yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"]
-    listed = [page for entry in nav for page in (next(iter(entry.values())) if isinstance(entry, dict) else [entry])]
+    listed = [page for entry in nav for page in _pages(entry)]
     assert sorted(f"docs/{page}" for page in listed) == sorted(name for name in DOCUMENTS if name.startswith("docs/"))
 
 
