@@ -108,7 +108,6 @@ def test_the_site_is_built_strictly() -> None:
     done = subprocess.run(["make", "-C", str(ROOT), "-n", "docs"], capture_output=True, text=True, check=True)
     assert re.search(r"bin/zensical build .*--strict\b", done.stdout)
     assert "/site/" in (ROOT / ".gitignore").read_text().splitlines()
-    assert "make docs" in (ROOT / ".ci" / "run").read_text().splitlines()
 
 
 def test_ci_runs_the_linters_and_all_tests() -> None:
