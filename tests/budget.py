@@ -1,7 +1,7 @@
 """What a test of `make test` may take: on CI, one that takes more and is not marked slow has failed.
 
-A processor's time does not depend on what else the machine does; the time that passes is bounded loosely, for tests
-that wait.
+It is the call that counts, without what fixtures share.  A processor's time does not depend on what else the machine
+does; the time that passes is bounded loosely, for tests that wait.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ _HEAD = struct.Struct("<BBxxf")
 
 
 class NNWBDI(InPlace):
-    """Blocks of fixed-point words, sent as deltas from zero or from one base; settings: ``nuq.settings.formats``."""
+    """Blocks of fixed-point words, deltas from zero or one base; ValueError out of the ranges of ``nuq.settings``."""
 
     exact_bytes = False
 

@@ -51,7 +51,7 @@ _MASKED = 1
 
 
 class SmaQ(InPlace):
-    """The SmaQ compressor (``nuq.settings.formats``); ValueError for settings that leave outliers no room."""
+    """The SmaQ compressor; ValueError out of the ranges of ``nuq.settings.formats``, or if outliers have no room."""
 
     exact_bytes = False
 

@@ -117,6 +117,8 @@ def converted(value: Any, annotation: Any, shown: str, rule: Mapping[str, Any] =
         must = "be text; quote it"
     elif rule.get("must"):
         must = rule["must"]
+    elif origin is tuple and isinstance(value, list | tuple):
+        must = f"be a list of {len(parts)}, not of {len(value)}"
     elif origin in (tuple, Sequence):
         must = f"be a list, as in [{value if isinstance(value, str) else 'a'}, ...]"
     else:

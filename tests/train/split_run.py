@@ -18,9 +18,9 @@ from train.steps.estimator import Measured
 from train.steps.trainer import Trainer
 
 STEPS = 20  # more than a server lets others be behind (nuq/exchange/collectives/parameter_server.py)
-FEW_STEPS = 6  # of a method in the usual exchange, with two updates of its levels
+FEW_STEPS = 7  # of a method in the usual exchange: all updates of its levels, and a step with the last
 BASE = {"data": "cifar10", "model": "resnet8", "stand_in": True, "batch_size": 1, "workers": 4}
-UPDATES = {"method.update_at": [0, 4, 11], "method.update_every": 0, "method.num_samples": 3}
+UPDATES = {"method.update_at": [0, 2, 5], "method.update_every": 0, "method.num_samples": 3}
 
 
 def cases() -> dict[str, dict]:

@@ -62,7 +62,7 @@ class Cutout:
 
     @staticmethod
     def of(settings: Mapping[str, Any], shape: Sequence[int]) -> Cutout | None:
-        """The cutout for images of shape (channel, height, width), None for 0; ValueError where it is larger."""
+        """The ``data.cutout`` of images (channel, height, width), None for 0; ValueError where it is larger."""
         side = settings.get("cutout", 0)
         if side > min(shape[1:], default=0):
             limit = f"{min(shape[1:])}, the short side of data={settings['name']}'s images (0: none)"

@@ -50,7 +50,11 @@ class Totals:
 
 
 class Trainer:
-    """The trainer of a run; group: None for a single process; dataset: in place of the configured one (dry runs)."""
+    """The trainer of a run.
+
+    config: the full configuration; group: None for a single process; dataset: in place of the configured one (dry
+    runs).
+    """
 
     def __init__(
         self,
@@ -296,7 +300,7 @@ class Trainer:
         return own
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Load a state; CheckpointError where it is of other data, else one of ``checkpoint.UNREADABLE``."""
+        """Load a state; CheckpointError for one of other data, else ValueError or ``checkpoint.UNREADABLE``."""
         if words := checkpoint.other_data(state, self.data.name, self.data.fingerprint):
             way_out = "go on with the files that it began with (data_dir, NUQ_DATA; of data=text: the Python)"
             raise checkpoint.CheckpointError(words, f"{way_out}, or choose another run_dir")

@@ -209,8 +209,8 @@ def read(path: Path) -> Submission:
         names = {chunk.name for chunk in item.chunks}
         if len(names) < len(item.chunks) or any(name not in names for chunk in item.chunks for _, name in chunk.after):
             raise ValueError("chunks: two of one name, or one that waits for none of them")
-        if any(how not in CONDITIONS for chunk in item.chunks for how, _ in chunk.after):
-            raise ValueError(f"after: must be one of {', '.join(CONDITIONS)}")
+        if unknown := [how for chunk in item.chunks for how, _ in chunk.after if how not in CONDITIONS]:
+            raise ValueError(f"after={unknown[0]!r}: must be one of {', '.join(CONDITIONS)}")
         if not all(chunk.job_id for chunk in item.chunks if chunk.is_settled):
             raise ValueError("chunks: one is submitted and has no job")
         return item
