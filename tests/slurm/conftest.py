@@ -16,6 +16,11 @@ from tests.slurm import cluster
 collect_ignore_glob = [] if os.environ.get("NUQ_SLURM") == "1" else ["test_*.py"]
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """A real cluster takes its time: none of these tests is quick (``tests/budget.py``)."""
+    item.add_marker(pytest.mark.slow)
+
+
 @pytest.fixture(scope="session")
 def slurm() -> Iterator[cluster.Slurm]:
     """A cluster with accounting: nodes n1 and n2, partitions p100 (default), cpu, short, low and high."""
