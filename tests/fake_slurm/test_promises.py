@@ -222,6 +222,7 @@ with cluster(Path(sys.argv[1])) as slurm:
     assert processes.of_job(f"{tmp_path / 'slurm'}:") == []
 
 
+@pytest.mark.slow
 def test_from_a_shell(tmp_path):
     program = f"""set -e; folder="$1"; shift
 exports="$({sys.executable} -m tests.fake_slurm up "$folder" --cpus 2)"; eval "$exports"

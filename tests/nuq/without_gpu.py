@@ -25,8 +25,8 @@ ROOT = Path(__file__).parents[2]
 FORBIDDEN = ("fma.rn.f32", "fma.rn.f64", "div.full", "div.approx", "sqrt.approx", "rcp.approx", "ex2.approx", ".ftz")
 
 
-# For `interpreted`: every sixteenth case, which `make test` runs; every case.
-SOME_AND_ALL = [16, pytest.param(1, marks=pytest.mark.slow)]
+# For `interpreted`: every 48th case, which `make test` runs; every case.
+SOME_AND_ALL = [48, pytest.param(1, marks=pytest.mark.slow)]
 
 
 def interpreted(file: str, every: int = 1) -> dict[str, str]:

@@ -160,7 +160,7 @@ def stopped_and_started_again(job: Path, run_dir: Path, halting: Path, number: i
     [
         pytest.param(
             data,
-            marks=[pytest.mark.slow] * (data in (*AS_PROCESSES, "imagenet"))
+            marks=[pytest.mark.slow] * (data in (*AS_PROCESSES, "imagenet", "imdb", "svhn"))
             + [needs_extra] * (data in ("glue", "imdb")),
         )
         for data in CASES

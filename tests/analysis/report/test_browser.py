@@ -100,6 +100,7 @@ def report(write_run: Callable[..., Path], tmp_path: Path) -> Path:
     return write(load(tmp_path / "runs", "demo", cache=False), tmp_path / "figures" / "demo", How(most_figures=3))
 
 
+@pytest.mark.slow
 def test_a_report_sorts_filters_draws_and_remembers(browser: Any, report: Path) -> None:
     opened(browser, report)
     assert browser.execute_script(
@@ -185,6 +186,7 @@ def test_dark_pages_are_dark_and_narrow_ones_stay_inside(browser: Any, report: P
     assert not complaints(browser)
 
 
+@pytest.mark.slow
 def test_two_thousand_runs_open_sort_and_filter_without_the_network(browser: Any, tmp_path: Path) -> None:
     logs = many_runs(2000, tmp_path / "runs" / "many", steps=5, seeds=80)
     path = write(logs, tmp_path / "figures", How(most_figures=2))

@@ -66,6 +66,7 @@ def test_the_progress_of_an_earlier_life_is_told_as_such(tmp_path: Path, capsys:
         here.wait()
 
 
+@pytest.mark.slow
 def test_a_node_fails(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with bench.bench(tmp_path, capsys, nodes=2, cpus=2) as here:
         here.behave({1: ["wait", 0], 2: ["wait", 0], 3: ["wait", 0]})
@@ -347,6 +348,7 @@ def test_the_snapshot_is_gone(here: Bench) -> None:
     assert set(here.states().values()) == {"failed"}, "and they can be started again"
 
 
+@pytest.mark.slow
 def test_a_failed_run_is_started_again_while_its_script_goes_on(here: Bench) -> None:
     here.behave({1: [1, 0], 2: ["wait", 0]})
     here.good("plan --per_script 3")

@@ -52,6 +52,7 @@ def correlated(group):
         assert errors[1] < most * errors[0], (method, errors)
 
 
+@pytest.mark.slow
 def test_ranks_that_round_together_err_less(ranks):
     ranks.run(correlated, world=3)
 
