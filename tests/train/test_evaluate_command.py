@@ -37,9 +37,6 @@ def test_what_the_mode_does_not_read_is_refused(
     words: list[str], message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     import main
-    from train.process import rendezvous
-
-    monkeypatch.setattr(rendezvous, "_threads", [])  # another test's, which would end this process at once
 
     monkeypatch.setattr(sys, "argv", ["main.py", *words])
     with pytest.raises(SystemExit) as ended:

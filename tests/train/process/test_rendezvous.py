@@ -38,6 +38,7 @@ def stop(monkeypatch: pytest.MonkeyPatch) -> Iterator[StopSignal]:
     for name, value in told.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "as torchrun sets it")
+    monkeypatch.setattr(rendezvous, "_threads", [])  # they wait on: a later `leave` would end this process
     stop = StopSignal()
     yield stop
     stop._heard = None
