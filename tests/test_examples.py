@@ -12,6 +12,9 @@ from pathlib import Path
 
 import pytest
 
+import grid_run
+from grid.engine.submission import planning
+
 ROOT = Path(__file__).parent.parent
 EXAMPLES = ROOT / "examples"
 CHECKOUT = ("args.py", "main.py", "grid_run.py", *("analysis", "examples", "files", "grid", "nuq", "settings", "train"))
@@ -61,7 +64,9 @@ def test_quantized_training() -> None:
 
 
 @pytest.mark.slow
-def test_a_sweep_is_shown_run_drawn_and_read(tmp_path: Path) -> None:
+def test_a_sweep_is_shown_run_drawn_and_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     for name in CHECKOUT:
         (tmp_path / name).symlink_to(ROOT / name)  # its runs lie beside it
     text = (EXAMPLES / "my_sweep.py").read_text()
@@ -70,7 +75,16 @@ def test_a_sweep_is_shown_run_drawn_and_read(tmp_path: Path) -> None:
     assert [words[1] for words in commands] == ["show", "plan", "run", "analysis"]
     (tmp_path / "my_sweep.py").write_text(text)
     shutil.copy(EXAMPLES / "my_site.yaml", tmp_path)
-    said = {words[1]: _run(*(word.replace("examples/", "") for word in words), cwd=tmp_path) for words in commands}
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(planning, "slurm_is_here", lambda: False)  # a SLURM of this machine would be asked
+    said = {}
+    for words in commands:
+        words = [word.replace("examples/", "") for word in words]
+        if words[1] == "plan":
+            assert grid_run.main(words[1:], tmp_path) == 0
+            said["plan"] = capsys.readouterr().out
+        else:
+            said[words[1]] = _run(*words, cwd=tmp_path)
     assert "10 experiments" in said["show"]
     assert "bits: 10 experiments" in said["plan"] and "2 cores, 4GB, 0:30:00" in said["plan"]
     assert "10 done" in said["run"]
