@@ -30,6 +30,7 @@ NUM_DRAWS = 32  # draws of the test of unbiasedness
 CHOICES: dict[str, tuple[Any, ...]] = {
     "rotation": ("none", "hadamard"),
     "dither": ("none", "subtractive"),
+    "rounding": ("stochastic",),
     "norm": ("l2", "linf", "quantile"),
     "form": ("signed", "magnitude"),
     "bucket_size": (8192, 256, WHOLE),

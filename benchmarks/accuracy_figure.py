@@ -39,6 +39,7 @@ SHOWN: tuple[tuple[str, dict[str, Any], int, str], ...] = (
 PLAIN = {
     "rotation": "none",
     "dither": "none",
+    "rounding": "stochastic",
     "norm": "l2",
     "form": "signed",
     "bucket_size": 8192,

@@ -25,6 +25,8 @@ from benchmarks.accuracy_curves import WHOLE, Curves, Family, Point, build, rate
 from benchmarks.gradient_samples import Source
 from nuq.kernels.operators import hadamard_
 from nuq.kernels.spec import Key
+from nuq.registry import METHODS
+from nuq.settings import declared
 
 WORKERS = (2, 4, 8, 16)
 RATES = (1, 2, 3, 4)
@@ -33,7 +35,8 @@ _BLOCK = 1024  # coordinates that the sum at a shared scale rotates together
 
 
 def _family(method: str, **options: object) -> Family:
-    return Family(method, tuple({"coding": "packed", **options}.items()))
+    alone = {"rounding": "stochastic"} if "rounding" in declared(METHODS[method].settings) else {}
+    return Family(method, tuple({"coding": "packed", **alone, **options}.items()))
 
 
 _ROTATED = {"rotation": "hadamard"}

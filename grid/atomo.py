@@ -18,7 +18,7 @@ from grid.demo import digits
 from grid.engine.sweep import Point, Sweep, axis, point, product, union, where_read
 from grid.engine.sweeps.epochs import steps_per_epoch
 from grid.engine.sweeps.rates import Matrices, cifar_resnet, cnn_of_digits, factor_bits, sparse_ratio
-from grid.nuq import SUPERSGD
+from grid.nuq import ALONE, SUPERSGD
 
 RANKS = [1, 2, 3, 4]
 WORKERS = 4
@@ -26,9 +26,10 @@ EPOCHS = 100
 ATOMO = point("ATOMO", method="atomo")
 ENTRIES = point("ATOMO entries", {"method.atoms": "entries"}, method="atomo")
 LAYERS = where_read({"method.scope": "tensor"})
-TERNGRAD = product(point("TernGrad", method="trn"), LAYERS)
+TERNGRAD = product(point("TernGrad", ALONE, method="trn"), LAYERS)
 QSGD = product(
-    point("QSGD", {"method.bits": 5, "method.form": "magnitude", "method.bucket_size": 512}, method="qsgd"), LAYERS
+    point("QSGD", {**ALONE, "method.bits": 5, "method.form": "magnitude", "method.bucket_size": 512}, method="qsgd"),
+    LAYERS,
 )
 TOPK = product(point("TopK", method="topk"), LAYERS)
 

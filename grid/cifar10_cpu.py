@@ -8,10 +8,10 @@ histogram, which is our default.
 from __future__ import annotations
 
 from grid.engine.sweep import Point, Sweep, point, product, union
-from grid.nuq import ALQ_N, AMQ_N, CLOSED_FORM, FIXED, L2, mixture, quantizer, updates
+from grid.nuq import ALONE, ALQ_N, AMQ_N, CLOSED_FORM, FIXED, L2, mixture, quantizer, updates
 
 NUM_COMPONENTS = 80
-HISTOGRAM = {**L2, "method.fit": "histogram", "method.solver": "exact"}
+HISTOGRAM = {**L2, **ALONE, "method.fit": "histogram", "method.solver": "exact"}
 
 
 def images(model: str, *, workers: int, batch_size: int, steps: int, lr: float, eval_every: int) -> Point:

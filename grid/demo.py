@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from grid.engine.sweep import Point, Sweep, point, product, union, where_read
-from grid.nuq import FIXED, L2, quantizer, updates
+from grid.nuq import ALONE, FIXED, L2, quantizer, updates
 
 BATCH_SIZE = 16
 LR = 0.03
@@ -43,6 +43,6 @@ def demo() -> Sweep:
         steps=200,
         eval_every=25,
     )
-    # the paper's norm; updates early, where the gradients still change
-    quantized = product(where_read(L2), quantizer(3, 1024), updates([10, 50], 100))
+    # the paper's norm and rounding; updates early, where the gradients still change
+    quantized = product(where_read({**L2, **ALONE}), quantizer(3, 1024), updates([10, 50], 100))
     return Sweep(product(task, quantized, union(FIXED, ADAPTIVE)), seeds=(1, 2, 3))

@@ -8,7 +8,7 @@ gradient clipped to norm 1. Momentum correction belongs to SGD, so that DGC has 
 from __future__ import annotations
 
 from grid.engine.sweep import Point, Settings, Sweep, needs, point, product, union, where_read
-from grid.nuq import L2, QSGDINF, SUPERSGD, updates
+from grid.nuq import L2, SUPERSGD, updates
 
 BITS = 3
 WORKERS = 4
@@ -49,7 +49,8 @@ def methods(bucket_size: int, ratio_warmup: int) -> list[Point]:
         "DGC", {"method.ratio": RATIO, "method.warmup_every": ratio_warmup, "feedback.kind": "error"}, method="dgc"
     )
     powersgd = point("PowerSGD", {"method.rank": RANK}, method="powersgd")
-    return product(quantizer, union(SUPERSGD, point("ALQ", method="alq"), QSGDINF, dgc, powersgd))
+    quantizers = union(point("ALQ", method="alq"), point("QSGDinf", method="qsgdinf"))
+    return product(quantizer, union(SUPERSGD, quantizers, dgc, powersgd))
 
 
 def text() -> Sweep:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from grid import cifar10_cpu as small
 from grid.engine.sweep import Point, Sweep, axis, point, product, union, where_read
 from grid.engine.sweeps.rates import cifar_resnet, factor_bits, sparse_ratio
-from grid.nuq import ALQ_N, AMQ_N, FRESH, NUQSGD, QSGD, QSGDINF, SGD, SUPERSGD, TRN, mixture, updates
+from grid.nuq import ALONE, ALQ_N, AMQ_N, FRESH, NUQSGD, QSGD, QSGDINF, SGD, SUPERSGD, TRN, mixture, updates
 
 TRIED_RATES = (0.02, 0.05, 0.1)
 TRIED_STEPS, TRIED_SEED = 500, 1
@@ -36,7 +36,7 @@ def ours(bits: int) -> list[Point]:
         point("ALQ linf together", {**LINF, **TOGETHER}, method="alq"),
         point("optimal linf rotated together", {**LINF, **ROTATED, **TOGETHER}, method="optimal"),
         point("ALQ linf together for the mean", {**LINF, **TOGETHER, "method.objective": "mean"}, method="alq"),
-        point("ALQ linf", LINF, method="alq"),
+        point("ALQ linf", {**LINF, **ALONE}, method="alq"),
     )
     lattices = union(
         point("ECDQ dithered", ENTROPY_CODED, method="ecdq"),

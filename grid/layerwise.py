@@ -19,7 +19,7 @@ from grid import cifar10_cpu as small
 from grid.demo import digits
 from grid.engine.sweep import Point, Sweep, axis, needs, point, product, union, where_read
 from grid.engine.sweeps.epochs import at_epochs, steps_per_epoch
-from grid.nuq import SUPERSGD
+from grid.nuq import ALONE, SUPERSGD
 
 RATIOS = [0.001, 0.01, 0.1, 0.5]
 WORKERS = 4
@@ -30,8 +30,10 @@ TOPK = point("TopK", method="topk")
 RANDOMK = point("RandomK", {"method.scaled": False}, method="randomk")
 THRESHOLDV = point("ThresholdV", {"method.threshold": 0.001}, method="thresholdv")
 ADAPTIVE = point("AdaptiveThreshold", method="adaptive_threshold")
-TERNGRAD = point("TernGrad", {"method.bucket_size": WHOLE}, method="trn")
-QSGD = point("QSGD", {"method.bits": 8, "method.form": "magnitude", "method.bucket_size": WHOLE}, method="qsgd")
+TERNGRAD = point("TernGrad", {**ALONE, "method.bucket_size": WHOLE}, method="trn")
+QSGD = point(
+    "QSGD", {**ALONE, "method.bits": 8, "method.form": "magnitude", "method.bucket_size": WHOLE}, method="qsgd"
+)
 
 SCOPES = union(
     where_read({"method.scope": "tensor"}, "layer-wise"), where_read({"method.scope": "model"}, "entire-model")

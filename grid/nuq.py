@@ -11,18 +11,19 @@ from collections.abc import Iterable, Mapping
 from grid.engine.sweep import Point, Sweep, axis, point, product, union, where_read
 
 L2 = {"method.norm": "l2"}  # the paper's norm, which is not our default
-ORIGINAL = {**L2, "method.fit": "mixture", "method.solver": "paper", "method.weights": "norm"}
+ALONE = {"method.rounding": "stochastic"}  # each worker rounds by itself, as in all papers; our default is correlated
+ORIGINAL = {**L2, **ALONE, "method.fit": "mixture", "method.solver": "paper", "method.weights": "norm"}
 CLOSED_FORM = {**ORIGINAL, "method.solver": "exact"}
-NORMAL = {**L2, "method.solver": "paper"}  # the -N variants have one fit, and no weights to choose
+NORMAL = {**L2, **ALONE, "method.solver": "paper"}  # the -N variants have one fit, and no weights to choose
 # every level of ALQ by itself: only so the original's solver ends at the published levels
 FREE = {"method.symmetric": False}
 
 SGD = point("SGD", method="sgd")
 SUPERSGD = point("SuperSGD", method="supersgd")
-QSGD = point("QSGD", method="qsgd")
-QSGDINF = point("QSGDinf", method="qsgdinf")
-NUQSGD = point("NUQSGD", method="nuqsgd")
-TRN = point("TRN", method="trn")
+QSGD = point("QSGD", ALONE, method="qsgd")
+QSGDINF = point("QSGDinf", ALONE, method="qsgdinf")
+NUQSGD = point("NUQSGD", ALONE, method="nuqsgd")
+TRN = point("TRN", ALONE, method="trn")
 FIXED = union(SGD, SUPERSGD, QSGD, QSGDINF, NUQSGD, TRN)  # those whose levels do not adapt
 ALQ_N = point("ALQ-N", {**NORMAL, **FREE}, method="alq_n")
 AMQ_N = point("AMQ-N", NORMAL, method="amq_n")

@@ -10,20 +10,20 @@ from collections.abc import Mapping
 from typing import Any
 
 from args import GROUPS, SECTIONS, Config
-from nuq.settings import declared
+from nuq.settings import Unless, declared
 from settings.sections import methods_of
 
 
 def counting(schema: type, values: Mapping[str, Any]) -> dict[str, Any]:
     """The values that make the identity.
 
-    Left out are those that cannot change a result, and defaults of fields that count ``unless default``.
+    Left out are those that cannot change a result, and what runs older than a setting have (``Unless``).
     """
     fields = declared(schema)
 
     def counts(key: str, value: Any) -> bool:
         rule = fields[key].rule["identity"] if key in fields else True
-        return value != fields[key].default if rule == "unless default" else rule
+        return value != rule.value if isinstance(rule, Unless) else rule
 
     return {key: value for key, value in values.items() if counts(key, value)}
 

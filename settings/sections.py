@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from nuq.registry import method
+from nuq.registry import METHODS, method
+from nuq.settings import declared, of_older_runs
 from nuq.settings import layers as layer_list
 from nuq.settings.feedback import memory_kinds
 
@@ -19,8 +20,14 @@ def dotted(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def as_set(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Dotted names as a user sets them: a group's choice has the group's own name, ``{"method": "alq"}``."""
-    return {name.removesuffix(".name"): value for name, value in dotted(config).items()}
+    """The dotted names of a run's configuration as a user sets them: a group's choice is ``{"method": "alq"}``.
+
+    What a configuration lacks that is older than a setting of its method is what such runs have.
+    """
+    given = {name.removesuffix(".name"): value for name, value in dotted(config).items()}
+    entry = METHODS.get(given.get("method", ""))
+    fields = declared(entry.settings).items() if entry else ()
+    return {f"method.{name}": value for name, of in fields for value in of_older_runs(of.rule)} | given
 
 
 def named_method(config: Mapping[str, Any]) -> Any:

@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import args
-from settings import command_line, resolving, run_identity
+from nuq.settings import Unless
+from settings import command_line, resolving, run_identity, sections
 from tests.experiments import CHOICES, FORMATS, SETTINGS, experiments, needed_by
 
 ROOT = Path(__file__).parent.parent
@@ -81,7 +82,7 @@ def test_experiments_that_are_named_already_keep_their_names() -> None:
 
 
 def test_a_setting_counts_unless_default_where_it_is_younger_than_names() -> None:
-    younger = {name for _, name, item in SETTINGS if item.metadata["identity"] == "unless default"}
+    younger = {name for _, name, item in SETTINGS if isinstance(item.metadata["identity"], Unless)}
     exchange = {"exchange.collective", "exchange.second_bits", "exchange.num_aggregate"}
     task = {
         "layers",
@@ -139,3 +140,24 @@ def test_run_name_is_readable_and_safe() -> None:
     config = resolving.resolve({"method": "alq_n", "method.bits": 4, "model": "resnet8", "data": "cifar10", "seed": 12})
     assert run_identity.run_name(config) == f"alq_n-4b-resnet8-cifar10-s12-{run_identity.identity(config)}"
     assert run_identity.run_name(resolving.resolve({"method": "sgd"})).startswith("sgd-cnn-digits-s1-")
+
+
+@pytest.mark.parametrize("method", ["alq", "qsgdinf", "trn", "natural"])
+def test_a_default_that_moved_is_another_experiment_and_older_runs_keep_their_names(method: str) -> None:
+    def named(**settings: Any) -> str:
+        return run_identity.identity(resolving.resolve({"method": method, **settings}))
+
+    today = resolving.resolve({"method": method})
+    older = {**today, "method": {key: value for key, value in today["method"].items() if key != "rounding"}}
+    assert today["method"]["rounding"] == "correlated"
+    assert run_identity.identity(older) == named(**{"method.rounding": "stochastic"}) != named()
+    assert resolving.resolve(sections.as_set(older))["method"]["rounding"] == "stochastic"
+
+
+def test_with_dither_workers_round_by_themselves_and_names_stay() -> None:
+    dithered = {"method": "qsgdinf", "method.dither": "subtractive"}
+    config = resolving.resolve(dithered)
+    assert config["method"]["rounding"] == "stochastic"
+    assert "rounding" not in run_identity.result_settings(config)["method"]
+    with pytest.raises(ValueError, match=r"method.rounding='correlated': has no effect with method.dither"):
+        resolving.resolve({**dithered, "method.rounding": "correlated"})

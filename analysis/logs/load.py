@@ -24,7 +24,7 @@ from analysis.logs.discovery import CONFIG, STATUS, Run, find
 from analysis.logs.reading import merged as merged
 from analysis.logs.rows import Rows, rows
 from files.plain import Unreadable, checked, read_json, read_yaml
-from nuq.settings import declared
+from nuq.settings import Unless, declared
 from settings.sections import dotted
 
 _JUST_NOW_NS = 10**9  # two changes so close may leave a file with the same time
@@ -278,12 +278,12 @@ def _settings(names: pd.Index, entries: Iterable[Entry]) -> pd.DataFrame:
 
 
 def _younger() -> dict[str, Any]:
-    """The default values, by name, of settings whose absence in an older run does not make it another experiment."""
+    """The values, by name, of settings whose absence in an older run does not make it another experiment."""
     return {
-        f"{section}.{name}": default
+        f"{section}.{name}": rule["identity"].value
         for section, schema in args.SECTIONS.items()
-        for name, (_, default, rule) in declared(schema).items()
-        if rule["identity"] == "unless default"
+        for name, (_, _, rule) in declared(schema).items()
+        if isinstance(rule["identity"], Unless)
     }
 
 

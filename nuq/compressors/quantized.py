@@ -69,7 +69,7 @@ class Quantizer(InPlace):
         self.uniform = uniform
         self.clip_sigma = clip_sigma
         self.dither = getattr(settings, "dither", "none") == "subtractive"
-        self.correlated = settings.rounding == "correlated"
+        self.correlated = settings.rounding == "correlated" and not self.dither
         self.coder = settings.coding
         self.exact_bytes = self.coder == "packed"
         self.block = ROTATION_BLOCK if settings.rotation == "hadamard" else 1

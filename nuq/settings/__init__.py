@@ -25,6 +25,12 @@ TEXT = (r"(?s).+", "text, and not empty")  # a ``pattern``
 _NO_RULE: Mapping[str, Any] = types.MappingProxyType({})
 
 
+class Unless(NamedTuple):
+    """The value with which a setting does not count for the identity: that of runs older than it, or its default."""
+
+    value: Any
+
+
 def setting(
     default: Any,
     reason: str,
@@ -33,7 +39,7 @@ def setting(
     high: float | None = None,
     choices: tuple[str | int, ...] | None = None,
     items: int = 0,
-    identity: bool | Literal["unless default"] = True,
+    identity: bool | Literal["unless default"] | Unless = True,
     read_if: tuple[str, Any] | None = None,
     pattern: tuple[str, str] | None = None,
     must: str = "",
@@ -42,13 +48,15 @@ def setting(
     """A dataclass field with its reason, its legal range or choices, and whether it can change a result.
 
     items: the fewest that a list has.  identity: "unless default" for one that is younger than runs with its default,
-    which therefore must never move.  read_if: (another setting, its value, a tuple or a range of them) without which
-    this one has no effect: legal is the default.  pattern: (regular expression, the same in words) of a text, of each
-    text of a list, or of the names of a mapping; a number is no such text.  must: type and range in words, where the
-    checker's own do not say it all.  parse: makes the value of what is given, or says in a ValueError what is wrong.
+    which therefore must never move, ``Unless`` where it has moved.  read_if: (another setting, its value, a tuple or a
+    range of them) without which this one has no effect: it then is the default, or what older runs have.  pattern:
+    (regular expression, the same in words) of a text, of each text of a list, or of the names of a mapping; a number is
+    no such text.  must: type and range in words, where the checker's own do not say it all.  parse: makes the value of
+    what is given, or says in a ValueError what is wrong.
     """
     metadata: dict[str, Any] = {"reason": reason, "low": low, "high": high, "choices": choices}
-    metadata |= {"items": items, "identity": identity, "read_if": read_if}
+    metadata |= {"items": items, "identity": Unless(default) if identity == "unless default" else identity}
+    metadata["read_if"] = read_if
     metadata |= {"pattern": pattern, "must": must, "parse": parse}
     if isinstance(default, list | dict):
         return field(default_factory=lambda: copy.copy(default), metadata=metadata)
@@ -163,22 +171,23 @@ def check(settings: type, given: Mapping[str, Any], where: str = "") -> dict[str
     values = {name: _made(given.get(name, of.default), of, where + name) for name, of in fields.items()}
     for field_name, (_, default, rule) in fields.items():
         name, value = f"{where}{field_name}", values[field_name]
-        if given.get(field_name, default) is default:
-            continue
-        if rule.get("choices") and value not in rule["choices"]:
-            raise ValueError(f"{name}={value!r}: must be one of {', '.join(map(str, rule['choices']))}")
-        if rule.get("read_if") and value != default:
-            other, needed = rule["read_if"]
-            readers = needed if isinstance(needed, tuple | range) else (needed,)
-            if values[other] not in readers:
+        if not _is_read(rule, values):
+            unread = (*of_older_runs(rule), default)[0]
+            if field_name in given and value != unread and value in (rule.get("choices") or [value]):
+                other, needed = rule["read_if"]
                 if isinstance(needed, range):
                     legal = f">={needed.start}" if needed == FROM_ONE else f"={needed.start} to {needed[-1]}"
                 else:
-                    legal = "=" + " or ".join(map(repr, readers))
+                    legal = "=" + " or ".join(map(repr, needed if isinstance(needed, tuple) else (needed,)))
                 raise ValueError(
                     f"{name}={value!r}: has no effect with {where}{other}={values[other]!r}; it is read with "
                     f"{other}{legal} only"
                 )
+            values[field_name] = value = unread if field_name not in given else value
+        if given.get(field_name, default) is default:
+            continue
+        if rule.get("choices") and value not in rule["choices"]:
+            raise ValueError(f"{name}={value!r}: must be one of {', '.join(map(str, rule['choices']))}")
         if rule.get("items") and len(value) < rule["items"]:
             raise ValueError(f"{name}={value!r}: must have at least {rule['items']} value{'s' * (rule['items'] > 1)}")
         form, words = (rule.get("pattern") if value != default else None) or ("", "")
@@ -190,6 +199,17 @@ def check(settings: type, given: Mapping[str, Any], where: str = "") -> dict[str
             elif form and not is_legal(part):
                 raise ValueError(f"{name}={part!r}: must be {words}")
     return values
+
+
+def _is_read(rule: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
+    """Whether the other values let a setting have an effect."""
+    other, needed = rule.get("read_if") or ("", ())
+    return not other or values[other] in (needed if isinstance(needed, tuple | range) else (needed,))
+
+
+def of_older_runs(rule: Mapping[str, Any]) -> tuple[Any, ...]:
+    """The value that a setting has in runs older than it, where there are any."""
+    return rule["identity"] if isinstance(rule.get("identity"), Unless) else ()
 
 
 def _made(value: Any, of: Declared, shown: str) -> Any:

@@ -5,10 +5,11 @@
     ["*conv1* = topk ratio=0.01", "*norm* = supersgd", "fc = qsgd bits=4 scope=model"]
 
 PATTERN is a glob (``*``, ``?``, ``[abc]``) that is held against a parameter's full name (``layer1.0.conv1.weight``) and
-against the modules that it lies in (``layer1``, ``layer1.0``, ``layer1.0.conv1``); ``*`` matches dots, too.  The first
+against the modules that it lies in (``layer1``, ``layer1.0``, ``layer1.0.conv1``); ``*`` matches dots, too. The first
 pattern of the list that matches a parameter gives it its METHOD, a name of METHODS, with these settings and the
-method's defaults.  Parameters that none matches take the method that is set beside the list.  With scope=model the
-parameters of one line are one vector, whether they are neighbours or not.
+method's defaults (but for ``rounding``, which is ``stochastic`` unless the line says otherwise). Parameters that none
+matches take the method that is set beside the list. With scope=model the parameters of one line are one vector, whether
+they are neighbours or not.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from nuq.registry import METHODS, legal_formats, method
-from nuq.settings import check, declared, unknown
+from nuq.settings import check, declared, of_older_runs, unknown
 
 FORM = "'PATTERN = METHOD key=value ...', as in '*norm* = supersgd' or 'layer1.* = topk ratio=0.01'"
 _METHOD = r"(?P<method>[^\s=]+)(?P<rest>(\s+[^\s=]+=(\[[^\]]*\]|[^\s=]+))*)\s*"
@@ -122,7 +123,9 @@ def _settings(name: str, pairs: str, where: str, text: str, defaults: Mapping[st
     """An instance of a method's dataclass, from ``key=value ...``."""
     settings = method(name).settings
     fields = declared(settings)
-    values = {key: value for key, value in defaults.items() if key in fields}
+    # a line counts for the identity as it is written, so what it leaves out is what older runs have
+    values = {key: value for key, of in fields.items() for value in of_older_runs(of.rule)}
+    values |= {key: value for key, value in defaults.items() if key in fields}
     given: set[str] = set()
     for key, value in _PAIR.findall(pairs):
         if key not in fields:

@@ -98,7 +98,7 @@ class ECDQ(Bucketed):
         high=7.0,
     )
     dither: str = setting("subtractive", _DITHER, choices=("none", "subtractive"))
-    rounding: str = stochastic_rounding(("dither", "none"))
+    rounding: str = stochastic_rounding(("dither", "none"), "stochastic")
     coding: str = setting(
         "rans",
         "rans: within 2 % of the entropy; huffman; packed: 9 bits, for comparison",

@@ -1,10 +1,10 @@
-"""The setting of methods that round at random: by themselves, or together with the other workers."""
+"""The setting of methods that round at random: together with the other workers, or by themselves."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from nuq.settings import setting
+from nuq.settings import Unless, setting
 
 CORRELATED = (
     "correlated: unbiased, too, and so that the workers' errors cancel in the mean, since their random numbers are "
@@ -13,9 +13,8 @@ CORRELATED = (
 )
 
 
-def stochastic_rounding(read_if: tuple[str, Any] | None = None) -> Any:
+def stochastic_rounding(read_if: tuple[str, Any] | None = None, default: str = "correlated") -> Any:
     """The setting ``rounding`` of a method that always rounds at random."""
-    reason = f"stochastic: up or down at random, each worker by itself; {CORRELATED}"
-    return setting(
-        "stochastic", reason, choices=("stochastic", "correlated"), identity="unless default", read_if=read_if
-    )
+    reason = f"{CORRELATED}; stochastic: up or down at random, each worker by itself, as in the papers"
+    choices = ("correlated", "stochastic")
+    return setting(default, reason, choices=choices, identity=Unless("stochastic"), read_if=read_if)

@@ -111,8 +111,9 @@ def test_a_small_run(monkeypatch, tmp_path, capsys):
 def test_errors_of_a_mean_are_those_of_a_message_unless_workers_round_together(monkeypatch):
     monkeypatch.setattr(accuracy_of_mean, "WORKERS", (2,))
     monkeypatch.setattr(accuracy_of_mean, "DRAWS", 8)
-    coding = (("coding", "packed"),)
-    alone, together = Family("qsgdinf", coding), Family("qsgdinf", (*coding, ("rounding", "correlated")))
+    alone, together = (
+        Family("qsgdinf", (("coding", "packed"), ("rounding", how))) for how in ("stochastic", "correlated")
+    )
     monkeypatch.setattr(accuracy_of_mean, "FAMILIES", (alone, together))
     curves = accuracy_of_mean.curves_of(SOURCE)
     _, of_message = accuracy_curves.measure(accuracy_curves.build(alone, 3, SOURCE), SOURCE)

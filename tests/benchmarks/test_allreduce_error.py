@@ -40,9 +40,12 @@ def test_noise_is_of_the_differences():
     assert compared(2.0, [2.0, 2.0], [1.0, 3.0]).noise == pytest.approx(2**0.5 / 2**0.5 / 2.0)
 
 
+CASE = ("qsgdinf", {**allreduce_error.ALONE, "bits": 3, "bucket_size": 256}, 4)
+
+
 def test_a_collective_that_is_right_fits_and_one_that_is_not_does_not(monkeypatch):
     vectors = allreduce_error.independent(4, 1 << 13, torch.Generator().manual_seed(1))
-    right = measure("normal", vectors, ("qsgdinf", {"bits": 3, "bucket_size": 256}, 4), 12)
+    right = measure("normal", vectors, CASE, 12)
     assert abs(right["gather"].rel_err) < 0.03
     assert abs(right["two_stage"].rel_err) < 0.03
     assert summary([right])["rows"] == 2
@@ -56,5 +59,5 @@ def test_a_collective_that_is_right_fits_and_one_that_is_not_does_not(monkeypatc
                 super().mean(vectors, parts, key, out)
 
     monkeypatch.setattr(allreduce_error, "TwoStage", Correlated)
-    wrong = measure("normal", torch.stack([vectors[0]] * 4), ("qsgdinf", {"bits": 3, "bucket_size": 256}, 4), 12)
+    wrong = measure("normal", torch.stack([vectors[0]] * 4), CASE, 12)
     assert abs(wrong["two_stage"].rel_err) > 0.5

@@ -177,10 +177,11 @@ def test_differences_are_paired_by_seed_within_a_task(two_tasks: Path) -> None:
 def test_the_order_of_variances_is_held_against_the_papers(write_run: Callable[..., Path], tmp_path: Path) -> None:
     """Of the paper's methods as published: not of one that rounds together, remembers, or has another solver or fit."""
     ours = {"alq": 1.5, "amq": 2.0, "qsgdinf": 9.0, "trn": 7.0, "nuqsgd": 90.0}
-    paper = {"method.solver": "paper", "method.norm": "l2", "method.fit": "mixture"}
+    original = {"method.solver": "paper", "method.norm": "l2", "method.fit": "mixture"}
 
     def ran(method: str, variance: float, **others: object) -> None:
-        settings = {"method": method, "data": "cifar10", **(paper if method in ("alq", "amq") else {}), **others}
+        paper = {"method.rounding": "stochastic", **(original if method in ("alq", "amq") else {})}
+        settings = {"method": method, "data": "cifar10", **paper, **others}
         write_run("s", settings, [("est_var", 0, variance), ("super_var", 0, 1.0)])
 
     for method, variance in ours.items():

@@ -65,7 +65,9 @@ def test_the_first_match_wins_and_settings_are_the_methods() -> None:
     )
     assert layers.matched(lines, NAMES) == dict(zip(NAMES, [3, 3, 1, 3, 3, 0, 2, 1], strict=True))
     assert lines[1].settings == METHODS["topk"].settings(ratio=0.5, values="fp16")
-    assert lines[2].settings == METHODS["alq"].settings(bits=4, symmetric=False, update_at=[1, 20])
+    assert lines[2].settings == METHODS["alq"].settings(
+        bits=4, symmetric=False, update_at=[1, 20], rounding="stochastic"
+    )
     defaults = {"scope": "tensor", "update_at": [7]}
     one, two = layers.parsed(["fc = alq", "bn1 = dgc scope=model dense_1d=true"], defaults)
     assert (one.settings.scope, one.settings.update_at, two.settings.scope) == ("tensor", [7], "model")
@@ -205,6 +207,7 @@ def test_every_layer_is_as_with_its_method_alone() -> None:
             bucket_size=64,
             update_at=[2],
             num_samples=2,
+            rounding="stochastic",
         ),
         "c.weight": workers("topk", [], {"c.weight": SHAPES["c.weight"]}, ratio=0.1),
         "a.bias": workers("supersgd", [], {"a.bias": SHAPES["a.bias"]}),

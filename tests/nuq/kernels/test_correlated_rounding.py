@@ -176,7 +176,7 @@ def test_without_others_the_bytes_are_those_of_stochastic_rounding() -> None:
 def test_short_vectors_before_the_first_levels() -> None:
     """They have a quantizer of their own, which rounds as the others do."""
     made = METHODS["alq"].load()(METHODS["alq"].settings(rounding="correlated", bucket_size=512))
-    alone = METHODS["alq"].load()(METHODS["alq"].settings(bucket_size=512))
+    alone = METHODS["alq"].load()(METHODS["alq"].settings(rounding="stochastic", bucket_size=512))
     x = torch.randn(2, 100, generator=torch.Generator().manual_seed(2))
     totals = [
         sum(float((mean(m, x, step) - x.mean(dim=0)).square().sum()) for step in range(40)) for m in (made, alone)
