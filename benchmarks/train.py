@@ -49,7 +49,7 @@ from benchmarks.train_turns import (
     CHECKED_STEPS,
     METHODS,
     Prepared,
-    _batches,
+    batches_of,
     data_of,
     in_pairs,
     trainer_of,
@@ -106,7 +106,7 @@ def overhead(trainer: Trainer, budget_s: float, *, exact: bool) -> dict[str, flo
     exact: the method rounds nothing, so both have to stay together (``AGREEMENT``).
     """
     prepared = Prepared(trainer)
-    data_s = min(own_seconds(lambda: _batches(trainer, 0)) for _ in range(3))
+    data_s = min(own_seconds(lambda: batches_of(trainer, 0)) for _ in range(3))
     trainer.gradients.data = prepared  # type: ignore[assignment]
     bare = Bare(trainer, prepared.steps)
     for _ in range(CHECKED_STEPS):

@@ -23,7 +23,7 @@ class Prepared:
     """
 
     def __init__(self, trainer: Trainer) -> None:
-        self.steps = [_batches(trainer, step) for step in range(PREPARED_STEPS)]
+        self.steps = [batches_of(trainer, step) for step in range(PREPARED_STEPS)]
         self._next, self._workers = 0, len(self.steps[0])
         self.is_stand_in = trainer.data.is_stand_in
 
@@ -34,7 +34,7 @@ class Prepared:
         return self.steps[step % PREPARED_STEPS][worker]
 
 
-def _batches(trainer: Trainer, step: int) -> list[tuple[Tensor, Tensor]]:
+def batches_of(trainer: Trainer, step: int) -> list[tuple[Tensor, Tensor]]:
     """The minibatch of every worker at a step."""
     return [trainer.gradients.batch(worker, step, trainer.order, "train") for worker in trainer.trained.hosted]
 

@@ -181,6 +181,18 @@ def test_the_walk_finds_what_is_hidden(rule: str, source: str, offender: str | N
     assert broken(chosen, imported(ast.parse(source), module, is_package=True)) == ([offender] if offender else [])
 
 
+def private(tree: ast.Module) -> list[str]:
+    """The private names of this repository's modules that a file imports by ``from .. import``."""
+    taken = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    names = [(node.module or "", alias.name) for node in taken for alias in node.names]
+    return [f"{module}.{name}" for module, name in names if name[0] == "_" and module.split(".")[0] in ROOMS]
+
+
+def test_private_names_stay_in_their_file() -> None:
+    assert private(ast.parse("if 1:\n    from nuq.ddp import _a, b\nfrom torch import _C")) == ["nuq.ddp._a"]
+    assert not [name for path in FILES if not _module(path).startswith("tests") for name in private(_tree(path))]
+
+
 def circles(edges: Mapping[str, set[str]]) -> list[str]:
     """The modules that lie on a circle of imports: each reaches itself."""
 

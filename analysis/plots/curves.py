@@ -26,7 +26,7 @@ from analysis.aggregate import (
 )
 from analysis.axes import MISSING, positions, unit
 from analysis.decay import drops
-from analysis.plots.legends import _STROKE, DROP
+from analysis.plots.legends import DROP, DROP_OF_CURVE
 from analysis.plots.style import look
 from analysis.plots.ticks import log_ticks, x_axis
 from analysis.seed_groups import Group, SeedGroup, title
@@ -271,7 +271,7 @@ def _drops(axes: Axes, means: Means, shown: Sequence[_Curve], axis: str, size: f
         for curve, place in known:
             value = np.interp(place, curve.x, np.log(curve.mean) if log else curve.mean)
             colour = look(curve.seed_group).colour
-            axes.plot([place], [np.exp(value) if log else value], gid="drops", zorder=4, color=colour, **_STROKE)
+            axes.plot([place], [np.exp(value) if log else value], gid="drops", zorder=4, color=colour, **DROP_OF_CURVE)
 
 
 # --- axes and legends ---------------------------------------------------------------------------------------------

@@ -37,7 +37,7 @@ def _legend_handles(figure: Figure) -> dict[str, Artist]:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
             handles.setdefault(label, handle)
     gids = {line.get_gid() for axes in figure.axes for line in axes.lines}
-    for gid, label, style in (("drop", "rate drop", DROP), ("drops", "rate drop of a curve", _STROKE)):
+    for gid, label, style in (("drop", "rate drop", DROP), ("drops", "rate drop of a curve", DROP_OF_CURVE)):
         if gid in gids:
             handles[label] = Line2D([], [], **{**style, "color": "#777777"})
     if "no bands" in gids:
@@ -64,5 +64,5 @@ def _text_width(text: str, size: float) -> float:
 
 
 DROP: dict[str, Any] = {"color": "#777777", "linewidth": 0.7, "linestyle": (0, (4, 2.5))}
-_STROKE: dict[str, Any] = {"linestyle": "none", "marker": "|", "markersize": 9, "markeredgewidth": 1.1}
+DROP_OF_CURVE: dict[str, Any] = {"linestyle": "none", "marker": "|", "markersize": 9, "markeredgewidth": 1.1}
 NO_BANDS = "intervals of a quarter of the axis or more are not shown"

@@ -18,7 +18,7 @@ from pathlib import Path
 from analysis.prediction import profile, validate
 from analysis.prediction import steps as predict
 from analysis.prediction.message_size import Format, format_of, predicted, second_format
-from analysis.prediction.question import _UNITS, BASELINE, Question, Row, shown_bandwidth
+from analysis.prediction.question import BASELINE, UNITS, Question, Row, shown_bandwidth
 from analysis.prediction.steps import Variant
 from files.aligned import aligned
 from files.tables import add_json, as_json, beside_json, encoded
@@ -39,7 +39,7 @@ def quantity(text: str, name: str) -> float:
         raise ValueError(
             f"{name} {text!r}: must be a number above 0, with k, M, G or T behind it if you like: 11.2M, 400G"
         )
-    return float(found[1]) * _UNITS[found[2]]
+    return float(found[1]) * UNITS[found[2]]
 
 
 def workers_of(text: str) -> list[int]:

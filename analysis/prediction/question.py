@@ -9,7 +9,7 @@ from analysis.prediction.profile import Model, Profile
 from analysis.prediction.steps import Network, Prediction, Variant
 
 BASELINE = "bf16"
-_UNITS = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
+UNITS = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 
 
 @dataclass(frozen=True)
@@ -50,5 +50,5 @@ class Question:
 
 def shown_bandwidth(bandwidth: float) -> str:
     """A bandwidth as text: ``1e8`` is 100M."""
-    unit = next(unit for unit in ("T", "G", "M", "k", "") if bandwidth >= _UNITS[unit] or not unit)
-    return f"{bandwidth / _UNITS[unit]:.3g}{unit}"
+    unit = next(unit for unit in ("T", "G", "M", "k", "") if bandwidth >= UNITS[unit] or not unit)
+    return f"{bandwidth / UNITS[unit]:.3g}{unit}"

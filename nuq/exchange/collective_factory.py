@@ -17,7 +17,7 @@ from nuq.exchange.collectives.hierarchical import Hierarchical, Machines
 from nuq.exchange.collectives.powersgd import Encoder, Power
 from nuq.exchange.collectives.server import Server
 from nuq.exchange.collectives.two_stage import TwoStage
-from nuq.exchange.compressor_map import _LONG, CompressorMap, MethodState
+from nuq.exchange.compressor_map import USUAL_SIZE, CompressorMap, MethodState
 from nuq.exchange.flat_layout import FlatLayout
 from nuq.exchange.mean_error import least_bits
 from nuq.exchange.transport import Transport
@@ -55,10 +55,13 @@ def fewest_bytes(compressors: CompressorMap, transport: Transport, num_workers: 
 def _pays(compressors: CompressorMap, seconds: Sequence[Compressor], num_workers: int) -> bool:
     """Whether one rank sends less in two stages, the second one with these encoders, than in one."""
     first, second = (
-        sum(share * each.method.usual_bytes(_LONG) for each, share in zip(encoders, compressors.shares, strict=True))
+        sum(
+            share * each.method.usual_bytes(USUAL_SIZE)
+            for each, share in zip(encoders, compressors.shares, strict=True)
+        )
         for encoders in (compressors.codec.compressors, seconds)
     )
-    return num_workers * first > first + second + _LONG / 100
+    return num_workers * first > first + second + USUAL_SIZE / 100
 
 
 def ranks_per_machine() -> int:

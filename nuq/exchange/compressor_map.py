@@ -122,7 +122,7 @@ class CompressorMap:
             *(MethodState(layer.method, layer.settings, second_bits) for layer in layers),
         ]
         self.second_bits = [second_bits] * len(self.every)  # of the means, by encoder
-        self.num_coordinates = _LONG  # until they are told
+        self.num_coordinates = USUAL_SIZE  # until they are told
         self.shares = [1.0] + [0.0] * len(layers)  # of the coordinates
         self._encoders: dict[str, int] = {}  # by parameter
         self._join()
@@ -223,4 +223,4 @@ def by_encoder(state: dict[str, Any]) -> list[dict[str, Any]]:
     return [state, *state.get("layers", ())]
 
 
-_LONG = 1 << 20  # coordinates: what a message costs beside its codes is then small
+USUAL_SIZE = 1 << 20  # coordinates: what a message costs beside its codes is then small

@@ -14,7 +14,7 @@ from grid.engine.slurm.elements import compact
 from grid.engine.slurm.scheduler_cache import Unreachable
 
 
-def _rows(text: str, count: int) -> Iterator[tuple[str, list[str]]]:
+def rows(text: str, count: int) -> Iterator[tuple[str, list[str]]]:
     """The name and the ``count`` fields after it of every line.
 
     Unreachable where one cannot be read: then absence would mean nothing.
@@ -31,7 +31,7 @@ def _rows(text: str, count: int) -> Iterator[tuple[str, list[str]]]:
         yield name, fields
 
 
-def _time(text: str) -> float | None:
+def timestamp(text: str) -> float | None:
     """Seconds since 1970, also from a SLURM that ignores SLURM_TIME_FORMAT; None for N/A, Unknown, None."""
     try:
         return float(text) if text.isdecimal() else datetime.fromisoformat(text).timestamp()
@@ -39,13 +39,14 @@ def _time(text: str) -> float | None:
         return None
 
 
-def _whole(text: str | None, default: int) -> int:
+def leading_number(text: str | None, default: int) -> int:
     """The whole number that the text begins with, as in ``300 sec``."""
     found = re.match(r"\d+", text or "")
     return int(found[0]) if found else default
 
 
-def _day(since: float) -> str:
+def accounting_start(since: float) -> str:
+    """The time from which accounting is asked about jobs submitted since then, as ``sacct -S`` takes it."""
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(max(0.0, since - MARGIN_S)))
 
 
@@ -59,7 +60,7 @@ def _environment() -> dict[str, str]:
     return {**kept, **own}
 
 
-def _call(command: Sequence[str]) -> str:
+def output_of(command: Sequence[str]) -> str:
     """The whole standard output of a command; raises Unreachable, with the first line of complaint, where it fails."""
     try:
         done = subprocess.run(
@@ -88,7 +89,8 @@ def _complaint(text: str) -> str:
     return lines[-1][:300] if lines else ""
 
 
-def _parts(elements: Collection[str]) -> Iterator[list[str]]:
+def word_lists(elements: Collection[str]) -> Iterator[list[str]]:
+    """The elements as compact words, in lists that each fit one command line."""
     words = compact(elements)
     for start in range(0, len(words), MANY):
         yield words[start : start + MANY]

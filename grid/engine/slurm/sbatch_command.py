@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from grid.engine.slurm.commands import _call
+from grid.engine.slurm.commands import output_of
 from grid.engine.slurm.scheduler_cache import Full, Unreachable
 from settings.resources import Resources, megabytes, seconds, time_text
 
@@ -107,7 +107,7 @@ def nodes_off(asked: Resources, parallel: int) -> str:
 def _told(*command: str) -> list[str]:
     """The lines that a command of SLURM's prints; none where it does not answer."""
     with contextlib.suppress(Unreachable):
-        return _call(command).splitlines()
+        return output_of(command).splitlines()
     return []
 
 

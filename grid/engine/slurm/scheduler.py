@@ -18,7 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from grid.engine.slurm import scheduler_cache
-from grid.engine.slurm.commands import _call, _day, _parts, _rows, _time, _whole
+from grid.engine.slurm.commands import accounting_start, leading_number, output_of, rows, timestamp, word_lists
 from grid.engine.slurm.elements import expand
 from grid.engine.slurm.scheduler_cache import ENDS, WAITING, Answer, Facts, Job, Unreachable, array_id
 
@@ -119,7 +119,7 @@ def facts(cache: Path | None = None, max_age_s: float = FACTS_AGE_S) -> Facts:
     if known.facts and 0 <= now - known.facts[0] < max_age_s:
         return known.facts[1]
     try:
-        text = _call(["scontrol", "show", "config"])
+        text = output_of(["scontrol", "show", "config"])
     except Unreachable:
         if known.facts:
             return known.facts[1]
@@ -128,10 +128,10 @@ def facts(cache: Path | None = None, max_age_s: float = FACTS_AGE_S) -> Facts:
     found = Facts(
         cluster=values.get("ClusterName", ""),
         version=values.get("SLURM_VERSION", ""),
-        max_array_size=_whole(values.get("MaxArraySize"), Facts.max_array_size),
+        max_array_size=leading_number(values.get("MaxArraySize"), Facts.max_array_size),
         accounting=values.get("AccountingStorageType", "") not in ("", "(null)", "accounting_storage/none"),
-        min_job_age_s=_whole(values.get("MinJobAge"), Facts.min_job_age_s),
-        max_job_count=_whole(values.get("MaxJobCount"), Facts.max_job_count),
+        min_job_age_s=leading_number(values.get("MinJobAge"), Facts.min_job_age_s),
+        max_job_count=leading_number(values.get("MaxJobCount"), Facts.max_job_count),
     )
     if found.accounting:
         found = replace(found, max_submit=_max_submit())
@@ -144,7 +144,7 @@ def _max_submit() -> int | None:
     """The least MaxSubmitJobs of this user's associations; None where there is none, or where nobody tells."""
     try:
         user = getpass.getuser()
-        told = _call(["sacctmgr", "-n", "-P", "show", "assoc", f"user={user}", "format=MaxSubmitJobs"]).split()
+        told = output_of(["sacctmgr", "-n", "-P", "show", "assoc", f"user={user}", "format=MaxSubmitJobs"]).split()
     except (Unreachable, KeyError, OSError):
         return None
     return min((int(word) for word in told if word.isdecimal()), default=None)
@@ -158,7 +158,7 @@ def queue_size() -> tuple[int, int]:
     Raises Unreachable.
     """
     kept = own = 0
-    for line in _call(["squeue", "-h", "-a", "-t", "all", "-o", "%i|%U|%T"]).splitlines():
+    for line in output_of(["squeue", "-h", "-a", "-t", "all", "-o", "%i|%U|%T"]).splitlines():
         name, _, rest = line.partition("|")
         uid, _, word = rest.partition("|")
         try:
@@ -175,10 +175,10 @@ def find(name: str, since: float) -> str | None:
 
     Settles a submission whose reply was lost.  Unreachable where the queue cannot be asked.
     """
-    told = _call(["squeue", "-h", "-a", "-t", "all", "-n", name, "-o", "%i"])
+    told = output_of(["squeue", "-h", "-a", "-t", "all", "-n", name, "-o", "%i"])
     if not told.strip():
         try:
-            told = _call(["sacct", "-X", "-P", "-n", "-S", _day(since), "--name", name, "-o", "JobID"])
+            told = output_of(["sacct", "-X", "-P", "-n", "-S", accounting_start(since), "--name", name, "-o", "JobID"])
         except Unreachable:  # no accounting: the queue's word is all there is
             return None
     found = {array_id(expand(line)[0]) for line in told.splitlines() if line and not line.startswith("CLUSTER:")}
@@ -213,9 +213,9 @@ def cancel(elements: Collection[str]) -> None:
 
     Raises ValueError with SLURM's words, or Unreachable.
     """
-    for words in _parts(elements):
+    for words in word_lists(elements):
         try:
-            _call(["scancel", *words])
+            output_of(["scancel", *words])
         except Unreachable as error:
             if _NOT_BEGUN.search(str(error)):
                 raise
@@ -240,13 +240,13 @@ _ENDED = re.compile(r"already (completed|completing|finished|done)|is already", 
 
 def _queue(ids: Sequence[str], marks: Marks) -> dict[str, Job]:
     try:
-        text = _call(["squeue", "-h", "-a", "-r", "-t", "all", "-j", ",".join(ids), "-o", _QUEUE])
+        text = output_of(["squeue", "-h", "-a", "-r", "-t", "all", "-j", ",".join(ids), "-o", _QUEUE])
     except Unreachable as error:
         if "Invalid job id specified" not in str(error):
             raise
         return {}  # squeue says this of one id that it has forgotten
     jobs = {}
-    for name, (word, queued, start, end, node, rest) in _rows(text, 6):
+    for name, (word, queued, start, end, node, rest) in rows(text, 6):
         reason, _, which = rest.partition("\x1f")
         if not _is_ours(name, which, marks):
             continue
@@ -266,16 +266,16 @@ def _queue_job(word: str, queued: str, start: str, end: str, node: str, reason: 
         word=word,
         reason="" if reason == "None" else reason,
         node=node,
-        start=None if word in WAITING else _time(start),  # for a waiting job it is a forecast
-        end=_time(end) if word in ENDS else None,  # for a live job it is the time limit
-        queued=None if word in ENDS else _time(queued),
+        start=None if word in WAITING else timestamp(start),  # for a waiting job it is a forecast
+        end=timestamp(end) if word in ENDS else None,  # for a live job it is the time limit
+        queued=None if word in ENDS else timestamp(queued),
     )
 
 
 def _accounts(ids: Sequence[str], since: float, marks: Marks) -> dict[str, Job]:
-    text = _call(["sacct", "-X", "-P", "-n", "-S", _day(since), "-j", ",".join(ids), "-o", _HISTORY])
+    text = output_of(["sacct", "-X", "-P", "-n", "-S", accounting_start(since), "-j", ",".join(ids), "-o", _HISTORY])
     jobs = {}
-    for name, (state, exit_code, start, end, node, which) in _rows(text, 6):
+    for name, (state, exit_code, start, end, node, which) in rows(text, 6):
         if _is_ours(name, which, marks):
             jobs |= dict.fromkeys(expand(name), _accounts_job(state, exit_code, start, end, node))
     return jobs
@@ -283,7 +283,7 @@ def _accounts(ids: Sequence[str], since: float, marks: Marks) -> dict[str, Job]:
 
 def _accounts_job(state: str, exit_code: str, start: str, end: str, node: str) -> Job:
     code, _, number = exit_code.partition(":")
-    died = _whole(number, 0)
+    died = leading_number(number, 0)
     word = state.split()[0] if state else ""  # the first word of "CANCELLED by 1000"
     if word.endswith("+"):  # cut short
         word = next((end for end in sorted(ENDS) if end.startswith(word[:-1])), word)
@@ -291,7 +291,7 @@ def _accounts_job(state: str, exit_code: str, start: str, end: str, node: str) -
         word=word,
         reason=state if " " in state else "",
         node="" if node == "None assigned" else node,
-        exit_code=128 + died if died else _whole(code, 0),
-        start=_time(start),
-        end=_time(end),
+        exit_code=128 + died if died else leading_number(code, 0),
+        start=timestamp(start),
+        end=timestamp(end),
     )

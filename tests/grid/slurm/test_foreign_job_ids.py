@@ -128,14 +128,14 @@ def test_which_jobs_are_ours(monkeypatch: pytest.MonkeyPatch) -> None:
         "47_1|PENDING|N/A|N/A|N/A||None\x1fours|n\x1f/it/s0.sbatch.sbatch\n",
     ]
     marks = {str(number): {"ours", "it/s0.sbatch"} for number in (47, 48, 49, 51)}
-    monkeypatch.setattr(scheduler, "_call", lambda command: "".join(rows))
+    monkeypatch.setattr(scheduler, "output_of", lambda command: "".join(rows))
     found = scheduler.ask(["47", "48", "49", "50", "51"], marks=marks)
     assert found.jobs.keys() == {"48_0", "49_0", "50_0", "51_0"}, "a job may be renamed; its script is still ours"
     assert found.covers("47_0"), "ours is gone"
     ends = "".join(
         f"{number}_0|COMPLETED|0:0|1795278231|1795278239|n2|{name}\n" for number, name in ((47, "theirs"), (48, "ours"))
     )
-    monkeypatch.setattr(scheduler, "_call", lambda command: ends)
+    monkeypatch.setattr(scheduler, "output_of", lambda command: ends)
     assert scheduler.history(["47_0", "48_0"], 0.0, marks=marks).jobs.keys() == {"48_0"}
 
 
