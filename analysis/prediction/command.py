@@ -96,7 +96,10 @@ def _label(names: Sequence[str]) -> str:
 def add_to(commands: argparse._SubParsersAction) -> None:
     """Add the sub-command and its options."""
     parser = commands.add_parser(
-        "predict", help="step times by workers and bandwidth, and the break-even bandwidths, from measured rates"
+        "predict",
+        help="step times by workers and bandwidth, and the break-even bandwidths, from measured rates",
+        epilog="break_even_bit_s is the bandwidth below which a method pays; where it never or always does, the JSON "
+        'says "never" or "always" and the CSV 0 or inf; fp32 and bf16 have none (null, empty).',
     )
     add = parser.add_argument
     add("--workers", default="8..1024", help="LOW..HIGH in powers of two, or a list (default: 8..1024)")
@@ -268,12 +271,17 @@ def shown_break_even(bandwidth: float) -> str:
 
 
 def _plain(row: Mapping[str, object]) -> Mapping[str, object]:
-    """A record with its numbers as numbers; those that are not there or without an end are NaN or infinite."""
+    """A record for JSON: numbers as numbers, null where there is none, a word where a method never or always pays."""
     words = ("method", "collective")
-    return {
+    found = {
         name: float(value or "nan") if isinstance(value, str) and name not in words else value
         for name, value in row.items()
     }
+    even = found["break_even_bit_s"]
+    return {**found, "break_even_bit_s": _NO_NUMBER.get(even, even)}
+
+
+_NO_NUMBER: dict[object, str] = {0.0: "never", math.inf: "always"}
 
 
 def records(question: Question, workers: Sequence[int], bandwidths: Sequence[float]) -> Iterator[Mapping[str, object]]:

@@ -240,6 +240,22 @@ def test_the_answer_and_its_files(tmp_path: Path, capsys: pytest.CaptureFixture[
             )
 
 
+def test_the_json_says_where_a_method_always_or_never_pays(capsys: pytest.CaptureFixture[str]) -> None:
+    """A norm for each coordinate makes QSGD's messages longer than bf16's."""
+
+    def break_evens(*asked: str) -> dict[str, object]:
+        assert main(["predict", "--json", "--workers", "8", "--bandwidth", "1G", "--methods", *asked]) == 0
+        return {row["method"]: row["break_even_bit_s"] for row in json.loads(capsys.readouterr().out)}
+
+    pays = break_evens("qsgd", "alq")
+    assert (pays["fp32"], pays["bf16"], pays["qsgd"]) == (None, None, "always")
+    assert isinstance(pays["alq"], float)
+    assert break_evens("qsgd", "--bits", "8", "--bucket_size", "1")["qsgd"] == "never"
+    with pytest.raises(SystemExit):
+        main(["predict", "--help"])
+    assert 'the JSON says "never" or "always" and the CSV 0 or inf' in " ".join(capsys.readouterr().out.split())
+
+
 def test_validation_is_kept_and_stated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     own = tmp_path / "profile.json"
     profile.write(replace(REAL, validation={}), own)
