@@ -16,7 +16,7 @@ from analysis.logs.load import Logs, load
 from analysis.selection import select
 from analysis.tables.paired import without_partner
 from files.escaped import plain
-from files.tables import as_json
+from files.tables import as_json, check_formats
 
 _LONG = 100  # characters of a folder's name
 
@@ -58,6 +58,8 @@ def _is_empty(logs: Logs) -> bool:
 
 def _figures_and_table(options: argparse.Namespace) -> int:
     wants_figures, wants_table = options.command in ("figures", "all"), options.command in ("table", "all")
+    if wants_table:
+        check_formats(options.format)
     folder, of = folder_of(options), fresh.digest(options.runs / options.sweep) if wants_figures else ""
     drawn_with = _drawn_with(options) if wants_figures else []
     if options.command == "figures" and not options.redraw and (before := fresh.drawn_before(folder, of, drawn_with)):

@@ -8,7 +8,7 @@ import io
 import json
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, redirect_stdout
 from typing import Any
 
@@ -24,6 +24,17 @@ _LATEX = str.maketrans(
         ">": r"\textgreater{}",
     }
 )
+
+
+def check_formats(forms: Collection[str]) -> None:
+    """Raise ValueError where one of these cannot be written here, for a command to call before its work."""
+    if "parquet" in forms:
+        try:
+            import pyarrow.parquet  # noqa: F401  # pyright: ignore[reportMissingImports]
+        except ImportError:
+            raise ValueError(
+                "format 'parquet' needs pyarrow, which is not installed: pip install '.[parquet]'"
+            ) from None
 
 
 def encoded(rows: Sequence[Row], form: str, columns: Sequence[str] | None = None) -> bytes:
@@ -53,11 +64,10 @@ def _cell(value: Any) -> Any:
 
 
 def _parquet(rows: Sequence[Row], names: Sequence[str]) -> bytes:
-    try:
-        import pyarrow  # pyright: ignore[reportMissingImports]  # an extra
-        import pyarrow.parquet  # pyright: ignore[reportMissingImports]
-    except ImportError as error:
-        raise ValueError("format 'parquet' needs pyarrow, which is not installed: pip install '.[parquet]'") from error
+    check_formats(["parquet"])
+    import pyarrow  # pyright: ignore[reportMissingImports]  # an extra
+    import pyarrow.parquet  # pyright: ignore[reportMissingImports]
+
     columns = {}
     for name in names:
         values = [row.get(name) for row in rows]

@@ -16,6 +16,7 @@ import pytest
 import grid_run
 from analysis.__main__ import main as analyse
 from files import tables
+from grid.commands import states
 from tests.analysis.conftest import measured, write_run
 
 __all__ = ["write_run"]  # a fixture
@@ -123,11 +124,18 @@ def test_rows_as_parquet() -> None:
     assert (read[1]["step"], read[1]["layers"], read[1]["mixed"]) == (4, None, "two")
 
 
-def test_parquet_without_pyarrow_is_a_sentence(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("command", ["collect", "table", "all"])
+def test_parquet_without_pyarrow_is_a_sentence_before_any_work(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """Nothing is looked at: the sweep of the others does not exist."""
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    assert grid_run.main(shlex.split("collect demo demo --format parquet"), tmp_path) == 2
+    monkeypatch.setattr(states, "looked_at", None)
+    if command == "collect":
+        code = grid_run.main(shlex.split("collect demo demo --format parquet"), tmp_path)
+    else:
+        code = analyse([command, "none", "--runs", str(tmp_path), "--format", "csv", "parquet"])
+    assert code == 2
     said = capsys.readouterr().err
     assert said.count("\n") == 1
     assert "needs pyarrow, which is not installed" in said

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from files.escaped import plain
-from files.tables import FORMATS, add_json, as_json, encoded
+from files.tables import FORMATS, add_json, as_json, check_formats, encoded
 from grid.commands.options import again, as_planned, clipped, command_parser, count, looked_at, runs_named, table
 from grid.commands.overview import eta_s, left_s, screen
 from grid.commands.report import counted, doubts, duration, handed_over, unsettled
@@ -353,6 +353,7 @@ def collect(argv: Sequence[str], root: Path) -> int:
     form, out = ("json", "-") if parsed.json else (parsed.format, parsed.out)
     if (form, out) == ("parquet", "-"):
         raise ValueError("--format parquet: is no text, so it takes a file (--out FILE)")
+    check_formats([form])
     runs, view = looked_at(parsed, root)
     columns, rows = rows_of(runs, view)
     content = encoded(rows, form, columns)
