@@ -11,6 +11,7 @@ from nuq.compressors.message import parse
 from nuq.errors import MessageError, NonFiniteError
 from nuq.kernels.spec import Key
 from nuq.registry import METHODS, Method
+from nuq.settings import declared
 from tests.theory import expected_error
 
 SMALL = {"bucket_size": 64}
@@ -260,6 +261,16 @@ def test_the_global_generators_stay_untouched(name):
     compressor = build(name)
     compressor.decode(compressor.encode(gradient(100), Key(1, 0, 0, "x")))
     assert torch.equal(before, torch.random.get_rng_state())
+
+
+@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("setting", ["bits", "bucket_size"])
+def test_no_setting_is_cut_to_an_integer(name, setting):
+    entry = METHODS[name]
+    of = declared(entry.settings).get(setting)
+    if of and of.type is int:
+        with pytest.raises(ValueError, match=rf"^{setting}={of.default + 0.5}: must be (of type int|an integer)"):
+            entry.load()(entry.settings(**{setting: of.default + 0.5}))
 
 
 @pytest.mark.parametrize("name", METHODS)

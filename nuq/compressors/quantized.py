@@ -62,6 +62,7 @@ class Quantizer(InPlace):
         multiplier: float | None = None,
         rate: float | None = None,
     ) -> None:
+        spec.check_bucket_size(settings.bucket_size)
         self.rate = rate
         self.bucket_size = settings.bucket_size
         self.norm = norm
@@ -346,7 +347,7 @@ def alq_g(settings: Adaptive) -> AdaptiveQuantizer:
 
 def optimal(settings: Optimal) -> AdaptiveQuantizer:
     """The globally optimal levels, of any number (QUIVER, NeurIPS 2024), to which other methods' ``gap`` refers."""
-    num_levels = settings.num_levels or 2**settings.bits
+    num_levels = settings.num_levels or 2 ** level_sets.check_bits(settings.bits)
     return AdaptiveQuantizer(
         settings, lambda distribution, _: update_rules.optimal(distribution, num_levels, symmetric=settings.symmetric)
     )

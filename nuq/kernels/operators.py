@@ -11,11 +11,13 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from nuq import native
 from nuq.kernels import cpu, reference
+from nuq.kernels.bit_packing import MAX_LEVELS
 from nuq.kernels.spec import ALONE, ALWAYS_AT_RANDOM, Among, Key, Words, check_block, check_input, words_of
 
 # --- the operators: torch.ops.nuq ----------------------------------------------------------------------------------
@@ -91,7 +93,11 @@ def encode_(
     NonFiniteError for a scale that is not finite; ValueError for arguments outside the specification.
     """
     check_input(vector, bucket_size, norm)
-    given, count = (levels, levels.numel()) if isinstance(levels, Tensor) else (None, int(levels))
+    given, count = (levels, levels.numel()) if isinstance(levels, Tensor) else (None, levels)
+    if isinstance(count, bool) or not isinstance(count, int | np.integer):
+        raise ValueError(
+            f"levels={count!r}: must be a tensor of levels or their number, an integer from 2 to {MAX_LEVELS}"
+        )
     if given is None and not stochastic:
         raise ValueError(ALWAYS_AT_RANDOM)
     if given is None and norm == "quantile":

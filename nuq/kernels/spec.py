@@ -138,8 +138,13 @@ class Key:
     def _salts(self) -> Words:
         """What goes before the parameter into each of the two words."""
         first, second = 0x9E3779B9, 0x85EBCA6B
-        for part in (self.seed, self.seed >> 32, self.step, self.worker):
-            first, second = _mixed(first, part & _MASK), _mixed(second, part & _MASK)
+        try:
+            parts = [part & _MASK for part in (self.seed, self.seed >> 32, self.step, self.worker)]
+        except TypeError:
+            given = f"seed={self.seed!r}, step={self.step!r}, worker={self.worker!r}"
+            raise ValueError(f"{given}: must be integers, from which the random numbers are drawn") from None
+        for part in parts:
+            first, second = _mixed(first, part), _mixed(second, part)
         return first, second
 
 
@@ -223,7 +228,9 @@ def check_num_coordinates(count: int) -> None:
 
 
 def check_bucket_size(bucket_size: int) -> None:
-    """Check a bucket size: ValueError for a bucket without a coordinate."""
+    """Check a bucket size: ValueError unless it is an integer of at least 1."""
+    if not isinstance(bucket_size, int | np.integer):
+        raise ValueError(f"bucket_size={bucket_size!r}: must be of type int")
     if bucket_size < 1:
         raise ValueError(f"bucket_size={bucket_size}: must be at least 1")
 

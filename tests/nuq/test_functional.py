@@ -131,6 +131,7 @@ def refused(group):
         ({"bits": 0}, "bits=0: must be at least 1"),
         ({"collective": "dense"}, "collective='dense': must be one of"),
         ({"timeout_s": -1.0}, "timeout_s=-1.0: must be a number of seconds above 0"),
+        ({"step": 1.5}, "seed=0, step=1.5, worker=[0-2]: must be integers"),
     ):
         with pytest.raises(ValueError, match=sentence):
             nuq.all_reduce(x, **{"method": "alq", "group": group, "step": 0} | given)

@@ -1,6 +1,7 @@
 """The reference operators against the specification, written again with Python integers and NumPy scalars."""
 
 import math
+import re
 
 import numpy as np
 import pytest
@@ -135,6 +136,20 @@ def test_hash_equals_python_integers(seed, step, worker, parameter):
     key = Key(seed, step, worker, parameter)
     got = [value & MASK for value in reference.hash_bits(5, key).tolist()]
     assert got == [hash_by_hand(index, *key.words()) for index in range(5)]
+
+
+@pytest.mark.parametrize("key", [Key(1.5, 0, 0), Key(1, 0.5, 0), Key(1, 0, "2")])  # pyright: ignore[reportArgumentType]
+def test_keys_are_of_integers(key):
+    given = f"seed={key.seed!r}, step={key.step!r}, worker={key.worker!r}: must be integers"
+    with pytest.raises(ValueError, match=re.escape(given)):
+        key.of("weight").words()
+
+
+@pytest.mark.parametrize("levels", [4.7, 4.0, "4", True, None])
+def test_the_number_of_levels_is_an_integer(levels):
+    scales, packed = torch.empty(1), torch.empty(2, dtype=torch.uint8)
+    with pytest.raises(ValueError, match=rf"^levels={levels!r}: must be a tensor of levels or their number"):
+        operators.encode_(torch.ones(8), levels, scales, packed, bucket_size=8, norm="l2", packing=2, key=Key(1, 0, 0))
 
 
 def test_leading_bits_are_those_of_the_hash():
