@@ -46,7 +46,7 @@ def cancel(argv: Sequence[str], root: Path) -> int:
             f"Cancel {count(len(elements), 'script')} with {count(len(touched), 'unfinished run')}?", parsed.yes
         ):
             scheduler.cancel(sorted(elements))
-            ledger.note_cancelled(root, folder, sorted(elements), time.time())
+            ledger.note_cancelled(root, folder, sorted(elements), time.time(), scheduler.cluster_name())
             # `status` shows no look of before
             evidence.of(runs, root, max_age_s=0)
             print(f"cancelled {count(len(elements), 'script')}")

@@ -230,7 +230,7 @@ def _cancel_unwanted(made: Made, yes: bool, root: Path) -> bool:
     ):
         return False
     scheduler.cancel(alone)
-    ledger.note_cancelled(root, made.plan.folder, alone, time.time())
+    ledger.note_cancelled(root, made.plan.folder, alone, time.time(), scheduler.cluster_name())
     print(f"cancelled {', '.join(alone[:5])}{' ...' if len(alone) > 5 else ''}")
     return True
 

@@ -44,7 +44,7 @@ def of(runs: Sequence[Run], root: Path, *, max_age_s: float = scheduler.MAX_AGE_
 
 
 def look(
-    run_dirs: Collection[str], folders: Iterable[str], root: Path, *, max_age_s: float = scheduler.MAX_AGE_S
+    run_dirs: Collection[str], folders: Collection[str], root: Path, *, max_age_s: float = scheduler.MAX_AGE_S
 ) -> View:
     """The states of these runs of ``runs/<folders>``, and of all other runs that were submitted there.
 
@@ -52,7 +52,7 @@ def look(
     queue and neither the run nor an earlier look tells how.  ``max_age_s`` is the oldest answer that will do.
     """
     submissions = [item for folder in folders for item in ledger.read_all(root, folder)]
-    noted = {element: at for folder in folders for element, at in ledger.cancelled(root, folder).items()}
+    noted = ledger.cancelled(root, folders)
     claims = {
         run: replace(claim, recalled=True)
         if claim.element and ledger.is_cancelled(noted, claim.element, claim)
@@ -101,7 +101,7 @@ def _by_hand(records: Iterable[Mapping[str, Any]]) -> dict[str, set[str]]:
 def _explained(
     view: View,
     records: Mapping[str, Record],
-    noted: Mapping[str, float],
+    noted: ledger.Cancelled,
     passed_on: Collection[str],
     marks: scheduler.Marks,
     root: Path,

@@ -8,6 +8,7 @@ and again after it; what became of a call without an answer is found out by the 
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import math
@@ -15,7 +16,7 @@ import os
 import re
 import secrets
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,7 @@ CANCELLED = "cancelled"
 CLOCKS_S = 60.0  # by which those of two login nodes may differ; no cluster gives an id again as soon
 # what sbatch says where it cannot have handed over anything
 NEVER_REACHED = re.compile("unable to contact|connection refused|connect failure|temporarily un", re.IGNORECASE)
+Cancelled = Mapping[str, Mapping[str, float]]  # element -> cluster -> when
 _MOMENT = re.compile(r"[0-9]{1,12}\.[0-9]{3}")
 STATES = WRITTEN, ASKED, SUBMITTED, REFUSED = ("written", "asked", "submitted", "refused")
 CONDITIONS = ("afterok", "afterany")  # another chunk has to succeed, or to end
@@ -282,28 +284,36 @@ def passed_on(submissions: Sequence[Submission], found: Mapping[str, Claim]) -> 
     }
 
 
-def note_cancelled(root: Path, folder: str, elements: Sequence[str], now: float) -> None:
-    """Remember which elements were cancelled from here, and when.
+def note_cancelled(root: Path, folder: str, elements: Sequence[str], now: float, cluster: str) -> None:
+    """Remember which elements of a cluster were cancelled from here, and when.
 
     SLURM, accounting included, forgets at once the elements that had not begun.
     """
     with (folder_of(root, folder) / CANCELLED).open("a") as file:
-        file.write("".join(f"{element}@{now:.3f}\n" for element in elements))
+        file.write("".join(f"{element}@{now:.3f}@{cluster}\n" for element in elements))
 
 
-def cancelled(root: Path, folder: str) -> dict[str, float]:
-    """The elements that ``note_cancelled`` remembered, and the last time of each: inf where none was noted."""
-    try:
-        text = plain.read_bytes(folder_of(root, folder) / CANCELLED, None).decode(errors="replace")
-    except FileNotFoundError:
-        return {}
-    found: dict[str, float] = {}
-    for element, _, at in (word.partition("@") for word in text.split()):
-        found[element] = max(float(at) if _MOMENT.fullmatch(at) else math.inf, found.get(element, 0.0))
+def cancelled(root: Path, folders: Iterable[str]) -> Cancelled:
+    """The elements that ``note_cancelled`` remembered, with the last time of each by cluster: inf where none was noted.
+
+    The cluster is empty where nobody knew it.
+    """
+    found: dict[str, dict[str, float]] = {}
+    for path in (folder_of(root, folder) / CANCELLED for folder in folders):
+        with contextlib.suppress(FileNotFoundError):
+            for line in plain.read_bytes(path, None).decode(errors="replace").splitlines():
+                element, _, noted = line.partition("@")
+                moment, _, cluster = noted.partition("@")
+                at, times = float(moment) if _MOMENT.fullmatch(moment) else math.inf, found.setdefault(element, {})
+                times[cluster] = max(at, times.get(cluster, 0.0))
     return found
 
 
-def is_cancelled(noted: Mapping[str, float], element: str, claim: Claim | None) -> bool:
-    """Whether a run's element was cancelled from here, and not an earlier one whose id the cluster has given again."""
-    since = claim.submitted_at if claim is not None and claim.element == element else 0.0
-    return since <= noted.get(element, -math.inf) + CLOCKS_S
+def is_cancelled(noted: Cancelled, element: str, claim: Claim | None) -> bool:
+    """Whether a run's element was cancelled from here.
+
+    It was not where another cluster's was, or an earlier one whose id the cluster has given again.
+    """
+    since, cluster = (claim.submitted_at, claim.cluster) if claim and claim.element == element else (0.0, "")
+    times = (at for name, at in noted.get(element, {}).items() if name == cluster or not name or not cluster)
+    return since <= max(times, default=-math.inf) + CLOCKS_S

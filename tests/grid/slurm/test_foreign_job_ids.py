@@ -86,18 +86,26 @@ def test_nor_is_it_cancelled_because_an_earlier_job_of_its_id_was(here: Bench, m
 def test_the_word_of_a_cancellation_is_that_of_its_time(tmp_path: Path) -> None:
     ledger.folder_of(tmp_path, "tiny").mkdir(parents=True)
     (ledger.folder_of(tmp_path, "tiny") / ledger.CANCELLED).write_text("1_0\n1_1\n")  # as it was written before
-    ledger.note_cancelled(tmp_path, "tiny", ["1_0", "2_0"], 100.0)
-    ledger.note_cancelled(tmp_path, "tiny", ["2_0"], 300.0)
-    noted = ledger.cancelled(tmp_path, "tiny")
-    for element, at, recalled in (
-        ("1_0", 500.0, True),
-        ("1_1", 500.0, True),
-        ("2_0", 200.0, True),
-        ("2_0", 500.0, False),
-        ("3_0", 5.0, False),
+    ledger.note_cancelled(tmp_path, "tiny", ["1_0", "2_0"], 100.0, "here")
+    ledger.note_cancelled(tmp_path, "tiny", ["2_0"], 300.0, "here")
+    ledger.note_cancelled(tmp_path, "tiny", ["2_0"], 900.0, "there")
+    ledger.note_cancelled(tmp_path, "tiny", ["4_0"], 300.0, "")
+    noted = ledger.cancelled(tmp_path, ["tiny", "without_any"])
+    for element, at, cluster, recalled in (
+        ("1_0", 500.0, "here", True),
+        ("1_1", 500.0, "here", True),
+        ("2_0", 200.0, "here", True),
+        ("2_0", 500.0, "here", False),
+        ("2_0", 500.0, "there", True),
+        ("2_0", 500.0, "", True),
+        ("2_0", 200.0, "elsewhere", False),
+        ("3_0", 5.0, "here", False),
+        ("4_0", 200.0, "here", True),
+        ("4_0", 500.0, "here", False),
     ):
-        assert ledger.is_cancelled(noted, element, Claim(element, at)) is recalled, (element, at)
-    assert ledger.is_cancelled(noted, "2_0", None) and ledger.is_cancelled(noted, "2_0", Claim("9_0", 500.0))
+        case = element, at, cluster
+        assert ledger.is_cancelled(noted, element, Claim(element, at, cluster=cluster)) is recalled, case
+    assert ledger.is_cancelled(noted, "2_0", None) and ledger.is_cancelled(noted, "2_0", Claim("9_0", 1500.0))
 
 
 def test_nor_for_one_that_was_submitted_by_hand(here: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
