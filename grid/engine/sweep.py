@@ -6,7 +6,7 @@ Files of users import from here.
 from __future__ import annotations
 
 from grid.engine.sweeps.experiments import Experiment, Sweep
-from grid.engine.sweeps.families import families, find, load, load_family, parse_seeds
+from grid.engine.sweeps.families import families, find, load, parse_seeds
 from grid.engine.sweeps.points import (
     Axis,
     Point,
@@ -35,7 +35,6 @@ __all__ = [
     "families",
     "find",
     "load",
-    "load_family",
     "needs",
     "parse_seeds",
     "point",

@@ -243,6 +243,20 @@ def test_a_sweep_that_does_not_say_so_is_told_how(
     assert "study() does not say that it makes a sweep: write `def study() -> Sweep:`" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("text", "seen"),
+    [("def study():\n    pass\ndef other():\n    pass\n", "study(), other()"), ("", "no function at all")],
+)
+def test_listing_a_file_without_sweeps_names_its_functions(
+    text: str, seen: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "mine.py").write_text(f"from grid.engine.sweep import Sweep, point\n{text}")
+    assert grid_run.main(["list", str(tmp_path / "mine.py")], tmp_path) == 2
+    said = capsys.readouterr()
+    assert (said.out, said.err.count("\n")) == ("", 1)
+    assert f"holds no sweep; a sweep is a function whose return is annotated '-> Sweep' (seen: {seen})" in said.err
+
+
 def test_a_sweep_takes_a_count_of_seeds(tmp_path: Path) -> None:
     user = tmp_path / "mine.py"
     user.write_text(

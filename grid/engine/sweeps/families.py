@@ -32,19 +32,26 @@ def families() -> list[str]:
     )
 
 
-def load_family(name: str) -> dict[str, Callable[[], Sweep]]:
-    """The sweep functions of ``grid/<name>.py``, or of the file at path ``name``, by run name."""
-    return _functions(_module(name))
-
-
-def _functions(module: ModuleType) -> dict[str, Callable[[], Sweep]]:
-    return {
-        key: value
-        for key, value in vars(module).items()
-        if inspect.isfunction(value)
-        and value.__module__ == module.__name__
-        and value.__annotations__.get("return") in (Sweep, "Sweep", "sweep.Sweep")
+def _functions(family: str, module: ModuleType, run_name: str = "") -> dict[str, Callable[[], Sweep]]:
+    """The sweep functions of a family by run name; ValueError where there is none, or ``run_name`` is no such one."""
+    own = {
+        name: value
+        for name, value in vars(module).items()
+        if inspect.isfunction(value) and value.__module__ == module.__name__
     }
+    sweeps = (Sweep, "Sweep", "sweep.Sweep")
+    found = {name: value for name, value in own.items() if value.__annotations__.get("return") in sweeps}
+    if run_name in own and run_name not in found:
+        raise ValueError(
+            f"--grid {family}: {run_name}() does not say that it makes a sweep: write `def {run_name}() -> Sweep:`"
+        )
+    if not found:
+        others = ", ".join(f"{name}()" for name in own) or "no function at all"
+        raise ValueError(
+            f"--grid {family}: holds no sweep; a sweep is a function whose return is annotated '-> Sweep' (seen: "
+            f"{others})"
+        )
+    return found
 
 
 def _module(name: str) -> ModuleType:
@@ -97,21 +104,11 @@ def load(family: str, run_name: str, seeds: Sequence[int] | None = None) -> Swee
 def load_all(family: str) -> list[Sweep]:
     """Every sweep of ``family``, as ``load`` gives it."""
     module = _module(family)
-    return [_made(family, module, run_name) for run_name in _functions(module)]
+    return [_made(family, module, run_name) for run_name in _functions(family, module)]
 
 
 def _made(family: str, module: ModuleType, run_name: str) -> Sweep:
-    functions = _functions(module)
-    if (
-        run_name not in functions
-        and inspect.isfunction(plain := vars(module).get(run_name))
-        and plain.__module__ == module.__name__
-    ):
-        raise ValueError(
-            f"--grid {family}: {run_name}() does not say that it makes a sweep: write `def {run_name}() -> Sweep:`"
-        )
-    if not functions:
-        raise ValueError(f"--grid {family}: holds no sweep; a sweep is a function whose return is annotated '-> Sweep'")
+    functions = _functions(family, module, run_name)
     if run_name not in functions:
         raise unknown(f"run name of grid {family}", run_name, functions)
     function = functions[run_name]
