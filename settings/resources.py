@@ -107,11 +107,6 @@ class Resources:
         return self.ranks // self.nodes
 
     @property
-    def num_gpus(self) -> int:
-        """GPUs per node of a script that runs one experiment at a time."""
-        return self.gpus_for(1)
-
-    @property
     def runs_per_gpu(self) -> int:
         """The number of experiments that share one GPU: 1 unless ``gpus`` is a fraction."""
         return math.floor(1 / self.gpus + 1e-9) if self.gpus is not None and 0 < self.gpus < 1 else 1

@@ -79,10 +79,6 @@ class Logs:
             self, rows=self.rows.keep(names), settings=self.settings.loc[names], status=self.status.loc[names]
         )
 
-    def joined(self, *names: str) -> pd.DataFrame:
-        """The table ``scalars`` with these settings as columns."""
-        return self.scalars.merge(self.settings[list(names)], left_on="run", right_index=True)
-
 
 def sweeps(runs: Path) -> list[str]:
     """The sweeps under a folder of runs."""

@@ -35,7 +35,6 @@ from nuq.settings.exchange import SHARD
 
 SPARSE_COLLECTIVES = ("gather", "two_stage", "server", "hierarchical")
 DENSE_COLLECTIVES = ("ring", "tree")
-COLLECTIVES = (*DENSE_COLLECTIVES, *SPARSE_COLLECTIVES)
 BUCKET_BYTES, FIRST_BUCKET_BYTES = 25 * 2**20, 2**20  # DDP's defaults
 COORDINATES_PER_TENSOR = 200_000  # ResNet-18: 180,000
 _SLOWEST, _FASTEST = 1e5, 1e14  # bit/s: where break-even is looked for

@@ -87,14 +87,3 @@ def thresholds(bits: int) -> Array:
     middles = 0.5 * (c[1:] + c[:-1])
     middles[middles.size // 2] = 0.0
     return middles
-
-
-def distortion(bits: int) -> float:
-    """The mean squared error E (g - c(g))^2 for g of N(0, 1): 1 less the mean square of the centroids.
-
-    >>> round(distortion(1), 9)
-    0.363380228
-    """
-    c = _positive(check_bits(bits))
-    mass, _, _ = _cells(c)
-    return float(1.0 - 2.0 * (mass * np.square(c)).sum())

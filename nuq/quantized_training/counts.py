@@ -16,7 +16,6 @@ TAGS = {  # the scalars' names are SmaQ's
     "activations": "forward_autograd",
     "activation_gradients": "backward_autograd",
 }
-KINDS = tuple(TAGS)
 # histograms span so many standard deviations to either side; 40 bins to each, finer than any format's steps near zero
 REACH, BINS = (6.0, 240)
 EDGES: NDArray[np.float64] = np.linspace(-REACH, REACH, BINS + 1)

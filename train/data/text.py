@@ -85,11 +85,6 @@ def encode(content: bytes) -> np.ndarray:
     return _CODES[np.frombuffer(content, dtype=np.uint8)]
 
 
-def decode(codes: np.ndarray) -> str:
-    """The text of codes, with a question mark for what is in no vocabulary."""
-    return (np.frombuffer(VOCABULARY + b"?", dtype=np.uint8)[codes]).tobytes().decode("ascii")
-
-
 def source_files(home: Path) -> dict[str, list[str]]:
     """The paths below ``home`` of both splits, in reading order; FileNotFoundError where there are none."""
     names = []

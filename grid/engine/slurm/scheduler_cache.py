@@ -70,7 +70,6 @@ class Job:
     reason: str = ""  # why it waits, or how it failed, in SLURM's words
     node: str = ""
     exit_code: int | None = None  # the exit code of its script; only accounting tells it
-    restarts: int = 0
     start: float | None = None
     end: float | None = None  # only ended jobs have one
     queued: float | None = None  # for other jobs: when it was submitted, or queued again

@@ -26,15 +26,14 @@ def test_attempts_merge_by_number_not_by_name(write_run: Callable[..., Path], tm
     assert list(zip(rows["step"], rows["value"], strict=True)) == [(0, 1.0), (10, 2.0), (20, 10.0), (40, 10.0)]
 
 
-def test_settings_are_flat_and_joined_on_demand(write_run: Callable[..., Path], tmp_path: Path) -> None:
+def test_settings_are_flat(write_run: Callable[..., Path], tmp_path: Path) -> None:
     write_run("s", {"method": "alq", "method.bits": 2, "seed": 7, "schedule": "step"}, [("loss", 0, 1.0)])
     write_run("s", {"method": "sgd"}, [("loss", 0, 2.0)])
     logs = load(tmp_path / "runs", "s")
-    joined = logs.joined("method.name", "method.bits", "schedule.at").set_index("method.name")
-    assert joined.loc["alq", "value"] == 1.0
-    assert joined.loc["alq", "method.bits"] == 2
-    assert joined.loc["alq", "schedule.at"] == (40000, 60000)
-    assert np.isnan(joined.loc["sgd", "method.bits"])
+    found = logs.settings.set_index("method.name")
+    assert found.loc["alq", "method.bits"] == 2
+    assert found.loc["alq", "schedule.at"] == (40000, 60000)
+    assert np.isnan(found.loc["sgd", "method.bits"])
 
 
 def test_runs_older_than_a_setting_had_its_default(write_run: Callable[..., Path], tmp_path: Path) -> None:

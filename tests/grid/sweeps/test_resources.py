@@ -71,8 +71,13 @@ def test_megabytes_refuses(text: Any) -> None:
 
 
 def test_gpus_of_k_at_a_time() -> None:
-    assert (Resources().num_gpus, Resources(ranks=4).num_gpus, Resources(ranks=4, gpus=0).num_gpus) == (1, 4, 0)
-    assert Resources(ranks=8, nodes=2).num_gpus == 4
+    for asked, gpus in (
+        (Resources(), 1),
+        (Resources(ranks=4), 4),
+        (Resources(ranks=4, gpus=0), 0),
+        (Resources(ranks=8, nodes=2), 4),
+    ):
+        assert asked.gpus_for(1) == gpus
     half, third = Resources(gpus=0.5), Resources(gpus=1 / 3)
     assert [half.gpus_for(parallel) for parallel in (1, 2, 3, 4)] == [1, 1, 2, 2]
     assert [third.gpus_for(parallel) for parallel in (1, 3, 4)] == [1, 1, 2]
