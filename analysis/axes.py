@@ -87,7 +87,7 @@ def _read(knots: _Knots, at: np.ndarray) -> np.ndarray:
     """The positions at some steps: linear between the knots and one interval beyond them; NaN further out."""
     step, value = knots
     found = np.interp(at, step, value, left=np.nan, right=np.nan)
-    if len(step) > 1:
+    if len(step) > 1 and np.isnan(found).any():
         interval = float(np.median(np.diff(step)))
         after = (at > step[-1]) & (at <= step[-1] + interval)
         found[after] = value[-1] + (at[after] - step[-1]) * (value[-1] - value[-2]) / (step[-1] - step[-2])

@@ -44,15 +44,15 @@ def first_at(logs: Logs, runs: Sequence[str], target: float, axis: str = "time")
     too early and at most one evaluation interval too late.  It is NaN where the run never gets there, or has no
     position on that axis.
     """
-    there = wide(logs, TAG, list(runs)) >= target
-    there = there.loc[:, there.any(axis=0)]
-    first = there.idxmax(axis=0)
-    found = pd.Series(np.nan, index=pd.Index(runs, name="run"), dtype=float)
-    if len(first):
-        where = on_axis.positions(logs, axis, list(first.index), sorted(set(first)))
-        for run, step in first.items():
-            found[run] = where.loc[step, run]
-    return found
+    accuracy = wide(logs, TAG, list(runs))
+    there = accuracy.to_numpy() >= target
+    ever = np.asarray(there.any(axis=0))
+    found = np.full(len(runs), np.nan)
+    if ever.any():
+        rows, row_of_run = np.unique(there[:, ever].argmax(axis=0), return_inverse=True)
+        where = on_axis.positions(logs, axis, list(accuracy.columns[ever]), accuracy.index[rows]).to_numpy()
+        found[ever] = where[row_of_run, np.arange(len(row_of_run))]
+    return pd.Series(found, index=pd.Index(runs, name="run"))
 
 
 def default_target(group: Group) -> Target | None:
@@ -134,7 +134,7 @@ def _rows(axes: Axes, axis: str, seed_groups: list[SeedGroup], found: pd.Series)
     dots = {"linestyle": "none", "marker": "o", "markersize": 2.6, "alpha": 0.55, "zorder": 2}
     for row, seed_group in enumerate(seed_groups):
         style = look(seed_group)
-        places = found[list(seed_group.runs)] / size
+        places = found.loc[list(seed_group.runs)] / size
         axes.plot(places, np.full(len(places), row), color=style.colour, **dots)
         if len(places) and places.notna().all():
             mean = estimate(places)
