@@ -2,6 +2,8 @@
 
 The original command writes job scripts and an sbatch file; the subcommands look at sweeps, submit them and run them
 here.
+
+PYTHON_ARGCOMPLETE_OK: by this word a shell knows that it can ask for completions.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from collections.abc import Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
+from files import completion
 from files.aligned import aligned
 from files.escaped import Escaping
 
@@ -100,6 +103,13 @@ def main(argv: Sequence[str] | None = None, root: Path = ROOT) -> int:
 
 def _main(argv: Sequence[str] | None, root: Path) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
+    if completion.is_asked():
+        words = completion.words_before()[:1]
+        if not words or words[0] not in COMMANDS:
+            from grid.commands.completion import answer_first
+            from grid.commands.legacy_cli import write_parser
+
+            answer_first(write_parser(), {name: what for name, (_, _, what) in COMMANDS.items()})
     if not words:
         words = ["--help"]
     try:

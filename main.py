@@ -2,6 +2,8 @@
 
 One process hosts all workers; under torchrun the workers are dealt to the processes.  ``--help`` shows every setting.
 ``python main.py mode=evaluate run=FOLDER`` evaluates the checkpoints of a run, beside it.
+
+PYTHON_ARGCOMPLETE_OK: by this word a shell knows that it can ask for completions.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from files import completion
 from train.process.signals import StopSignal
 from train.process.terminal import complain, open_streams, say
 
@@ -38,6 +41,10 @@ def evaluate(settings: command_line.Evaluation) -> int:
 
 def main() -> None:
     """Run the command line: resolve the overrides, and run what they make at the turn that Hydra gives them."""
+    if completion.is_asked():
+        from settings.completion import answer
+
+        answer()
     open_streams()
     stop = StopSignal()  # a signal may come while modules are imported, which takes seconds
     import hydra
@@ -52,6 +59,10 @@ def main() -> None:
 
     words = get_args_parser().parse_args()
     try:
+        if words.shell_completion:
+            raise ValueError(
+                "-sc: Hydra's completion knows none of these settings; docs/start.md has the line for ours"
+            )
         mode, overrides = command_line.split_mode(words.overrides)
         if mode == "evaluate" or words.help:
             stop.let_go()

@@ -157,6 +157,8 @@ def check(command: str, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             assert os.access(ROOT / path, os.X_OK) and prepare.command_line().parse_args(rest)
         case ["benchmarks/gpu/run" as path, *rest]:
             assert os.access(ROOT / path, os.X_OK) and chosen(gpu_run.command_line().parse_args(rest).steps)
+        case ["eval", line]:
+            assert line in (ROOT / "docs" / "start.md").read_text(), "tests/test_completion.py runs the line from there"
         case ["git", "clone", *_] | ["cd", _] | ["source", ".venv/bin/activate"] | ["pip", "install", "."]:
             pass
         case _:

@@ -59,8 +59,9 @@ ANALYSIS = ("numpy", "scipy", "pandas", "matplotlib", "bokeh", "jinja2", "markup
 
 # Room by room, as in CONTRIBUTING.md.  The first rule that names a module holds for it.
 RULES = (
+    Rule(("settings.completion",), (*OURS, *SETTINGS)),
     Rule(("args", "settings"), (*OURS[:2], *SETTINGS, "hydra")),
-    Rule(("files",), ("files", "yaml", "pyarrow")),
+    Rule(("files",), ("files", "yaml", "pyarrow", "argcomplete")),
     Rule(SETTINGS, SETTINGS),
     Rule(("nuq.errors",), ()),
     Rule(("nuq.native",), ("nuq.native", "numpy")),
@@ -88,7 +89,7 @@ RULES = (
     Rule(("grid.engine.states",), (*STATES, "yaml")),
     Rule(("grid.engine.submission",), (*STATES, "grid.engine.submission")),
     Rule(("grid.engine.local",), (*STATES, "grid.engine.local", "rich")),
-    Rule(("grid", "grid_run"), (*STATES, "grid", "yaml")),
+    Rule(("grid", "grid_run"), (*STATES, "grid", "yaml", "argcomplete")),
     Rule(("train.process",), (*PROCESS, "torch")),
     Rule(("train.logs",), (*PROCESS, "train.logs", "numpy", "tensorboardX")),
     Rule(("train.data",), (*DATA, *ARRAYS, "scipy", "PIL", "tokenizers")),

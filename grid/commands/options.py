@@ -9,6 +9,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
+from files import completion
 from files.aligned import aligned
 from files.tables import beside_json
 
@@ -58,9 +59,16 @@ def add_sweep_options(parser: argparse.ArgumentParser) -> None:
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser that takes options between the names, too: ``cancel GRID RUN_NAME --yes NAME``."""
+    """The parser of a subcommand: it takes options between the names, too: ``cancel GRID RUN_NAME --yes NAME``.
+
+    A shell that completes a line gets its answer here, before anything is done.
+    """
 
     def parse_args(self, args=None, namespace=None):  # type: ignore[override]
+        if completion.is_asked():
+            from grid.commands.completion import answer
+
+            answer(self)
         return self.parse_intermixed_args(args, namespace)
 
 

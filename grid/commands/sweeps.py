@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import sys
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from files.tables import add_json, as_json
-from grid.commands.options import aliases, command_parser, count, experiments_of, runs_named, table
+from grid.commands.options import Parser, aliases, command_parser, count, experiments_of, runs_named, table
 
 if TYPE_CHECKING:
     from grid.engine.sweep import Experiment
@@ -34,9 +33,7 @@ TASKS = {
 def list_sweeps(argv: Sequence[str], root: Path) -> int:
     """List every sweep of grid/, with its number of experiments."""
     del root
-    parser = argparse.ArgumentParser(
-        prog="grid_run.py list", description="Every sweep, with its number of experiments."
-    )
+    parser = Parser(prog="grid_run.py list", description="Every sweep, with its number of experiments.")
     parser.add_argument(
         "grid", metavar="GRID", nargs="?", help="only this family, or a file of your own (default: all of grid/)"
     )
@@ -157,9 +154,9 @@ def task_texts() -> dict[str, str]:
 
 def pjobs(argv: Sequence[str], root: Path) -> int:
     """Write the paper's tasks as bash files."""
-    argparse.ArgumentParser(
-        prog="grid_run.py pjobs", description="Write the paper's tasks to pjobs/ as ready bash files."
-    ).parse_args(argv)
+    Parser(prog="grid_run.py pjobs", description="Write the paper's tasks to pjobs/ as ready bash files.").parse_args(
+        argv
+    )
     from files.atomic import write_text
 
     (root / "pjobs").mkdir(exist_ok=True)
