@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+from collections.abc import Callable
 from typing import TextIO
 
 # What moves the cursor, colours or hides text, turns its direction round, or cannot be written; ends of lines and tabs
@@ -25,9 +26,14 @@ class Escaping(io.TextIOBase):
 
     def __init__(self, stream: TextIO) -> None:
         self.stream = stream
+        self.before_text: Callable[[], None] | None = None  # called before each write, to make room for it
+        self.is_at_start = True  # of a line
 
     def write(self, text: str) -> int:
+        if self.before_text is not None:
+            self.before_text()
         self.stream.write(escaped(text))
+        self.is_at_start = text.endswith("\n") if text else self.is_at_start
         return len(text)
 
     def flush(self) -> None:

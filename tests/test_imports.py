@@ -88,7 +88,7 @@ RULES = (
     Rule(("grid.engine.slurm",), (*SLURM, "submitit", "yaml")),
     Rule(("grid.engine.states",), (*STATES, "yaml")),
     Rule(("grid.engine.submission",), (*STATES, "grid.engine.submission")),
-    Rule(("grid.engine.local",), (*STATES, "grid.engine.local", "rich")),
+    Rule(("grid.engine.local",), (*STATES, "grid.engine.local")),
     Rule(("grid", "grid_run"), (*STATES, "grid", "yaml", "argcomplete")),
     Rule(("train.process",), (*PROCESS, "torch")),
     Rule(("train.logs",), (*PROCESS, "train.logs", "numpy", "tensorboardX")),

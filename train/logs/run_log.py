@@ -6,6 +6,7 @@ Records go straight to the event file (``train.logs.event_file`` says why).
 from __future__ import annotations
 
 import math
+import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,8 +15,10 @@ from typing import Any
 import numpy as np
 from tensorboardX import summary
 
+from files.live_line import is_live
 from train.logs import hparams
 from train.logs.event_file import EventFile
+from train.logs.step_line import StepLine
 from train.process.terminal import say
 
 FLUSH_S = 10.0
@@ -38,12 +41,20 @@ class Log:
         self._first_attempt = attempt == 1
         self._shows = run_dir is not None
         self._flushed = time.monotonic()
+        self._steps = StepLine() if self._shows and is_live(sys.stdout) else None
 
     def scalars(self, step: int, values: Mapping[str, float]) -> None:
         if self._file:
             self._file.write((summary.scalar(tag, value) for tag, value in values.items()), step)
+        if self._steps and "loss" in values:
+            self._steps.loss = values["loss"]
         if time.monotonic() - self._flushed >= FLUSH_S:
             self.flush()
+
+    def progress(self, step: int, steps: int, phase: str = "") -> None:
+        """Show how far the run is, where standard output is a terminal; phase: what it does instead of steps."""
+        if self._steps:
+            self._steps.draw(step, steps, phase)
 
     def histogram(self, step: int, tag: str, edges: np.ndarray, masses: np.ndarray) -> None:
         """Log a histogram.
@@ -89,6 +100,8 @@ class Log:
         self._flushed = time.monotonic()
 
     def close(self) -> None:
+        if self._steps:
+            self._steps.close()
         if self._file:
             self._file.close()
             self._file = None

@@ -48,6 +48,7 @@ class _Attempt:
                         self._log_measurement()
                     stop = self._step()
                 if not (trainer.evaluated or stop):
+                    self.log.progress(trainer.step, last, "evaluating")
                     with trainer.progress.during("evaluating"):
                         self.status.tell(self._log_evaluation())
                     trainer.evaluated = True
@@ -115,6 +116,7 @@ class _Attempt:
         last = trainer.step == config["steps"]
         trainer.evaluated = not config["eval_every"] or not (last or trainer.step % config["eval_every"] == 0)
         self.status.beat(trainer.step)
+        self.log.progress(trainer.step, config["steps"])
         if last or trainer.step % config["log_every"] == 0:
             scalars = self._training_scalars(result)
             self.log.scalars(trainer.step, scalars)

@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 
+from files.live_line import is_live
 from grid.engine.local.machine import Machine, Share, ranks_of
-from grid.engine.local.progress import Bars, Lines, title
+from grid.engine.local.progress import Lines, Live, title
 from grid.engine.states.runs import Run, prepare
 from grid.engine.states.state import HELD
 
@@ -55,7 +56,7 @@ class _Child:
 def run_all(
     runs: Sequence[Run],
     slots: int | None,
-    display: Bars | Lines,
+    display: Lines | Live,
     busy: Mapping[str, str] | None = None,
     ended: Callable[[Run], object] | None = None,
 ) -> Outcome:
@@ -107,7 +108,8 @@ def run_all(
                         num_refused += code == BAD_SETTINGS
                     else:
                         outcome.done.append(child.run)
-                    display.ended(slot, child.run, failure or f"done in {time.monotonic() - child.began:.0f} s")
+                    took = f"done in {time.monotonic() - child.began:.0f} s"
+                    display.ended(slot, child.run, failure or took, failed=bool(failure) and code != HELD)
                     if ended is not None:
                         ended(child.run)
                 if num_refused >= ENOUGH_REFUSALS and not outcome.done:
@@ -220,9 +222,10 @@ def run_with_progress(
     busy: Mapping[str, str] | None = None,
     ended: Callable[[Run], object] | None = None,
 ) -> Outcome:
-    """Call ``run_all`` with bars on a terminal and lines elsewhere, then print a summary."""
-    total = sum(run.state().may_start for run in runs)
-    with Bars(total) if sys.stdout.isatty() else contextlib.nullcontext(Lines(total)) as display:
+    """Call ``run_all`` with a live line on a terminal and plain lines elsewhere, then print a summary."""
+    missing = [run for run in runs if run.state().may_start]
+    shown = Live([run for run in missing if run.run_dir not in (busy or {})]) if is_live(sys.stdout) else None
+    with shown or contextlib.nullcontext(Lines(len(missing))) as display:
         outcome = run_all(runs, slots, display, busy, ended)
     print(summary(outcome))
     return outcome

@@ -1,4 +1,4 @@
-"""The local runner with a stand-in main.py: slots, skipping, failures, Ctrl-C without orphans, both displays."""
+"""The local runner with a stand-in main.py: slots, skipping, failures, Ctrl-C without orphans."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import pytest
 import grid_run
 from grid.engine.local import kept, slots
 from grid.engine.local.machine import visible_gpus
-from grid.engine.local.progress import Bars, Lines
+from grid.engine.local.progress import Lines
 from grid.engine.local.slots import run_all, run_with_progress, summary
 from grid.engine.states.runs import Run, left_over, prepare, runs_of
 from grid.engine.sweep import load
@@ -214,16 +214,6 @@ def test_ctrl_c_stops_every_child_and_leaves_no_orphan(tmp_path: Path, behaviour
         ["preempted", "preempted", "new"] if behaviour == "wait" else ["lost", "lost", "new"]
     )
     assert not [path for run in runs for path in run.folder.path.iterdir() if "tmp" in path.name]
-
-
-def test_bars_follow_the_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    runs = fake.runs(fake.checkout(tmp_path, {2: 3}), 2)
-    with Bars(2) as bars:
-        outcome = run_all(runs, 2, bars)
-    assert (len(outcome.done), len(outcome.failed)) == (1, 1)
-    output = capsys.readouterr().out
-    assert "QSGD bits=3 (seed 2): diverged" in output
-    assert "2/2" in output
 
 
 def test_prepare_keeps_the_record_of_a_run_that_has_begun(tmp_path: Path) -> None:
