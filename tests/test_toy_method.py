@@ -104,6 +104,14 @@ def test_the_help_lists_it(folder: Path) -> None:
 
 
 @pytest.mark.slow
+def test_it_has_a_page(folder: Path) -> None:
+    page = with_toy(folder, "from benchmarks import method_pages; print(method_pages.page('toy'))")
+    assert page.startswith("# Toy\n\nEqually spaced levels between plus and minus the largest magnitude, ")
+    assert "python main.py method=toy method.bits=4\n" in page
+    assert "| `bits` | `4` | 1 to 8 | bits of one toy code |" in page
+
+
+@pytest.mark.slow
 def test_the_contract_holds_it(folder: Path) -> None:
     """All tests of the contract run for it without a change there."""
     then = "import pytest; sys.exit(pytest.main(sys.argv[1:]))"

@@ -50,7 +50,7 @@ def _on(device: torch.device, name: str, which: str) -> Tensor:
 
 
 class Blockwise(InPlace):
-    """The compressor of one table."""
+    """The block8 method: a byte per coordinate, the index of the nearest value of a fixed table."""
 
     def __init__(self, settings: Block8 | FP8) -> None:
         super().__init__(settings)

@@ -1,6 +1,6 @@
 r"""EDEN and, at one bit, DRIVE: random rotations, the nearest of few levels, and one scale per bucket.
 
-Vargaftik et al., ICML 2022 (EDEN) and NeurIPS 2021 (DRIVE).
+Vargaftik et al., ICML 2022 (EDEN, arXiv 2108.08842) and NeurIPS 2021 (DRIVE, arXiv 2105.08339).
 
 Per bucket of d coordinates: a random rotation ``y = R x`` makes every coordinate nearly normal, whatever the gradient,
 so each goes to the nearest centroid ``q`` of the Lloyd-Max quantizer of N(0, |x|^2 / d); the receiver turns ``S q``

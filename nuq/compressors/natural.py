@@ -1,6 +1,6 @@
 """Natural compression: every coordinate becomes one of the two powers of two around it, at random.
 
-Horvath et al., 2019.
+Horvath et al., 2019, arXiv 1905.10988.
 
 The method is unbiased; for a coordinate of ``2^e (1 + m)`` the variance is ``4^e m (1 - m) <= x^2 / 8`` (their Theorem
 1: the second moment is at most 9/8 of the square), whatever the vector: no norm, no buckets.  On N(0, 1) it is .0817 of

@@ -8,8 +8,9 @@ has them; tensors of one dimension (see ``dense_1d``) and those whose factors wo
 
 This file is one worker's message by itself: Q begins at random, from the key, and what the messages of M workers decode
 to are added.  The paper's method averages the *factors* of all workers instead, in two rounds, warm-started
-(``nuq.exchange.collectives.powersgd``): what the collectives gather and two_stage do with this method.  server and
-hierarchical send these messages.
+(``nuq.exchange.collectives.powersgd``): what the collectives gather and two_stage do with this method, with about 2
+(M-1)/M times rank (rows + columns) numbers from each rank for a matrix with two_stage.  server and hierarchical send
+these messages.
 
 Body of a message::
 

@@ -4,10 +4,6 @@ Four options compose with every member: ``rotation`` (a Hadamard rotation before
 (entropy coding of the codes), correlated ``rounding`` (of the workers whose mean is wanted) and, on equally spaced
 levels in its place, subtractive ``dither``.  ``nuq.compressors.body`` lays out the messages; levels that are not
 equally spaced travel with every message, so a receiver needs nothing else to decode it.
-
-Sources: QSGD (Alistarh et al., NeurIPS 2017), TernGrad (Wen et al., NeurIPS 2017), NUQSGD (Ramezani-Kebrya et al.,
-2019), ALQ and AMQ (Faghri et al., NeurIPS 2020), ECDQ (Ziv, 1985; Zamir and Feder, 1992).  Differences from the papers
-are told at each function.
 """
 
 from __future__ import annotations
@@ -297,12 +293,18 @@ def _uniform(settings: QSGD, norm: str) -> Quantizer:
 
 
 def qsgd(settings: QSGD) -> Quantizer:
-    """QSGD: uniform levels, L2 norm; ``form=magnitude`` is its own set with a zero, ``signed`` that of ALQ's code."""
+    """QSGD: uniform levels, L2 norm; ``form=magnitude`` is its own set with a zero, ``signed`` that of ALQ's code.
+
+    Alistarh et al., NeurIPS 2017, arXiv 1610.02132.
+    """
     return _uniform(settings, "l2")
 
 
 def qsgdinf(settings: QSGD) -> Quantizer:
-    """QSGD-inf: uniform levels, Linf norm (the variant that QSGD's authors run)."""
+    """QSGD-inf: uniform levels, Linf norm (the variant that QSGD's authors run).
+
+    Alistarh et al., NeurIPS 2017, arXiv 1610.02132.
+    """
     return _uniform(settings, "linf")
 
 
@@ -311,7 +313,8 @@ def ecdq(settings: ECDQ) -> Quantizer:
 
     The lattice is as wide as it has to be.  511 points around zero; the step follows from the rate
     (``nuq.levels.lattice``) and grows where a bucket's largest coordinate lies beyond them.  With subtractive dither
-    the error is uniform, of variance step^2 / 12, whatever the gradient (Ziv, IEEE Trans. IT 1985).
+    the error is uniform, of variance step^2 / 12, whatever the gradient (Ziv, IEEE Trans. IT 1985;
+    Zamir and Feder, 1992).
     """
     lattice = level_sets.equally_spaced(511)
     known_bits = CONTEXT_BITS if settings.dither == "subtractive" and settings.coding == "rans" else 0
@@ -321,12 +324,18 @@ def ecdq(settings: ECDQ) -> Quantizer:
 
 
 def nuqsgd(settings: NUQSGD) -> Quantizer:
-    """NUQSGD: levels +-p^j, L2 norm. As in ALQ's code there is no zero level; NUQSGD's paper has one."""
+    """NUQSGD: levels +-p^j, L2 norm. As in ALQ's code there is no zero level; NUQSGD's paper has one.
+
+    Ramezani-Kebrya et al., 2019, arXiv 1908.06077.
+    """
     return Quantizer(level_sets.exponential(settings.bits, settings.p), settings, "l2", multiplier=settings.p)
 
 
 def trn(settings: TRN) -> Quantizer:
-    """TernGrad: levels -1, 0, 1, Linf norm per bucket (the paper: per layer). Clipping is off unless asked for."""
+    """TernGrad: levels -1, 0, 1, Linf norm per bucket (the paper: per layer). Clipping is off unless asked for.
+
+    Wen et al., NeurIPS 2017, arXiv 1705.07878.
+    """
     return Quantizer(level_sets.ternary(), settings, "linf", uniform=True, clip_sigma=settings.clip_sigma)
 
 
@@ -336,12 +345,19 @@ def _descending(settings: Adaptive, rule: Callable[..., update_rules.Fitted]) ->
 
 
 def alq(settings: Adaptive) -> AdaptiveQuantizer:
-    """ALQ and ALQ-N: coordinate descent on the levels."""
+    """ALQ and ALQ-N: coordinate descent on the levels.
+
+    ``solver=exact`` descends to convergence, the dynamic program among its starts; ``paper`` takes 30 sweeps, as
+    published.  Faghri et al., NeurIPS 2020, arXiv 2010.12460.
+    """
     return _descending(settings, update_rules.alq)
 
 
 def alq_g(settings: Adaptive) -> AdaptiveQuantizer:
-    """ALQ-G and ALQ-GN: projected gradient descent on the levels."""
+    """ALQ-G and ALQ-GN: projected gradient descent on the levels.
+
+    Faghri et al., NeurIPS 2020, arXiv 2010.12460.
+    """
     return _descending(settings, update_rules.alq_gradient)
 
 
@@ -354,7 +370,10 @@ def optimal(settings: Optimal) -> AdaptiveQuantizer:
 
 
 def amq(settings: AMQ) -> AdaptiveQuantizer:
-    """AMQ and AMQ-N (``fit=normal``): levels +-p^j with p learned."""
+    """AMQ and AMQ-N: levels +-p^j, with p learned by gradient descent.
+
+    Faghri et al., NeurIPS 2020, arXiv 2010.12460, Section 3.2.
+    """
     how: dict[str, Any] = {"solver": settings.solver, "norm_less": settings.fit == "normal"}
     return AdaptiveQuantizer(
         settings, lambda distribution, previous: update_rules.amq(distribution, settings.bits, previous=previous, **how)

@@ -1,10 +1,10 @@
 """S2FP8: one byte per coordinate, the e5m2 of a power of the coordinate ("shifted and squeezed").
 
-Cambier et al., ICLR 2020.  With m the mean and M the largest of log2 |x| over the nonzeros, ``alpha = 15 / (M - m)``
-and ``beta = -alpha m``, a coordinate travels as e5m2 of ``y = +- 2^(alpha log2 |x| + beta)``, whose logarithms have
-mean 0 and maximum 15; decoded, ``|x| = 2^((log2 |y| - beta) / alpha)``.  Rounding is to the nearest y (the paper:
-biased; a coordinate in the middle of two goes to the upper one), or at random between the two decoded values (ours:
-unbiased, with less reach: what lies below the smallest becomes it or zero).
+Cambier et al., ICLR 2020, arXiv 2001.05674.  With m the mean and M the largest of log2 |x| over the nonzeros, ``alpha =
+15 / (M - m)`` and ``beta = -alpha m``, a coordinate travels as e5m2 of ``y = +- 2^(alpha log2 |x| + beta)``, whose
+logarithms have mean 0 and maximum 15; decoded, ``|x| = 2^((log2 |y| - beta) / alpha)``.  Rounding is to the nearest y
+(the paper: biased; a coordinate in the middle of two goes to the upper one), or at random between the two decoded
+values (ours: unbiased, with less reach: what lies below the smallest becomes it or zero).
 
 It is one table of 241 values per tensor, ``+- 2^((log2 y - 15) (M - m) / 15)`` in units of the largest ``|x|``, in
 which the operators of ``nuq.kernels.operators`` find the code.  Zeros are exact, and so are constant tensors, the

@@ -2,10 +2,10 @@
 
 They are biased, and contractions, so they want error feedback.
 
-- ``sign``: the compressor of EF-signSGD (Karimireddy et al., ICML 2019), ``(|x|_1 / d) sign(x)``.  Its error is
-  ``|x|_2^2 - |x|_1^2 / d``, the least that any scale gives: .3634 of ``|x|_2^2`` on N(0, 1).  ``scale=rms`` is
-  ``|x|_2 / sqrt(d)``, as in 1-bit Adam (Tang et al., ICML 2021) and DeepSpeed: .4042, and more than ``|x|_2^2`` where
-  few coordinates hold most of it.
+- ``sign``: the compressor of EF-signSGD (Karimireddy et al., ICML 2019, arXiv 1901.09847), ``(|x|_1 / d) sign(x)``.
+  Its error is ``|x|_2^2 - |x|_1^2 / d``, the least that any scale gives: .3634 of ``|x|_2^2`` on N(0, 1).
+  ``scale=rms`` is ``|x|_2 / sqrt(d)``, as in 1-bit Adam (Tang et al., ICML 2021) and DeepSpeed: .4042, and more than
+  ``|x|_2^2`` where few coordinates hold most of it.
 - ``onebit``: 1-bit SGD (Seide et al., Interspeech 2014): the coordinates below zero become their mean, the others
   theirs.
 

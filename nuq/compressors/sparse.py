@@ -9,18 +9,14 @@ Body of a message::
     indices                                              ``nuq.coding.index_coding``; nothing if keyed, or if all travel
 
 So k coordinates at random among n take about ``33 + k (4 + (1.5 + log2(n / k)) / 8)`` bytes, header included.  A choice
-has no residual: error feedback and momentum correction are wrappers around any method.
+has no residual: error feedback and momentum correction are wrappers around any method.  Where more than 15 of 16
+coordinates travel, the indices are those of the others.
 
 Limit of the speed: the choice is one pass over the gradient (random-k, and DGC's threshold, too), coded indices take
 25 to 40 ns each on one core, so that above some 3 % of the coordinates ``indices=auto`` takes longer than the choice;
 ``bitmap`` takes 4.  So a threshold that an eighth of the coordinates reach (thresholdv) encodes .8 GB/s a core, and one
 that nearly all reach (nonzero) .4, the time of finding those that are absent and of writing indices and values to fresh
 memory, twice.
-
-Sources: top-k (Aji and Heafield, EMNLP 2017; Stich et al., NeurIPS 2018), random-k (Stich et al.; Wangni et al.,
-NeurIPS 2018), ThresholdV and AdaptiveThreshold (Dutta et al., AAAI 2020, arXiv 1911.08250; the latter after AdaComp,
-Chen et al., AAAI 2018), DGC (Lin et al., ICLR 2018).  Differences are told at each function and at
-``nuq.kernels.selection``.
 """
 
 from __future__ import annotations
@@ -107,6 +103,8 @@ class Keyed(Sparse):
     Scaled by n/k it is unbiased, with an error of ``(n/k - 1) |x|^2`` (fp16 values are rounded to the nearest, which is
     not).  Unscaled it leaves ``(1 - k/n) |x|^2`` on average, but not always less than everything: it may meet zeros
     alone.  Papers scale by 1/ratio; here by n/k, which is 1/ratio but for the rounding of k.
+
+    Stich et al., NeurIPS 2018; Wangni et al., NeurIPS 2018.
     """
 
     def __init__(self, settings: RandomK) -> None:
@@ -141,8 +139,9 @@ class Keyed(Sparse):
 class Dgc(Sparse):
     """The dgc method: top-k by a sampled threshold, with Deep Gradient Compression's warm-up and dense tensors.
 
-    Sections 3.1 and 3.3 of the paper.  Its memory (momentum correction, factor masking, local clipping) is a wrapper.
-    The warm-up's stages are steps here, epochs there.
+    Lin et al., ICLR 2018, arXiv 1712.01887, Sections 3.1 and 3.3.  Its memory (momentum correction, factor masking,
+    local clipping) is a wrapper.  The warm-up's stages are steps here, epochs there; ``values=fp16`` and
+    ``indices=int32`` are as in its code.
     """
 
     shaped = True  # encode takes a parameter's own shape where scope=tensor
@@ -245,7 +244,7 @@ def _top(x: Tensor, ratio: float, how: str) -> Tensor:
 def topk(settings: TopK) -> Sparse:
     """The topk method: the k = max(1, ceil(ratio n)) largest magnitudes, the first ones of equal magnitudes.
 
-    Contractive: ``|x - C(x)|^2 <= (1 - k/n) |x|^2`` (exact).
+    Contractive: ``|x - C(x)|^2 <= (1 - k/n) |x|^2`` (exact).  Aji and Heafield, EMNLP 2017; Stich et al., NeurIPS 2018.
     """
     check(type(settings), vars(settings), "")
     ratio, size, how = settings.ratio, settings.bucket_size, settings.selection
@@ -264,14 +263,18 @@ def _up_to_all(settings: settings_of.Sparse, select: Callable[[Tensor], Tensor])
 
 
 def thresholdv(settings: ThresholdV) -> Sparse:
-    """The thresholdv method: all coordinates with |x| >= threshold; not contractive, as there may be none."""
+    """The thresholdv method: all coordinates with |x| >= threshold; not contractive, as there may be none.
+
+    Dutta et al., AAAI 2020, arXiv 1911.08250.
+    """
     return _up_to_all(settings, lambda x: selection.at_least(x, settings.threshold))
 
 
 def adaptive_threshold(settings: AdaptiveThreshold) -> Sparse:
     """The adaptive_threshold method: all coordinates with 2 |x| >= the largest magnitude; contractive.
 
-    It sends nothing of a vector of zeros, where the formula asks for all.
+    It sends nothing of a vector of zeros, where the formula asks for all.  Dutta et al., AAAI 2020, arXiv 1911.08250,
+    after AdaComp (Chen et al., AAAI 2018).
     """
     return _up_to_all(settings, lambda x: selection.half_of_largest(x, settings.bucket_size))
 

@@ -183,9 +183,7 @@ _WEIGHTS = "weights of the mixture: norm2 follows E[norm^2 Psi]; norm is what th
 
 @dataclass
 class ALQ(Adaptive):
-    """Levels by coordinate descent (exact: to convergence, the dynamic program among its starts; paper: 30 sweeps, as
-    published).
-    """
+    """Fitted to the measured coordinates or, as in the paper, to a mixture of truncated normals."""
 
     weights: str = setting("norm2", _WEIGHTS, choices=("norm2", "norm"), read_if=("fit", "mixture"))
 
@@ -220,14 +218,14 @@ class SymmetricOnly(Adaptive):
 
 @dataclass
 class AMQ(SymmetricOnly):
-    """Levels +-p^j with p learned by gradient descent (Section 3.2)."""
+    """Fitted to the measured coordinates or, as in the paper, to a mixture of truncated normals."""
 
     weights: str = setting("norm2", _WEIGHTS, choices=("norm2", "norm"), read_if=("fit", "mixture"))
 
 
 @dataclass
 class AMQNormal(SymmetricOnly):
-    """AMQ on one truncated normal."""
+    """The paper's -N variant: one truncated normal in place of the mixture."""
 
     fit: str = setting("normal", "the -N variant is the fit to one truncated normal", choices=("normal",))
 
