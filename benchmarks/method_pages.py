@@ -197,9 +197,11 @@ def _legal(kind: Any, rule: Mapping[str, Any]) -> str:
         words = getattr(kind, "__name__", str(kind))
     if rule["read_if"]:
         other, needed = rule["read_if"]
-        shown = f"from {needed.start}" if isinstance(needed, range) else None
-        values = needed if isinstance(needed, tuple) else (needed,)
-        words += f"; read with `{other}` {shown or 'or '.join(f'`{_shown(value)}` ' for value in values).strip()}"
+        if isinstance(needed, range):
+            values = [f"`{other}` from {needed.start}"]
+        else:
+            values = [f"`{other}={_shown(value)}`" for value in (needed if isinstance(needed, tuple) else (needed,))]
+        words += f"; read with {' or '.join(values)}"
     return words
 
 
