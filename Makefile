@@ -21,7 +21,7 @@ PINNED = $(shell sed -n 's/^$(1)==//p' constraints.txt)
 export PIP_ROOT_USER_ACTION := ignore
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
-.PHONY: help setup demo docs test test-all fault-test slurm-test wheel-test test-versions gpu lint format clean
+.PHONY: help setup demo docs test test-all fault-test slurm-test wheel-test test-versions gpu results lint format clean
 
 help: ## this list
 	sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST)
@@ -61,6 +61,10 @@ test-versions: $(DEV) ## the library on other versions of Python, torch, NumPy a
 
 gpu: ## measure on a GPU within 25 minutes, with the Python, torch and Triton that are there (ARGS="--rehearse": in small, without a GPU)
 	benchmarks/gpu/run $(ARGS)
+
+results: $(DEV) $(KERNELS) ## measure again what pages quote: NAME="grid methods"; without NAME the list of names, dates and commits
+	$(PY) -m benchmarks.record $(NAME)
+	$(if $(NAME),$(PY) -m benchmarks.pages)
 
 lint: $(DEV) ## ruff check, ruff format --check, pyright
 	failed=

@@ -48,10 +48,10 @@ def machine(environment: Mapping[str, str]) -> Machine:
         why = f"{START_S:.0f} s were not enough" if ended.timed_out else (lines or ["no word"])[-1]
         raise CannotBegin(f"{sys.executable} cannot use torch ({why}): name another one with PYTHON=/path/to/python")
     found = json.loads(told[-1])
-    return {"device": found["gpu"] or _cpu(), **found, "commit": _commit(environment)}
+    return {"device": found["gpu"] or processor(), **found, "commit": _commit(environment)}
 
 
-def _cpu() -> str:
+def processor() -> str:
     """The name of the processor."""
     with suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text().splitlines():

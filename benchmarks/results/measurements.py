@@ -1,0 +1,135 @@
+"""What can be measured and kept, by name: the commands of benchmarks, and sweeps whose result tables are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """A command whose last line is one JSON object, the figures.
+
+    about: the question, in one sentence; minutes: a guess how long it takes on two cores; needs: what not every machine
+    has; pictures: a page's picture, and the file that the command draws in its place.
+    """
+
+    command: str
+    about: str
+    minutes: float
+    needs: str = ""
+    pictures: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def commands(self) -> tuple[str, ...]:
+        """All commands, the last of which prints the figures."""
+        return (self.command,)
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A sweep that runs on this machine, or goes on where kept runs end; the figures are the rows of its table.
+
+    folder: its runs are below ``runs/FOLDER``; the rest as of a benchmark.
+    """
+
+    family: str
+    name: str
+    seeds: int
+    about: str
+    minutes: float
+    folder: str
+    needs: str = ""
+    pictures: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def commands(self) -> tuple[str, ...]:
+        """The commands that run it, draw its figures where a page shows one, and print the table."""
+        figures = (f"python -m analysis figures {self.folder}",) if self.pictures else ()
+        run = f"python grid_run.py run {self.family} {self.name} --seeds {self.seeds}"
+        return (run, *figures, f"python -m analysis table {self.folder} --json")
+
+
+CIFAR10 = "CIFAR-10"
+ROOT_USER = "root"  # makes network namespaces
+
+MEASUREMENTS: dict[str, Benchmark | Sweep] = {
+    # the orchestrator and the analysis
+    "grid": Benchmark("python -m benchmarks.grid", "How fast are the commands of the sweeps?", 2),
+    "analysis": Benchmark("python -m benchmarks.analysis", "How fast are 2,000 runs read?", 2, needs="tensorboard"),
+    # the library
+    # which needs `git worktree add ../nuq-7f31e67 7f31e67` and, in it, `python -m nuq.native`
+    "exchange": Benchmark(
+        "python -m benchmarks.exchange --against ../nuq-7f31e67",
+        "What do encoding, framing and decoding cost beside the library before there were frames?",
+        5,
+        needs="../nuq-7f31e67",
+    ),
+    "methods": Benchmark(
+        "python -m benchmarks.methods --threads 1 --quick --out figures/methods",
+        "What are error, bits and speed of each method on one real gradient?",
+        10,
+        needs=CIFAR10,
+        pictures={"docs/methods.png": "figures/methods/methods_error.png"},
+    ),
+    "quantize": Benchmark("python -m benchmarks.quantize", "How fast are encoding and decoding on a processor?", 5),
+    "levels": Benchmark("python -m benchmarks.levels", "How long do updates of the levels take?", 5),
+    "sampling": Benchmark("python -m benchmarks.sampling", "What do the statistics behind an update cost?", 5),
+    "mean_error": Benchmark("python -m benchmarks.mean_error", "What is the error of the mean?", 30, needs=CIFAR10),
+    "mean_levels": Benchmark(
+        "python -m benchmarks.mean_levels", "What are levels for the mean worth?", 60, needs=CIFAR10
+    ),
+    "allreduce_error": Benchmark(
+        "python -m benchmarks.allreduce_error", "Is the error of two stages what its formula says?", 30, needs=CIFAR10
+    ),
+    "accuracy_per_bit": Benchmark(
+        "python -m benchmarks.accuracy_per_bit",
+        "Which method has the least error within a given number of bits?",
+        60,
+        needs=CIFAR10,
+        pictures={"docs/accuracy_per_bit.png": "figures/accuracy_per_bit/accuracy_per_bit.png"},
+    ),
+    "rates": Benchmark("python -m benchmarks.rates", "What rates does the cost model start from?", 10),
+    # training
+    "memory": Benchmark("python -m benchmarks.memory", "How much memory does quantized training save?", 5),
+    "memory_gpt": Benchmark(
+        "python -m benchmarks.memory --model gpt --batch 128", "How much memory does it save a GPT?", 3
+    ),
+    "train": Benchmark(
+        "python -m benchmarks.train", "What does the trainer cost beside a bare loop?", 5, needs=CIFAR10
+    ),
+    "train_32": Benchmark(
+        "python -m benchmarks.train --batch 32", "What does it cost with small batches?", 5, needs=CIFAR10
+    ),
+    "data": Benchmark("python -m benchmarks.data", "How fast is the input?", 5, needs=CIFAR10),
+    "wire": Benchmark(
+        "python -m benchmarks.wire", "How much shorter is a step over a slow link?", 120, needs=ROOT_USER
+    ),
+    "time_to_accuracy": Benchmark(
+        "python -m benchmarks.time_to_accuracy --folder figures/time_to_accuracy",
+        "How much sooner is a training over a slow link done?",
+        20,
+        needs=ROOT_USER,
+        pictures={"docs/time_to_accuracy.png": "figures/time_to_accuracy/time_to_accuracy.png"},
+    ),
+    # sweeps
+    "digits": Sweep("demo", "demo", 3, "Does the demo rank the methods as the paper does?", 3, folder="demo"),
+    "cifar10_cpu": Sweep(
+        "cifar10_cpu", "cifar10_cpu", 3, "Are variance and levels the published ones?", 90, "cifar10_cpu", CIFAR10
+    ),
+    "dgc": Sweep("dgc", "cifar10_cpu", 2, "Does DGC keep SuperSGD's accuracy?", 120, "dgc_cifar10_cpu", CIFAR10),
+    "atomo": Sweep("atomo", "cifar10_cpu", 2, "What is ATOMO worth at equal bytes?", 90, "atomo_cifar10_cpu", CIFAR10),
+    "layerwise": Sweep(
+        "layerwise", "cifar10_cpu", 2, "Layer-wise, or the entire model?", 60, "layerwise_cifar10_cpu", CIFAR10
+    ),
+    "smaq": Sweep(
+        "smaq", "cifar10_cpu", 2, "What does quantized training cost in accuracy?", 60, "smaq_cifar10_cpu", CIFAR10
+    ),
+}
+
+
+def chosen(name: str) -> Benchmark | Sweep:
+    """The measurement of a name; ValueError, with the legal names, where there is none."""
+    if name not in MEASUREMENTS:
+        raise ValueError(f"{name!r}: must be one of {', '.join(sorted(MEASUREMENTS))}")
+    return MEASUREMENTS[name]

@@ -1,0 +1,172 @@
+"""README and docs say what the files of ``results/`` say: every block is its file's, and other numbers are named.
+
+A page is converted by writing its template, the comments around its block, and, with ``make results``, its file.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from benchmarks import pages
+from benchmarks.results import blocks, placeholders, result_file
+from benchmarks.results.measurements import MEASUREMENTS
+
+ROOT = Path(__file__).parents[2]
+# Pages with measured numbers that have no file yet; this list only ever gets shorter.
+NOT_YET = {
+    "README.md",
+    "docs/results/cifar10_cpu.md",
+    "docs/results/digits.md",
+    "docs/results/error_per_bit.md",
+    "docs/results/gpu.md",
+    "docs/results/memory.md",
+    "docs/results/methods.md",
+    "docs/results/papers.md",
+    "docs/results/quantize.md",
+    "docs/results/smaq.md",
+    "docs/results/time_to_accuracy.md",
+    "docs/results/training.md",
+    "docs/results/wire.md",
+}
+TEXTS = {path.relative_to(ROOT).as_posix(): path.read_text() for path in pages.pages()}
+# README quotes in its first part alone; its other numbers are of commands and settings
+QUOTING = {"README.md": TEXTS["README.md"].split("\n## Start\n")[0]} | {
+    name: text for name, text in TEXTS.items() if name.startswith("docs/results/")
+}
+WITH_BLOCKS = {name: found for name, text in TEXTS.items() if (found := blocks.of_page(text))}
+
+
+def test_every_block_is_what_its_file_gives() -> None:
+    wrong = [page.relative_to(ROOT).as_posix() for page, _, _ in pages.differing()]
+    assert not wrong, "python -m benchmarks.pages writes them from results/ and benchmarks/results/templates/"
+
+
+@pytest.mark.parametrize("name", sorted(QUOTING))
+def test_numbers_stand_in_blocks(name: str) -> None:
+    bare = blocks.bare_numbers(QUOTING[name])
+    if name in NOT_YET:
+        assert bare, f"{name} is converted: take it out of NOT_YET"
+    else:
+        assert not bare, f"{name}: these numbers are in no block, so that no file holds them"
+
+
+@pytest.mark.parametrize("name", sorted(WITH_BLOCKS))
+def test_a_page_says_which_commit_and_hardware_its_numbers_are_of(name: str) -> None:
+    said = {
+        block.name for block in WITH_BLOCKS[name] if re.search(r"\{measured\}|commit\}", block.template.read_text())
+    }
+    assert said == {block.name for block in WITH_BLOCKS[name]}
+
+
+def test_templates_have_no_numbers_of_their_own() -> None:
+    templates = sorted(blocks.TEMPLATES.rglob("*.md"))
+    assert templates
+    assert not {path.name: found for path in templates if (found := blocks.bare_numbers(literal(path)))}
+
+
+def literal(template: Path) -> str:
+    return placeholders.literal(template.read_text())
+
+
+def test_pictures_of_converted_pages_are_those_that_the_measurement_drew() -> None:
+    assert list(pages.changed_pictures()) == []
+    for name, found in WITH_BLOCKS.items():
+        if name in QUOTING and name not in NOT_YET:
+            drawn = {picture for block in found for picture in result_file.read(block.name).get("pictures", {})}
+            shown = re.findall(r"\]\(([^)\s]+\.png)\)", TEXTS[name])
+            paths = {((ROOT / name).parent / path).resolve().relative_to(ROOT.resolve()).as_posix() for path in shown}
+            assert paths <= drawn, f"{name} shows pictures that no file of its blocks names"
+
+
+def test_files_of_measurements_say_what_they_are_of() -> None:
+    there = [name for name in MEASUREMENTS if result_file.path_of(name).is_file()]
+    assert there
+    for name in there:
+        assert not [key for key in result_file.NEEDED if not result_file.read(name).get(key)], name
+
+
+def test_an_odd_digit_in_a_block_is_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    root = _copy(tmp_path)
+    assert pages.main(["--check"], root) == 0
+    page = root / "docs" / "results" / "grid.md"
+    text = page.read_text()
+    (number,) = re.findall(r"`help`|`--help` \| (\.\d+) s", text)
+    page.write_text(text.replace(f"| {number} s", f"| {number[:-1]}{(int(number[-1]) + 1) % 10} s"))
+    assert pages.main(["--check"], root) == 1
+    assert f"+| `--help` | {number} s" in capsys.readouterr().out
+    assert pages.main([], root) == 0
+    assert page.read_text() == text
+
+
+def test_a_file_that_changes_or_goes_is_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    root = _copy(tmp_path)
+    values = result_file.read("grid", root)
+    result_file.write("grid", values | {"date": "2001-01-01"}, root)
+    assert pages.main(["--check"], root) == 1
+    assert "+Measured at commit" in capsys.readouterr().out
+    del values["figures"]["figures"]["help"]
+    result_file.write("grid", values, root)
+    assert pages.main([], root) == 2
+    told = capsys.readouterr().err
+    assert (
+        "docs/results/grid.md: benchmarks/results/templates/grid.md, of results/grid.json: there is no 'help'" in told
+    )
+    result_file.path_of("grid", root).unlink()
+    assert pages.main([], root) == 2
+    assert "results/grid.json is not there: python -m benchmarks.record grid" in capsys.readouterr().err
+
+
+def _copy(folder: Path) -> Path:
+    """A checkout of pages and result files alone."""
+    shutil.copytree(ROOT / "docs", folder / "docs")
+    shutil.copyfile(ROOT / "README.md", folder / "README.md")
+    for name in {block.name for found in WITH_BLOCKS.values() for block in found}:
+        path = result_file.path_of(name, folder)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(result_file.path_of(name), path)
+    return folder
+
+
+# --- comments and numbers -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<!-- results: grid -->\n",
+        "a\n<!-- end -->\n",
+        "<!-- results: grid --><!-- results: grid --><!-- end -->",
+        "<!-- results: grid --><!-- end --><!-- end -->",
+    ],
+)
+def test_comments_without_their_end_are_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="<!-- end -->"):
+        blocks.of_page(text)
+
+
+def test_a_block_may_stand_in_a_sentence() -> None:
+    inline = "It takes <!-- results: grid x -->old<!-- end -->, see `<!-- results: NAME -->`."
+    (block,) = blocks.of_page(inline)
+    assert (block.name, block.part, block.text) == ("grid", "x", "old")
+    assert block.template.name == "grid.x.md"
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("It takes 5.3 MB, 1.2x, 20 s and 3 ms.", ["5.3 MB", "1.2x", "20 s", "3 ms"]),
+        ("The error is .81, -3.5 % or 2.2 TB/s; 1,000 images/s.", [".81", "-3.5 %", "2.2 TB/s", "1,000 images/s"]),
+        ("200 steps of 4 x 16 images on 2 cores, 3 bits, 2^28, seeds 1, 2; 100 Mbit/s; 32x32.", []),
+        ("The 95 % interval of `.8 s` in ```\n3 s\n```.", ["3 s"]),
+        ("```bash\nmake gpu # 25 minutes\n```\n", []),
+        ("| bits | error | published | note |\n|---|---|---|---|\n| 3 | 1.70 (1.65-1.75) | 1.9 | none |", ["1.70"]),
+        ("| 3 % of all |\n|---|\n| 3 s |", []),
+        ("<!-- results: grid -->\n3 s\n<!-- end -->\n 4 s", ["4 s"]),
+    ],
+)
+def test_measured_numbers(text: str, found: list[str]) -> None:
+    assert blocks.bare_numbers(text) == found
