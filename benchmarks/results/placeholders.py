@@ -10,8 +10,8 @@ A placeholder is ``{PATH}``, ``{PATH:FORM}`` or ``{PATH*FACTOR:FORM}``:
 - A value with ``median`` (or ``mean``), ``low`` and ``high``, or a list of these three, is written with its spread:
   ``.18 s (.14-.18)``.
 
-A line ``@rows PATH: NAME = LABEL; NAME = LABEL`` repeats the line after it for each NAME of the table at PATH; there
-``{label}`` is the LABEL (or the NAME where none is given) and a path that begins with a point is looked up in the row.
+A line ``@rows NAME = LABEL; NAME = LABEL`` repeats the line after it for each NAME: there ``$`` is the NAME in a path and
+``{label}`` the LABEL (or the NAME where none is given).  A line ``@let WORD = PATH`` lets paths below begin with WORD.
 ``{{`` and ``}}`` are braces.
 """
 
@@ -24,11 +24,12 @@ from functools import partial
 from typing import Any
 
 PLACEHOLDER = re.compile(r"\{\{|\}\}|\{([^{}]*)\}")
-_PARTS = re.compile(
-    r'(?P<path>\.?(?:"[^"]+"|[\w-]+)(?:\.(?:"[^"]+"|[\w-]+))*)(?:\*(?P<factor>[\d.e+-]+))?(?::(?P<form>.+))?'
-)
+_NAME = re.compile(r'"[^"]+"|[\w$-]+')
+_PATH = rf"(?:{_NAME.pattern})(?:\.(?:{_NAME.pattern}))*"
+_PARTS = re.compile(rf"(?P<path>{_PATH})(?:\*(?P<factor>[\d.e+-]+))?(?::(?P<form>.+))?")
 _FORM = re.compile(r"(?:(?P<significant>[1-9])|\.(?P<decimals>\d)|(?P<whole>,))(?P<unit>.*)")
-_ROWS = re.compile(r"@rows (?P<path>[^:]+): (?P<names>.+)")
+_LET = re.compile(rf"@let (?P<word>\w+) = (?P<path>{_PATH})")
+_ROWS = re.compile(r"@rows (?P<names>\S.*)")
 _MOST_NAMES = 12  # that an error lists
 _SMALLEST = 1e-4  # smaller numbers are written with an exponent
 
@@ -37,40 +38,45 @@ class Wrong(ValueError):
     """What is wrong with a template or with the values that it asks for, in words."""
 
 
-def filled(template: str, values: Any, own: Mapping[str, str]) -> str:
+def filled(template: str, values: Mapping[str, Any], own: Mapping[str, str]) -> str:
     """The template's text with its placeholders replaced by ``values``, or by the texts of ``own``.
 
     Raises Wrong for a placeholder that cannot be read, and where the values lack what it names.
     """
-    lines = []
-    for line, row, label in _lines(template, values):
-        lines.append(PLACEHOLDER.sub(partial(_replaced, row=row, own={**own, **label}, values=values), line))
+    lines, names = [], {}
+    for line, row in _lines(template):
+        if line.startswith("@"):
+            found = _LET.fullmatch(line)
+            if not found:
+                raise Wrong(f"{line!r}: must be '@let WORD = PATH', or '@rows NAME = LABEL; ...' and a line to repeat")
+            names[found["word"]] = looked_up({**values, **names}, found["path"])
+            continue
+        known = {**own, "label": row[1]} if row else own
+        replaced = partial(_replaced, row=row[0] if row else "$", own=known, values={**values, **names})
+        lines.append(PLACEHOLDER.sub(replaced, line))
     return "\n".join(lines)
 
 
 def literal(template: str) -> str:
-    """The template's own words: without placeholders and without the lines that repeat others."""
-    lines = [line for line in template.splitlines() if not line.startswith("@rows ")]
-    return PLACEHOLDER.sub("", "\n".join(lines))
+    """The template's own words: without placeholders, and without the lines that repeat others or name paths."""
+    return PLACEHOLDER.sub("", "\n".join(line for line in template.splitlines() if not line.startswith("@")))
 
 
-def _lines(template: str, values: Any) -> Iterator[tuple[str, Any, dict[str, str]]]:
-    """Each line of the text with the row that it is of (None: of none) and the row's label."""
+def _lines(template: str) -> Iterator[tuple[str, tuple[str, str] | None]]:
+    """Each line of the text, and the name and label of the row that it is (None: of no row)."""
     lines = iter(template.splitlines())
     for line in lines:
-        if not line.startswith("@rows"):
-            yield line, None, {}
-            continue
-        found, repeated = _ROWS.fullmatch(line), next(lines, None)
+        found = _ROWS.fullmatch(line)
+        repeated = next(lines, None) if found else None
         if not found or repeated is None:
-            raise Wrong(f"{line!r}: must be '@rows PATH: NAME = LABEL; ...', and a line follows that is repeated")
-        table = looked_up(values, found["path"])
+            yield line, None
+            continue
         for entry in found["names"].split(";"):
             name, _, label = (part.strip() for part in entry.partition(" = "))
-            yield repeated, looked_up(table, f'"{name}"'), {"label": label or name}
+            yield repeated, (name, label or name)
 
 
-def _replaced(found: re.Match[str], row: Any, own: Mapping[str, str], values: Any) -> str:
+def _replaced(found: re.Match[str], row: str, own: Mapping[str, str], values: Any) -> str:
     words = found[1]
     if words is None:
         return found[0][0]
@@ -79,24 +85,20 @@ def _replaced(found: re.Match[str], row: Any, own: Mapping[str, str], values: An
     parts = _PARTS.fullmatch(words)
     if not parts:
         raise Wrong(f"{{{words}}}: must be {{PATH}}, {{PATH:FORM}} or {{PATH*FACTOR:FORM}}")
-    path = parts["path"]
-    if path.startswith(".") and row is None:
-        raise Wrong(f"{{{words}}}: a path that begins with a point is one of a row, and there is no line @rows above")
-    value = looked_up(row, path[1:]) if path.startswith(".") else looked_up(values, path)
     try:
-        return _written(value, parts["form"], float(parts["factor"] or 1))
+        return _written(looked_up(values, parts["path"], row), parts["form"], float(parts["factor"] or 1))
     except Wrong as error:
         raise Wrong(f"{{{words}}}: {error}") from error
 
 
-def looked_up(values: Any, path: str) -> Any:
-    """The value at a path.
+def looked_up(values: Any, path: str, row: str = "$") -> Any:
+    """The value at a path, in which ``$`` stands for the name of a row.
 
     Raises Wrong, with the names that there are, where there is none.
     """
     value = values
-    for name in re.findall(r'"[^"]+"|[\w-]+', path):
-        plain = name.strip('"')
+    for name in _NAME.findall(path):
+        plain = row if name == "$" else name.strip('"')
         try:
             value = value[int(plain)] if isinstance(value, list) else value[plain]
         except (KeyError, IndexError, ValueError, TypeError) as error:

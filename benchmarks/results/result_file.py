@@ -58,10 +58,17 @@ def write(name: str, values: Mapping[str, Any], root: Path = ROOT) -> Path:
 
 
 def measured(values: Mapping[str, Any]) -> str:
-    """The sentence that says which commit and hardware the numbers are of.
+    """The sentence that says which commit and hardware the numbers are of; of a GPU's file, those of each step.
 
     Raises ValueError where the file does not say it.
     """
+    if "steps" in values:
+        of_steps: dict[tuple[str, str], list[str]] = {}
+        for name, step in values["steps"].items():
+            of_steps.setdefault((step.get("commit", "not noted"), step["date"][:10]), []).append(name)
+        told = [f"{', '.join(names)} at commit {commit} on {date}" for (commit, date), names in of_steps.items()]
+        found = values["machine"]
+        return f"Measured on one {found['gpu']}, torch {found['torch']}, Triton {found['triton']}: {'; '.join(told)}."
     if missing := [name for name in ("commit", "date", "hardware") if not values.get(name)]:
         raise ValueError(f"{{measured}}: there is no {missing[0]!r} in the file")
     torch = f", torch {values['torch']}" if values.get("torch") else ""

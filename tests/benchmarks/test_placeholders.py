@@ -40,8 +40,9 @@ VALUES: dict[str, Any] = {
         ('{"small alq".2:3}', "12.3"),
         ("{{{name}}}", "{ResNet-8}"),
         ("{own}: {share:1}", "own words: .03"),
-        ("@rows methods: alq = ALQ, 3 bits; trn\n| {label} | {.error:2} | {.bits:3} |",
+        ("@rows alq = ALQ, 3 bits; trn\n| {label} | {methods.$.error:2} | {methods.$.bits:3} |",
          "| ALQ, 3 bits | .48 | 3.00 |\n| trn | 2.6 | 1.60 |"),
+        ("@let alq = methods.alq\n@let of = alq\n{alq.error:2} {of.bits:1} {ratio.0:2}", ".48 3 8.7"),
     ],
 )  # fmt: skip
 def test_a_template_is_filled(template: str, text: str) -> None:
@@ -68,9 +69,12 @@ def test_significant_digits(number: float, digits: int, text: str) -> None:
         ("{share}", "a FORM is missing"),
         ("{share:two}", "the FORM 'two' must begin"),
         ("{share + 1:2}", "must be {PATH}"),
-        ("{.error:2}", "there is no line @rows above"),
-        ("@rows methods: alq", "a line follows"),
-        ("@rows methods: eden\n{.error:2}", "no 'eden'"),
+        ("{.error:2}", "must be {PATH}"),
+        ("{methods.$.error:2}", "no '$'"),
+        ("@rows alq", "and a line to repeat"),
+        ("@rows eden\n{methods.$.error:2}", "no 'eden'"),
+        ("@let x = halp", "no 'halp'"),
+        ("@with methods", "must be '@let WORD = PATH'"),
     ],
 )
 def test_what_is_wrong_is_named(template: str, words: str) -> None:
@@ -80,4 +84,4 @@ def test_what_is_wrong_is_named(template: str, words: str) -> None:
 
 
 def test_the_words_of_a_template_are_what_placeholders_leave() -> None:
-    assert literal("| a | {help:2 s} |\n@rows methods: alq\n| {label} | 5 |") == "| a |  |\n|  | 5 |"
+    assert literal("| a | {help:2 s} |\n@rows alq\n| {label} | 5 |") == "| a |  |\n|  | 5 |"
