@@ -148,7 +148,7 @@ def listing(root: Path = result_file.ROOT) -> str:
         told = ["-", "-", f"some {measurement.minutes:g} min"]
         if result_file.path_of(name, root).is_file():
             values = result_file.read(name, root)
-            told = [str(values.get("date")), str(values.get("commit")), f"{values.get('seconds', 0):.0f} s"]
+            told = [str(values.get("date")), str(values.get("commit")), f"{values.get('seconds') or 0:.0f} s"]
         rows.append([name, *told, measurement.needs, measurement.about])
     return aligned(rows, words=len(rows[0]))
 

@@ -33,6 +33,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from benchmarks import wire_cases
 from benchmarks.network import INTERFACE, Network, network
 from benchmarks.pipeline_bound import bound_s, of_all_ranks
 
@@ -392,7 +393,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except (ValueError, RuntimeError) as error:
         raise SystemExit(f"benchmarks.wire: {error}") from error
     print(f"\n{time.perf_counter() - started:.0f} s in all; {os.cpu_count()} cores")
-    print(json.dumps(summary(rows)))
+    print(json.dumps(summary(rows) | wire_cases.figures(rows)))
 
 
 if __name__ == "__main__":

@@ -103,7 +103,10 @@ MEASUREMENTS: dict[str, Benchmark | Sweep] = {
     ),
     "data": Benchmark("python -m benchmarks.data", "How fast is the input?", 5, needs=CIFAR10),
     "wire": Benchmark(
-        "python -m benchmarks.wire", "How much shorter is a step over a slow link?", 120, needs=ROOT_USER
+        "python -m benchmarks.wire --out results/wire/rows.jsonl",
+        "How much shorter is a step over a slow link?",
+        120,
+        needs=ROOT_USER,
     ),
     "time_to_accuracy": Benchmark(
         "python -m benchmarks.time_to_accuracy --folder figures/time_to_accuracy",

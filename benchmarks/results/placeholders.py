@@ -10,8 +10,9 @@ A placeholder is ``{PATH}``, ``{PATH:FORM}`` or ``{PATH*FACTOR:FORM}``:
 - A value with ``median`` (or ``mean``), ``low`` and ``high``, or a list of these three, is written with its spread:
   ``.18 s (.14-.18)``.
 
-A line ``@rows NAME = LABEL; NAME = LABEL`` repeats the line after it for each NAME: there ``$`` is the NAME in a path and
-``{label}`` the LABEL (or the NAME where none is given).  A line ``@let WORD = PATH`` lets paths below begin with WORD.
+A line ``@rows NAME = LABEL; NAME = LABEL`` repeats the line after it for each NAME: there ``$`` is the NAME in a path
+and ``{label}`` the LABEL (or the NAME where none is given).  A line ``@let WORD = PATH`` lets paths below begin with
+WORD.
 ``{{`` and ``}}`` are braces.
 """
 
