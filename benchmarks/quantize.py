@@ -172,6 +172,11 @@ class Timed:
         """The ratios of the copy's time to the row's: median and quartiles."""
         return spread(self.copies, self.seconds)
 
+    def figures(self) -> dict[str, Any]:
+        """The speed, and the ratio to the copy with its quartiles."""
+        middle, low, high = self.ratios()
+        return {"gb_per_s": self.gb_per_s, "ratio": {"median": middle, "low": low, "high": high}}
+
     def fraction_of_peak(self) -> float:
         """The bytes that have to move, in units of what the copy moves in the same time.
 
@@ -287,9 +292,11 @@ def main() -> None:
         correlated_cost(CACHED_SIZE, 10 * chosen.repeats)
         torch.set_num_threads(THREADS)
     few = max(5, chosen.repeats // 3)
+    operations = {isa: {name: row.figures() for name, row in timed.items()}}
     for name in sets[:-1]:
         with native.using(name):
-            print_rows(f"\n{name}", measure(ROWS, chosen.size, few, "cpu"))
+            print_rows(f"\n{name}", of_set := measure(ROWS, chosen.size, few, "cpu"))
+        operations[name] = {row: found.figures() for row, found in of_set.items()}
     if sets:
         more: dict[str, Timed] = {}
         for row in MORE_ROWS:  # one by one: less memory at a time
@@ -303,6 +310,7 @@ def main() -> None:
         "correlated_cost": correlated_cost(chosen.size, chosen.repeats) if sets else NOT_MEASURED,
         "speedup_vs_eager": {name: timed[name].gb_per_s / eager[name].gb_per_s for name in MAIN},
         "gb_per_s": {"copy_": copy_gb_per_s, **{name: timed[name].gb_per_s for name in MAIN}},
+        "operations": {"widest": operations[isa], **operations},
         "threads": THREADS,
         "isa": isa,
         **gpu,

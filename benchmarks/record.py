@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.results import result_file
-from benchmarks.results.measurements import MEASUREMENTS, Benchmark, Sweep, chosen
+from benchmarks.results.measurements import MEASUREMENTS, Benchmark, Sweep, chosen, missing
 from files.aligned import aligned
 from files.plain import read_json
 
@@ -36,9 +36,11 @@ class Failed(Exception):
 def record(name: str, measurement: Benchmark | Sweep, root: Path = result_file.ROOT) -> Path:
     """Measure, and write the file of a name.
 
-    Raises Failed, and leaves the file as it was, where a command fails or its output is not what it must be; ValueError
-    where there is no commit to name.
+    Raises Failed, and leaves the file as it was, where the machine lacks what is needed, a command fails, or its output
+    is not what it must be; ValueError where there is no commit to name.
     """
+    if lacking := missing(measurement, root):
+        raise Failed(f"it needs {' and '.join(lacking)}, which is not here")
     before, began = result_file.commit(root), time.perf_counter()
     *first, last = measurement.commands
     for command in first:
@@ -148,8 +150,9 @@ def listing(root: Path = result_file.ROOT) -> str:
         told = ["-", "-", f"some {measurement.minutes:g} min"]
         if result_file.path_of(name, root).is_file():
             values = result_file.read(name, root)
-            told = [str(values.get("date")), str(values.get("commit")), f"{values.get('seconds') or 0:.0f} s"]
-        rows.append([name, *told, measurement.needs, measurement.about])
+            took = f"{values['seconds']:.0f} s" if values.get("seconds") else told[-1]
+            told = [str(values.get("date")), str(values.get("commit")), took]
+        rows.append([name, *told, ", ".join(measurement.needs), measurement.about])
     return aligned(rows, words=len(rows[0]))
 
 

@@ -170,10 +170,15 @@ def print_table(found: dict[str, Row], task: Task, num_seeds: int) -> None:
 
 
 def summary(found: dict[str, Row], task: Task) -> Row:
-    """The means over the seeds; None where a seed did not reach the target."""
+    """The means over the seeds, None where a seed did not reach the target, and the means with smallest and largest."""
 
     def mean(values: Sequence[float] | None, digits: int) -> float | None:
         return round(statistics.fmean(values), digits) if values else None
+
+    def ranges(one: Row) -> Row:
+        lists = {name: value for name, value in one.items() if isinstance(value, list) and value}
+        spread = {n: {"mean": statistics.fmean(v), "low": min(v), "high": max(v)} for n, v in lists.items()}
+        return {"num_reached": one["num_reached"], "bytes_per_step": one["bytes_per_step"], **spread}
 
     return {
         "data": task.data,
@@ -182,6 +187,7 @@ def summary(found: dict[str, Row], task: Task) -> Row:
         "speedup_vs_bf16": {method: mean(one["ratio"], 3) for method, one in found.items()},
         "step_ms": {method: mean(one["step_ms"], 2) for method, one in found.items()},
         "bytes_per_step": {method: round(one["bytes_per_step"]) for method, one in found.items()},
+        "methods": {method: ranges(one) for method, one in found.items()},
     }
 
 

@@ -2,7 +2,8 @@
 
 A block begins with ``<!-- results: NAME -->`` or ``<!-- results: NAME PART -->``, ends with ``<!-- end -->``, and holds
 what ``templates/NAME.md`` (``templates/NAME.PART.md``) and ``results/NAME.json`` give (``placeholders``).  A comment
-with text behind it in the same line begins a block within a sentence.
+with text behind it in the same line begins a block within a sentence.  A block whose file is not there waits for it: it
+keeps the text that was written by hand.
 """
 
 from __future__ import annotations
@@ -51,6 +52,10 @@ class Block:
             raise ValueError(f"{shown(self.template)}, of results/{self.name}.json: {error}") from error
         return f"\n\n{filled}\n\n" if self.text.startswith("\n") else filled
 
+    def waits(self, root: Path = ROOT) -> bool:
+        """Whether its file has not been measured yet."""
+        return not result_file.path_of(self.name, root).exists()
+
     def __str__(self) -> str:
         return f"{self.name} {self.part}".rstrip()
 
@@ -73,10 +78,11 @@ def written(text: str, root: Path = ROOT) -> str:
 
     Raises ValueError for what is wrong with a comment, a template or a file.
     """
-    return "".join(
-        before + (block.words(result_file.read(block.name, root)) if block else "") + end
-        for before, block, end in _pieces(text)
-    )
+    return "".join(before + (_text(block, root) if block else "") + end for before, block, end in _pieces(text))
+
+
+def _text(block: Block, root: Path) -> str:
+    return block.text if block.waits(root) else block.words(result_file.read(block.name, root))
 
 
 def _pieces(text: str) -> Iterator[tuple[str, Block | None, str]]:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import importlib.util
+import os
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 
 @dataclass(frozen=True)
@@ -17,7 +20,7 @@ class Benchmark:
     command: str
     about: str
     minutes: float
-    needs: str = ""
+    needs: tuple[str, ...] = ()
     pictures: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -39,7 +42,7 @@ class Sweep:
     about: str
     minutes: float
     folder: str
-    needs: str = ""
+    needs: tuple[str, ...] = ()
     pictures: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -50,43 +53,59 @@ class Sweep:
         return (run, *figures, f"python -m analysis table {self.folder} --json")
 
 
-CIFAR10 = "CIFAR-10"
-ROOT_USER = "root"  # makes network namespaces
+CIFAR10, ROOT_USER, TENSORBOARD, RIVAL = "CIFAR-10", "root", "tensorboard", "../nuq-7f31e67"
+_IS_THERE: dict[str, Callable[[Path], bool]] = {
+    # else some benchmarks measure a stand-in for the images
+    CIFAR10: lambda root: any(
+        (Path(place) / "cifar10").is_dir() for place in (root / "data", os.environ.get("NUQ_DATA", ""))
+    ),
+    ROOT_USER: lambda root: os.geteuid() == 0,  # for network namespaces
+    TENSORBOARD: lambda root: importlib.util.find_spec("tensorboard") is not None,
+    RIVAL: lambda root: (root / RIVAL).is_dir(),  # git worktree add ../nuq-7f31e67 7f31e67; in it python -m nuq.native
+}
+
+
+def missing(measurement: Benchmark | Sweep, root: Path) -> list[str]:
+    """What a measurement needs and this machine lacks."""
+    return [need for need in measurement.needs if not _IS_THERE[need](root)]
+
 
 MEASUREMENTS: dict[str, Benchmark | Sweep] = {
     # the orchestrator and the analysis
     "grid": Benchmark("python -m benchmarks.grid", "How fast are the commands of the sweeps?", 2),
-    "analysis": Benchmark("python -m benchmarks.analysis", "How fast are 2,000 runs read?", 2, needs="tensorboard"),
+    "analysis": Benchmark("python -m benchmarks.analysis", "How fast are 2,000 runs read?", 2, needs=(TENSORBOARD,)),
     # the library
-    # which needs `git worktree add ../nuq-7f31e67 7f31e67` and, in it, `python -m nuq.native`
     "exchange": Benchmark(
         "python -m benchmarks.exchange --against ../nuq-7f31e67",
         "What do encoding, framing and decoding cost beside the library before there were frames?",
         5,
-        needs="../nuq-7f31e67",
+        needs=(RIVAL,),
     ),
     "methods": Benchmark(
         "python -m benchmarks.methods --threads 1 --quick --out figures/methods",
         "What are error, bits and speed of each method on one real gradient?",
         10,
-        needs=CIFAR10,
+        needs=(CIFAR10,),
         pictures={"docs/methods.png": "figures/methods/methods_error.png"},
     ),
     "quantize": Benchmark("python -m benchmarks.quantize", "How fast are encoding and decoding on a processor?", 5),
     "levels": Benchmark("python -m benchmarks.levels", "How long do updates of the levels take?", 5),
     "sampling": Benchmark("python -m benchmarks.sampling", "What do the statistics behind an update cost?", 5),
-    "mean_error": Benchmark("python -m benchmarks.mean_error", "What is the error of the mean?", 30, needs=CIFAR10),
+    "mean_error": Benchmark("python -m benchmarks.mean_error", "What is the error of the mean?", 30, needs=(CIFAR10,)),
     "mean_levels": Benchmark(
-        "python -m benchmarks.mean_levels", "What are levels for the mean worth?", 60, needs=CIFAR10
+        "python -m benchmarks.mean_levels", "What are levels for the mean worth?", 60, needs=(CIFAR10,)
     ),
     "allreduce_error": Benchmark(
-        "python -m benchmarks.allreduce_error", "Is the error of two stages what its formula says?", 30, needs=CIFAR10
+        "python -m benchmarks.allreduce_error",
+        "Is the error of two stages what its formula says?",
+        30,
+        needs=(CIFAR10,),
     ),
     "accuracy_per_bit": Benchmark(
         "python -m benchmarks.accuracy_per_bit",
         "Which method has the least error within a given number of bits?",
         60,
-        needs=CIFAR10,
+        needs=(CIFAR10,),
         pictures={"docs/accuracy_per_bit.png": "figures/accuracy_per_bit/accuracy_per_bit.png"},
     ),
     "rates": Benchmark("python -m benchmarks.rates", "What rates does the cost model start from?", 10),
@@ -96,37 +115,68 @@ MEASUREMENTS: dict[str, Benchmark | Sweep] = {
         "python -m benchmarks.memory --model gpt --batch 128", "How much memory does it save a GPT?", 3
     ),
     "train": Benchmark(
-        "python -m benchmarks.train", "What does the trainer cost beside a bare loop?", 5, needs=CIFAR10
+        "python -m benchmarks.train", "What does the trainer cost beside a bare loop?", 5, needs=(CIFAR10,)
     ),
     "train_32": Benchmark(
-        "python -m benchmarks.train --batch 32", "What does it cost with small batches?", 5, needs=CIFAR10
+        "python -m benchmarks.train --batch 32", "What does it cost with small batches?", 5, needs=(CIFAR10,)
     ),
-    "data": Benchmark("python -m benchmarks.data", "How fast is the input?", 5, needs=CIFAR10),
+    "train_options": Benchmark(
+        "python -m benchmarks.train --options --model resnet8", "What do settings of compute gain?", 5, needs=(CIFAR10,)
+    ),
+    "data": Benchmark("python -m benchmarks.data", "How fast is the input?", 5, needs=(CIFAR10,)),
     "wire": Benchmark(
         "python -m benchmarks.wire --out results/wire/rows.jsonl",
         "How much shorter is a step over a slow link?",
         120,
-        needs=ROOT_USER,
+        needs=(ROOT_USER,),
     ),
     "time_to_accuracy": Benchmark(
         "python -m benchmarks.time_to_accuracy --folder figures/time_to_accuracy",
         "How much sooner is a training over a slow link done?",
         20,
-        needs=ROOT_USER,
+        needs=(ROOT_USER,),
         pictures={"docs/time_to_accuracy.png": "figures/time_to_accuracy/time_to_accuracy.png"},
+    ),
+    "time_to_accuracy_text": Benchmark(
+        "python -m benchmarks.time_to_accuracy --data text --folder figures/time_to_accuracy",
+        "The same for a GPT on text.",
+        30,
+        needs=(ROOT_USER,),
+    ),
+    "time_to_accuracy_cifar10": Benchmark(
+        "python -m benchmarks.time_to_accuracy --data cifar10 --seeds 2 --folder figures/time_to_accuracy",
+        "The same on CIFAR-10.",
+        60,
+        needs=(ROOT_USER, CIFAR10),
     ),
     # sweeps
     "digits": Sweep("demo", "demo", 3, "Does the demo rank the methods as the paper does?", 3, folder="demo"),
     "cifar10_cpu": Sweep(
-        "cifar10_cpu", "cifar10_cpu", 3, "Are variance and levels the published ones?", 90, "cifar10_cpu", CIFAR10
+        "cifar10_cpu",
+        "cifar10_cpu",
+        3,
+        "Are variance and levels the published ones?",
+        90,
+        "cifar10_cpu",
+        needs=(CIFAR10,),
+        pictures={"docs/cifar10_cpu.png": "figures/cifar10_cpu/overview.png"},
     ),
-    "dgc": Sweep("dgc", "cifar10_cpu", 2, "Does DGC keep SuperSGD's accuracy?", 120, "dgc_cifar10_cpu", CIFAR10),
-    "atomo": Sweep("atomo", "cifar10_cpu", 2, "What is ATOMO worth at equal bytes?", 90, "atomo_cifar10_cpu", CIFAR10),
+    "dgc": Sweep("dgc", "cifar10_cpu", 2, "Does DGC keep SuperSGD's accuracy?", 120, "dgc_cifar10_cpu", (CIFAR10,)),
+    "atomo": Sweep(
+        "atomo",
+        "cifar10_cpu",
+        2,
+        "What is ATOMO worth at equal bytes?",
+        90,
+        "atomo_cifar10_cpu",
+        needs=(CIFAR10,),
+        pictures={"docs/atomo_cifar10_cpu.png": "figures/atomo_cifar10_cpu/accuracy-bytes.png"},
+    ),
     "layerwise": Sweep(
-        "layerwise", "cifar10_cpu", 2, "Layer-wise, or the entire model?", 60, "layerwise_cifar10_cpu", CIFAR10
+        "layerwise", "cifar10_cpu", 2, "Layer-wise, or the entire model?", 60, "layerwise_cifar10_cpu", (CIFAR10,)
     ),
     "smaq": Sweep(
-        "smaq", "cifar10_cpu", 2, "What does quantized training cost in accuracy?", 60, "smaq_cifar10_cpu", CIFAR10
+        "smaq", "cifar10_cpu", 2, "What does quantized training cost in accuracy?", 60, "smaq_cifar10_cpu", (CIFAR10,)
     ),
 }
 

@@ -5,8 +5,8 @@ A placeholder is ``{PATH}``, ``{PATH:FORM}`` or ``{PATH*FACTOR:FORM}``:
 - PATH: names and positions joined by points, such as ``figures.help.median``; a name with other characters than
   letters, digits, ``_`` and ``-`` stands in double quotes.
 - FORM: how many significant digits (``3``), how many after the point (``.1``), or a comma for whole numbers, and what
-  follows the number as it is, the blank included (``3 s``, ``2x``).  Without a FORM the value is a text or a whole
-  number.  Numbers below one have no zero before the point, and thousands are set apart: .18, 3,400.
+  follows the number as it is, the blank included (``3 s``, ``2x``).  Without a FORM the value is a text, some texts
+  or a whole number.  Numbers below one have no zero before the point, and thousands are set apart: .18, 3,400.
 - A value with ``median`` (or ``mean``), ``low`` and ``high``, or a list of these three, is written with its spread:
   ``.18 s (.14-.18)``.
 
@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import ChainMap
 from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
@@ -39,21 +40,22 @@ class Wrong(ValueError):
     """What is wrong with a template or with the values that it asks for, in words."""
 
 
-def filled(template: str, values: Mapping[str, Any], own: Mapping[str, str]) -> str:
+def filled(template: str, values: dict[str, Any], own: Mapping[str, str]) -> str:
     """The template's text with its placeholders replaced by ``values``, or by the texts of ``own``.
 
     Raises Wrong for a placeholder that cannot be read, and where the values lack what it names.
     """
-    lines, names = [], {}
+    lines: list[str] = []
+    names: dict[str, Any] = {}
     for line, row in _lines(template):
         if line.startswith("@"):
             found = _LET.fullmatch(line)
             if not found:
                 raise Wrong(f"{line!r}: must be '@let WORD = PATH', or '@rows NAME = LABEL; ...' and a line to repeat")
-            names[found["word"]] = looked_up({**values, **names}, found["path"])
+            names[found["word"]] = looked_up(ChainMap(names, values), found["path"])
             continue
         known = {**own, "label": row[1]} if row else own
-        replaced = partial(_replaced, row=row[0] if row else "$", own=known, values={**values, **names})
+        replaced = partial(_replaced, row=row[0] if row else "$", own=known, values=ChainMap(names, values))
         lines.append(PLACEHOLDER.sub(replaced, line))
     return "\n".join(lines)
 
@@ -119,6 +121,8 @@ def _names(value: Any) -> str:
 def _written(value: Any, form: str | None, factor: float) -> str:
     """A text, a number, or a number with its spread."""
     if form is None:
+        if isinstance(value, list) and all(isinstance(one, str) for one in value):
+            return ", ".join(value) or "none"
         if factor != 1 or isinstance(value, bool) or not isinstance(value, str | int):
             raise Wrong(f"a FORM is missing, which says how {value!r} is written")
         return value if isinstance(value, str) else f"{value:,}"

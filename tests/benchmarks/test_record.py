@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks import record
 from benchmarks.results import result_file
-from benchmarks.results.measurements import MEASUREMENTS, Benchmark, Sweep
+from benchmarks.results.measurements import CIFAR10, MEASUREMENTS, ROOT_USER, Benchmark, Sweep, missing
 
 HARDWARE = {"hardware": "a processor (AVX2), 2 cores", "torch": "2.13.0"}
 
@@ -87,6 +87,18 @@ def test_code_that_changes_meanwhile_marks_the_commit(root: Path) -> None:
     )
     record.record("x", Benchmark("python bench.py", "?", 1), root)
     assert result_file.read("x", root)["commit"] == _head(root) + "-dirty"
+
+
+def test_what_a_machine_lacks_is_named_before_anything_runs(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NUQ_DATA", str(root / "elsewhere"))
+    needing = Benchmark("python bench.py", "?", 1, needs=(CIFAR10,))
+    with pytest.raises(record.Failed, match="it needs CIFAR-10, which is not here"):
+        record.record("x", needing, root)
+    (root / "elsewhere" / "cifar10").mkdir(parents=True)
+    record.record("x", needing, root)
+    assert {need for one in MEASUREMENTS.values() for need in one.needs} >= {CIFAR10, ROOT_USER}
+    for measurement in MEASUREMENTS.values():
+        assert set(missing(measurement, root)) <= set(measurement.needs)
 
 
 def test_without_git_nothing_is_measured(tmp_path: Path) -> None:
