@@ -130,6 +130,7 @@ MEASUREMENTS: dict[str, Benchmark | Sweep] = {
         120,
         needs=(ROOT_USER,),
     ),
+    "prediction": Benchmark("python -m benchmarks.prediction", "How far is the cost model off?", 0.1),
     "time_to_accuracy": Benchmark(
         "python -m benchmarks.time_to_accuracy --folder figures/time_to_accuracy",
         "How much sooner is a training over a slow link done?",
