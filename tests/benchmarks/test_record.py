@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from benchmarks import record
 from benchmarks.results import result_file
@@ -104,6 +106,14 @@ def test_what_a_machine_lacks_is_named_before_anything_runs(root: Path, monkeypa
 def test_without_git_nothing_is_measured(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="no git checkout"):
         record.record("x", Benchmark("python -c 'raise SystemExit(1)'", "?", 1), tmp_path)
+
+
+@pytest.mark.slow
+def test_hardware_is_that_of_this_machine() -> None:
+    found = result_file.hardware()
+    assert found["torch"] == torch.__version__
+    assert f"), {len(os.sched_getaffinity(0))} core" in found["hardware"]
+    assert result_file.instructions() in found["hardware"]
 
 
 def test_an_unknown_name_says_the_legal_ones(capsys: pytest.CaptureFixture[str]) -> None:
