@@ -52,7 +52,7 @@ def methods(ratios: Sequence[float]) -> tuple[list[Point], list[Point]]:
 # --- the paper's --------------------------------------------------------------------------------------------------
 
 
-def _trained(epochs: int, epoch: int, peak: float, peak_at: int = 5) -> Point:
+def _trained(epochs: int, epoch: int, peak: float) -> Point:
     """So many epochs of ``epoch`` steps, the rate in straight lines from 0 to ``peak`` and back."""
     return point(
         "",
@@ -60,7 +60,7 @@ def _trained(epochs: int, epoch: int, peak: float, peak_at: int = 5) -> Point:
             "optim": "sgd",
             "optim.lr": peak,
             "schedule": "piecewise_linear",
-            "schedule.at": at_epochs([0, peak_at, epochs], epoch),
+            "schedule.at": at_epochs([0, 5, epochs], epoch),
             "schedule.factors": [0.0, 1.0, 0.0],
         },
         steps=epochs * epoch,

@@ -165,7 +165,7 @@ def _shared_out(
     portions: list[list[Files]], folder: Path, meanwhile: Callable[[], None]
 ) -> Iterator[tuple[parts.Part, list[list[tuple[str, str]]]]]:
     (folder / "portions.json").write_text(json.dumps(portions))
-    helpers = [_start(folder) for _ in range(min(_cores(), _MOST_PROCESSES, len(portions)) - 1)]
+    helpers = [_start(folder) for _ in range(min(num_cores(), _MOST_PROCESSES, len(portions)) - 1)]
     try:
         meanwhile()
         with suppress(OSError):  # no room for more files: what is not there is read below, into memory
@@ -187,7 +187,8 @@ def _shared_out(
             yield part, [[(name, what) for name, what in of_run] for of_run in damage]
 
 
-def _cores() -> int:
+def num_cores() -> int:
+    """The number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection, wait
 from typing import Any, TypeVar
 
+from analysis.logs.reading import num_cores
+
 T = TypeVar("T")
 R = TypeVar("R")
 _MOST = 8
@@ -24,7 +26,7 @@ def each(function: Callable[[T], R], items: Sequence[T], processes: int | None =
     This process computes it where there are few or very many items or no fork. An error of the function is raised here;
     what a process that died left undone is done here.
     """
-    count = min(processes or min(_MOST, _cores()), len(items))
+    count = min(processes or min(_MOST, num_cores()), len(items))
     if count < 2 or not 4 <= len(items) <= _MOST_ITEMS or "fork" not in multiprocessing.get_all_start_methods():
         return [function(item) for item in items]
     context = multiprocessing.get_context("fork")
@@ -78,7 +80,3 @@ def _work(function: Callable[[Any], Any], items: Sequence[Any], numbers: int, se
         except Exception as error:  # noqa: BLE001  whatever it is, the caller has to know
             sender.send((index, None, error))
             return
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

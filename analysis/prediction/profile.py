@@ -30,11 +30,11 @@ class CodecRates:
     encode_frame_s: float = 0.0
     decode_frame_s: float = 0.0
 
-    def encode_s(self, num_coordinates: float, messages: float = 1, frames: float = 1) -> float:
+    def encode_s(self, num_coordinates: float, messages: float, frames: float) -> float:
         fixed = messages * self.encode_message_s + frames * self.encode_frame_s
         return 4e-9 * num_coordinates / self.encode_gb_s + fixed
 
-    def decode_s(self, num_coordinates: float, messages: float = 1, frames: float = 1) -> float:
+    def decode_s(self, num_coordinates: float, messages: float, frames: float) -> float:
         fixed = messages * self.decode_message_s + frames * self.decode_frame_s
         return 4e-9 * num_coordinates / self.decode_gb_s + fixed
 

@@ -95,9 +95,9 @@ class Prediction:
     bytes_sent: int
 
 
-def ddp_buckets(parameters: int, tensors: int = 0, bucket_bytes: int = BUCKET_BYTES) -> Model:
+def ddp_buckets(parameters: int, tensors: int = 0) -> Model:
     """A model of many tensors (0: one per 200,000 coordinates) in full buckets, ready by their share of parameters."""
-    first, size = min(parameters, FIRST_BUCKET_BYTES // 4, bucket_bytes // 4), bucket_bytes // 4
+    first, size = min(parameters, FIRST_BUCKET_BYTES // 4), BUCKET_BYTES // 4
     sizes = [first] + [size] * ((parameters - first) // size)
     sizes += [parameters - sum(sizes)] * (parameters > sum(sizes))
     tensors = tensors or math.ceil(parameters / COORDINATES_PER_TENSOR)

@@ -155,7 +155,7 @@ def text(checked: Checked) -> str:
     return "\n".join(lines)
 
 
-def statement(validation: Mapping[str, Any], workers: int, bandwidth: float = 0.0) -> str:
+def statement(validation: Mapping[str, Any], workers: int, bandwidth: float) -> str:
     """The sentence before any prediction that says how far the model is to be trusted."""
     if not validation:
         how = "python -m analysis predict --validate FILE --keep does, with runs of benchmarks.wire"

@@ -17,6 +17,7 @@ from grid.engine.states.record_values import data_told
 ROOT = Path(__file__).parents[2]
 _PACKAGES = ("numpy", "pandas", "scipy", "matplotlib", "bokeh")
 NOT_RECORDED = "not recorded"
+_MOST = 6  # different values of one fact that are listed
 
 
 def facts(runs: Runs) -> dict[str, str]:
@@ -95,13 +96,13 @@ def _cpu(machine: Mapping[str, Any]) -> str:
     return f"{cpu}, {cores} core{'s' * (cores != '1')}" if cpu and cores else cpu
 
 
-def _counted(values: Iterable[Mapping[str, Any]], read: Callable[[Mapping[str, Any]], str], most: int = 6) -> str:
+def _counted(values: Iterable[Mapping[str, Any]], read: Callable[[Mapping[str, Any]], str]) -> str:
     """The distinct values, the most frequent first, with counts where there are several."""
     counts = Counter(read(value) or NOT_RECORDED for value in values)
     if len(counts) < 2:
         return next(iter(counts), NOT_RECORDED)
-    parts = [f"{value} ({count} run{'s' * (count != 1)})" for value, count in counts.most_common(most)]
-    return "; ".join([*parts, *([f"and {len(counts) - most} more"] if len(counts) > most else [])])
+    parts = [f"{value} ({count} run{'s' * (count != 1)})" for value, count in counts.most_common(_MOST)]
+    return "; ".join([*parts, *([f"and {len(counts) - _MOST} more"] if len(counts) > _MOST else [])])
 
 
 def _number(value: Any) -> float:

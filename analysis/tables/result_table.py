@@ -221,9 +221,9 @@ def _number(words: str) -> str:
     return f"${value.replace(_PLUS_MINUS, chr(92) + 'pm')}${space}{pairs}"
 
 
-def latex(found: pd.DataFrame, columns: Sequence[str] | None = None, width: int = PAGE) -> str:
+def latex(found: pd.DataFrame, columns: Sequence[str] | None = None) -> str:
     """The table as a tabular of the booktabs package: the columns named, else those with data that fit a page."""
-    headings, rows = cells(found, shown_columns(found, columns, width), _PLUS_MINUS, "--")
+    headings, rows = cells(found, shown_columns(found, columns, PAGE), _PLUS_MINUS, "--")
     body = [[latex_escaped(row[0]), row[1], *map(_number, row[2:])] for row in rows]
     return tabular([latex_escaped(heading) for heading in headings], body)
 

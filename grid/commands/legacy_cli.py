@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 CLUSTERS = ("slurm", "local")
 
 
-def write_parser(epilog: str = "") -> argparse.ArgumentParser:
+def write_parser(epilog: str) -> argparse.ArgumentParser:
     """The original command's options, and what the resources of a script add to them."""
     parser = argparse.ArgumentParser(
         prog="grid_run.py",

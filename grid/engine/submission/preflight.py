@@ -69,7 +69,7 @@ def findings(
     site: Site,
     test_only: Callable[[Path], None] | None,
     text: Callable[[str], str],
-    ignored: Collection[str] = (),
+    ignored: Collection[str],
 ) -> list[Finding]:
     """Findings on what will make the plan's runs fail, and on what could not be looked at; empty where there are none.
 

@@ -26,26 +26,25 @@ def cnn_of_digits() -> Matrices:
     return [(16, 9), (1, 16), (32, 144), (1, 32), (64, 512), (1, 64), (10, 64), (1, 10)]
 
 
-def sparse_bits(ratio: float, value_bits: float = 32.0, indices: bool = True) -> float:
-    """The bits per coordinate when a share ``ratio`` of values is sent: ratio v + H(ratio).
+def sparse_bits(ratio: float, indices: bool = True) -> float:
+    """The bits per coordinate when a share ``ratio`` of values is sent: 32 ratio + H(ratio).
 
     Their indices take the fewest bits that random indices take.
     """
     entropy = -sum(p * math.log2(p) for p in (ratio, 1.0 - ratio) if p > 0)
-    return ratio * value_bits + (entropy if indices else 0.0)
+    return 32.0 * ratio + (entropy if indices else 0.0)
 
 
-def sparse_ratio(bits: float, value_bits: float = 32.0, indices: bool = True) -> float:
+def sparse_ratio(bits: float, indices: bool = True) -> float:
     """The ratio below one half that takes so many bits per coordinate, to three digits."""
     low, high = 0.0, 0.5
-    if not 0 < bits <= sparse_bits(high, value_bits, indices):
+    if not 0 < bits <= sparse_bits(high, indices):
         raise ValueError(
-            f"bits={bits}: must be above 0 and at most {sparse_bits(high, value_bits, indices):g}, those of half of "
-            f"the values"
+            f"bits={bits}: must be above 0 and at most {sparse_bits(high, indices):g}, those of half of the values"
         )
     for _ in range(60):
         middle = (low + high) / 2
-        low, high = (middle, high) if sparse_bits(middle, value_bits, indices) < bits else (low, middle)
+        low, high = (middle, high) if sparse_bits(middle, indices) < bits else (low, middle)
     return float(f"{high:.3g}")
 
 

@@ -126,7 +126,7 @@ def test_several_processes_read_what_one_reads(tmp_path: Path, monkeypatch: pyte
     files = [write(tmp_path / str(number), attempts) for number, attempts in enumerate(runs)]
     Path(files[3].paths[0]).write_bytes(Path(files[3].paths[0]).read_bytes()[:-1])
     monkeypatch.setattr(reading, "_PORTION_BYTES", 500)
-    monkeypatch.setattr(reading, "_cores", lambda: 3)
+    monkeypatch.setattr(reading, "num_cores", lambda: 3)
     if helpers != "help":
         monkeypatch.setattr(reading.sys, "executable", "/nowhere" if helpers == "cannot start" else "/bin/false")
     work, called = tmp_path / "work", []
