@@ -99,7 +99,7 @@ def test_accounting_is_asked_once_for_ends_and_never_says_what_lives(
     assert slurm.calls[1:] == [
         "sacct -X -P -n -S 2026-11-19T12:00:00 -j 16,22,27,45,46 -o JobID,State,ExitCode,Start,End,NodeList,JobName"
     ]
-    assert found.jobs["16_8"] == Job("CANCELLED", "CANCELLED by 1000", "n2", 0, 0, 1795278231.0, 1795278239.0)
+    assert found.jobs["16_8"] == Job("CANCELLED", "CANCELLED by 1000", "n2", 0, 1795278231.0, 1795278239.0)
     assert {name: (job.word, job.exit_code) for name, job in found.jobs.items()} == {
         "16_8": ("CANCELLED", 0), "16_9": ("TIMEOUT", 0), "22_0": ("FAILED", 3), "27": ("FAILED", 137),
         "45_0": ("CANCELLED", 0), "45_1": ("CANCELLED", 0), "45_2": ("CANCELLED", 0), "46_1": ("OUT_OF_MEMORY", 253),
