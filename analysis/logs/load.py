@@ -21,7 +21,6 @@ from analysis.logs import cache as kept
 from analysis.logs import foreign, parts, reading
 from analysis.logs.cache import Entry, Seen
 from analysis.logs.discovery import CONFIG, STATUS, Run, find
-from analysis.logs.reading import merged as merged
 from analysis.logs.rows import Rows, rows
 from files.plain import Unreadable, checked, read_json, read_yaml
 from nuq.settings import Unless, declared

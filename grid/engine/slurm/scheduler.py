@@ -55,23 +55,22 @@ def ask(
     known = scheduler_cache.read(cache, cluster)
     ids = sorted(set(ids))
     if all(name in known.ids and 0 <= now - known.ids[name][0] < max_age_s for name in ids):
-        return known.answer(ids, "cache" if ids else "", cluster) if ids else Answer(now, {}, cluster=cluster)
+        return known.answer(ids, cluster) if ids else Answer(now, {}, cluster=cluster)
     count, failed_at, words = known.failures
     left_s = failed_at + wait_s(count) - now
     if max_age_s > 0 and count and 0 < left_s <= MAX_WAIT_S:
-        return Answer(
-            failed_at, {}, False, "", f"{words} (not asked again for {left_s:.0f} s)", frozenset(ids), cluster
-        )
+        why = f"{words} (not asked again for {left_s:.0f} s)"
+        return Answer(failed_at, {}, False, why, frozenset(ids), cluster)
     try:
         jobs = _queue(ids, marks)
     except Unreachable as error:
         known.failures = (count + 1, now, str(error))
         scheduler_cache.write(cache, cluster, known, now)
-        return Answer(now, {}, False, "squeue", str(error), frozenset(ids), cluster)
+        return Answer(now, {}, False, str(error), frozenset(ids), cluster)
     known.failures = (0, 0.0, "")
     known.put(now, ids, jobs)
     scheduler_cache.write(cache, cluster, known, now)
-    return known.answer(ids, "squeue", cluster)
+    return known.answer(ids, cluster)
 
 
 def wait_s(failures: int) -> float:
@@ -98,7 +97,7 @@ def history(elements: Collection[str], since: float, *, cache: Path | None = Non
     try:
         found = _accounts(asking, since, marks) if asking else {}
     except Unreachable as error:
-        return Answer(now, {}, False, "sacct", str(error), frozenset(ids), cluster)
+        return Answer(now, {}, False, str(error), frozenset(ids), cluster)
     for element, job in found.items():
         if job.is_over and array_id(element) in ended:
             ended[array_id(element)][element] = job
@@ -109,7 +108,7 @@ def history(elements: Collection[str], since: float, *, cache: Path | None = Non
     if asking:
         scheduler_cache.write(cache, cluster, known, now)
     jobs = {element: job for name in ids for element, job in ended[name].items()}
-    return Answer(now, jobs, True, "sacct" if asking else "cache", "", frozenset(ids), cluster)
+    return Answer(now, jobs, ids=frozenset(ids), cluster=cluster)
 
 
 def facts(cache: Path | None = None, max_age_s: float = FACTS_AGE_S) -> Facts:
@@ -126,8 +125,6 @@ def facts(cache: Path | None = None, max_age_s: float = FACTS_AGE_S) -> Facts:
         raise
     values = dict(re.findall(r"^(\w+)\s*= ?(.*?)\s*$", text, re.MULTILINE))
     found = Facts(
-        cluster=values.get("ClusterName", ""),
-        version=values.get("SLURM_VERSION", ""),
         max_array_size=leading_number(values.get("MaxArraySize"), Facts.max_array_size),
         accounting=values.get("AccountingStorageType", "") not in ("", "(null)", "accounting_storage/none"),
         min_job_age_s=leading_number(values.get("MinJobAge"), Facts.min_job_age_s),

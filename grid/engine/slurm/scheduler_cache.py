@@ -86,7 +86,6 @@ class Answer:
     asked: float  # when, in seconds since 1970; of several ids the earliest
     jobs: Mapping[str, Job]  # "123_4" (or "123") -> Job; ranges are expanded
     reachable: bool = True
-    source: str = ""  # squeue, sacct, cache
     error: str = ""
     ids: frozenset[str] = frozenset()  # asked for
     cluster: str = ""
@@ -111,8 +110,6 @@ class Answer:
 class Facts:
     """The limits in the output of ``scontrol show config``."""
 
-    cluster: str = ""
-    version: str = ""
     max_array_size: int = 1001  # the largest index is one less
     accounting: bool = False  # whether sacct knows anything
     min_job_age_s: int = 300  # an ended job stays in the queue's list so long
@@ -145,19 +142,16 @@ class Known:
             for element in before.keys() - new.keys() - ended.keys():
                 missed.setdefault(element, now)
 
-    def answer(self, ids: Collection[str], source: str, cluster: str) -> Answer:
+    def answer(self, ids: Collection[str], cluster: str) -> Answer:
         """An answer with all that is known of these ids, which must have been asked for."""
         jobs = {element: job for name in ids for element, job in self.ids[name][1].items()}
         missed = {element: at for name in ids for element, at in self.missed.get(name, {}).items()}
         return Answer(
             min((self.ids[name][0] for name in ids), default=0.0),
             jobs,
-            True,
-            source,
-            "",
-            frozenset(ids),
-            cluster,
-            missed,
+            ids=frozenset(ids),
+            cluster=cluster,
+            missed=missed,
         )
 
 

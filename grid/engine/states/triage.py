@@ -150,7 +150,7 @@ def classify(
     values = record if isinstance(record, Mapping) else {}
     text = _RANK.sub("", _attempt(folder.tail()))
     parts = [tail(log) for log in logs]
-    notices = "\n".join(found[0] for part in [text, *parts] for found in _NOTICE.finditer(part))
+    notices = _notices(text, *parts)
     raised = [
         item for item in [*_tracebacks(text), *_recorded(values)] if item.type.rpartition(".")[2] not in _WRAPPERS
     ]
@@ -171,8 +171,7 @@ def classify(
         for item in reversed(raised):
             if item.kind == kind:
                 return found(kind, item.signature, item.words)
-        own_notices = "\n".join(found[0] for found in _NOTICE.finditer(text))
-        if line := _line(own_notices if is_innocent and kind == "host_oom" else notices, _NOTICES.get(kind)):
+        if line := _line(_notices(text) if is_innocent and kind == "host_oom" else notices, _NOTICES.get(kind)):
             return found(kind, normal(line)[:MESSAGE_CHARACTERS], memory.beside(line) if kind == "host_oom" else line)
     if word == "OUT_OF_MEMORY" and not is_innocent:
         return found("host_oom", word, memory.beside(state.reason))
@@ -208,7 +207,7 @@ def classify(
 
 def says_out_of_memory(log: Path) -> bool:
     """Whether a job's log has SLURM's notice that a process of it was killed for want of memory."""
-    return bool(_line("\n".join(found[0] for found in _NOTICE.finditer(tail(log))), _NOTICES["host_oom"]))
+    return bool(_line(_notices(tail(log)), _NOTICES["host_oom"]))
 
 
 def groups(failures: Iterable[Failure]) -> list[Group]:
@@ -332,6 +331,11 @@ def _line(text: str, pattern: re.Pattern[str] | None) -> str:
     """The last line that the pattern is found in."""
     found = list(pattern.finditer(text)) if pattern else []
     return text[text.rfind("\n", 0, found[-1].start()) + 1 :].partition("\n")[0] if found else ""
+
+
+def _notices(*texts: str) -> str:
+    """SLURM's notices in these texts, one a line."""
+    return "\n".join(found[0] for text in texts for found in _NOTICE.finditer(text))
 
 
 def _last_line(text: str) -> str:

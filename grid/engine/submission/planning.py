@@ -177,7 +177,7 @@ def slurm_is_here() -> bool:
 # --- keeping plans ------------------------------------------------------------------------------------------------
 
 
-def keep(made: Made, found: Sequence[Finding], root: Path) -> Path:
+def keep(made: Made, found: Sequence[Finding], root: Path) -> None:
     """Write the plan to disk as the reviewed one; ``found`` is what ``check`` said of it."""
     path = ledger.folder_of(root, made.plan.folder) / PLAN
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -189,7 +189,6 @@ def keep(made: Made, found: Sequence[Finding], root: Path) -> Path:
         "is_built": "build" not in [*made.options.ignore, *(item.check for item in found)],
     }
     write_text(path, json.dumps(values))
-    return path
 
 
 @dataclass(frozen=True)

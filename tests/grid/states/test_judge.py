@@ -27,7 +27,7 @@ CLAIM = Claim("123_4", BEGUN, first=False, cluster="here")
 FIRST = replace(CLAIM, first=True)
 MINE = {"SLURM_ARRAY_JOB_ID": "123", "SLURM_ARRAY_TASK_ID": "4", "SLURM_JOB_ID": "130"}
 OTHER = {**MINE, "SLURM_ARRAY_JOB_ID": "99"}
-ASKED = Answer(NOW - 10, {}, source="squeue", ids=frozenset({"123", "99", "130"}), cluster="here", keeps_s=300.0)
+ASKED = Answer(NOW - 10, {}, ids=frozenset({"123", "99", "130"}), cluster="here", keeps_s=300.0)
 FORGETFUL = replace(ASKED, keeps_s=2.0, missed={"123": NOW - 3000, "123_4": NOW - 100})
 UNSEEN = replace(ASKED, keeps_s=0.0)
 DOWN = replace(ASKED, reachable=False, error="connect failure")
