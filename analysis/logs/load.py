@@ -282,7 +282,8 @@ def _younger() -> dict[str, Any]:
     }
 
 
-def _number(value: Any) -> float:
+def number(value: Any) -> float:
+    """A number that a setting or status holds; NaN for all else."""
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else np.nan
 
 
@@ -297,8 +298,8 @@ def _status(names: pd.Index, entries: Collection[Entry], settings: pd.DataFrame,
     table = pd.DataFrame({"state": [str(status.get("state", "")) for status in statuses]}, index=names)
     table["logged"] = ~np.isnan(last)
     table["step"] = last
-    table["steps"] = settings["steps"].map(_number)
-    told = [_number(status.get("seconds")) for status in statuses]
+    table["steps"] = settings["steps"].map(number)
+    told = [number(status.get("seconds")) for status in statuses]
     of_run = zip(names, told, strict=True)
     table["seconds"] = [logged.seconds(name) if np.isnan(value) else value for name, value in of_run]
     damaged = np.array([bool(entry.scalars.notes) for entry in entries], bool)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from analysis.aggregate import estimate
-from analysis.logs.load import Logs
+from analysis.logs.load import Logs, number
 from analysis.seed_groups import Group, SeedGroup, groups, seed_groups, short_name, shown, without_chosen_rate
 
 
@@ -62,7 +62,7 @@ def along(logs: Logs, setting: str) -> list[Panel] | str:
     if setting not in logs.settings:
         return f"no run reads {setting}"
     there = logs.settings[setting].dropna()
-    numbers = pd.Series({run: _number(value) for run, value in there.items()}, dtype=float)
+    numbers = pd.Series({run: number(value) for run, value in there.items()}, dtype=float)
     if np.isnan(numbers.to_numpy()).any():
         return f"{setting} has values that are not numbers"
     if numbers.nunique() < 2:
@@ -73,10 +73,6 @@ def along(logs: Logs, setting: str) -> list[Panel] | str:
     ]
     panels = [panel for panel in panels if len(panel.values) > 1]
     return panels or f"{setting} has fewer than two values among runs that can be compared"
-
-
-def _number(value: Any) -> float:
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else np.nan
 
 
 def _series(seed_group: SeedGroup, numbers: pd.Series) -> Series:
@@ -105,7 +101,7 @@ def trade_offs(logs: Logs) -> list[Panel]:
     for group in groups(without(logs, several)):
         own = settings.loc[group.logs.settings.index]
         joined = seed_groups(own.drop(columns=[along_name]) if along_name else own)
-        numbers = own[along_name].map(_number).fillna(np.inf) if along_name else pd.Series(np.inf, own.index)
+        numbers = own[along_name].map(number).fillna(np.inf) if along_name else pd.Series(np.inf, own.index)
         series = tuple(_series(seed_group, numbers) for seed_group in joined)
         panels.append(Panel(replace(group, seed_groups=joined), series, along_name or ""))
     return panels
