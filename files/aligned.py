@@ -1,4 +1,4 @@
-"""Tables in plain text."""
+"""Tables and lists in plain text."""
 
 from __future__ import annotations
 
@@ -17,3 +17,8 @@ def aligned(rows: Sequence[Sequence[str]], words: int = 1, *, ruled: bool = Fals
         pairs = enumerate(zip(row, widths, strict=True))
         lines.append("  ".join(cell.ljust(size) if k < words else cell.rjust(size) for k, (cell, size) in pairs))
     return "\n".join(map(str.rstrip, lines))
+
+
+def some(names: Sequence[str]) -> str:
+    """The first three names, with dots for the others."""
+    return ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from files.aligned import some
 from grid.commands.options import again, count, table
 
 # numbers of jobs, steps, seconds make equal reasons differ; CIFAR-10 is a name
@@ -43,7 +44,7 @@ def changes(made: Made, root: Path) -> Iterator[str]:
     configs = {folder.name: config for folder in folders if (config := read_config(folder)) is not None}
     moved, gone = moved_defaults(made.runs, configs)
     for item in moved:
-        runs = f"{count(len(item.runs), 'earlier run')} ({_some(item.runs)})"
+        runs = f"{count(len(item.runs), 'earlier run')} ({some(item.runs)})"
         print_old = f"--set {item.name}={item.old}" if "(" not in str(item.old) else "the code of then"
         yield (
             f"changed: the default {item.name} moved from {item.old} to {item.new}: {runs} no longer count; "
@@ -56,13 +57,9 @@ def changes(made: Made, root: Path) -> Iterator[str]:
             f"Sweep(..., folder=...)"
         )
     if gone:
-        yield f"no longer in the sweep: {count(len(gone), 'run folder')} ({_some(gone)})"
+        yield f"no longer in the sweep: {count(len(gone), 'run folder')} ({some(gone)})"
     if unreadable := len(folders) - len(configs):
         yield f"unreadable: the config.yaml of {count(unreadable, 'run folder')}"
-
-
-def _some(names: Sequence[str]) -> str:
-    return ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
 
 
 def drifted(made: Made, root: Path) -> Iterator[str]:
@@ -80,7 +77,7 @@ def drifted(made: Made, root: Path) -> Iterator[str]:
         word = f" of commit {commit[:10]}" if commit else ""
         said = f"code drift: {count(number, 'run')} in the queue execute snapshot {digest[:12]}{word}"
         try:
-            yield f"{said}; since then changed: {_some(snapshot.drift(root, digest))}"
+            yield f"{said}; since then changed: {some(snapshot.drift(root, digest))}"
         except ValueError as error:  # without it they will fail, and can be started again
             yield f"{said}, and that is damaged: {error}"
 
@@ -110,8 +107,8 @@ def doubts(view: View) -> Iterator[str]:
             f"asks again"
         )
     if alive := [run for run, state in view.states.items() if state.lives_on]:
-        some = _some([Path(run).name for run in alive])
-        yield f"left alone: {count(len(alive), 'run')} still beating after the end of the script or job: {some}"
+        names = some([Path(run).name for run in alive])
+        yield f"left alone: {count(len(alive), 'run')} still beating after the end of the script or job: {names}"
     yield from unsettled(view)
 
 

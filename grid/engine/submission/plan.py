@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from files.aligned import some
 from grid.engine.scripts import snapshot
 from grid.engine.states.ledger import ANY_TEXT, RUN_PATH, Chunk, asked
 from grid.engine.states.runs import Run
@@ -100,7 +101,7 @@ def differences(reviewed: Mapping[str, Any], now: Mapping[str, Any]) -> list[str
     found = []
     if reviewed["code"] != now["code"]:
         names = snapshot.changed(reviewed["files"], now["files"]) if reviewed.get("files") else []
-        found.append(f"the code has changed since{f' ({_some(names)})' if names else ''}")
+        found.append(f"the code has changed since{f' ({some(names)})' if names else ''}")
     if reviewed["site"] != now["site"]:
         found.append("the site's profile has changed since")
     for word, runs in (
@@ -108,10 +109,10 @@ def differences(reviewed: Mapping[str, Any], now: Mapping[str, Any]) -> list[str
         ("new", [run for run in now["runs"] if run not in reviewed["runs"]]),
     ):
         if runs:
-            found.append(f"{len(runs)} {word} ({_some(_short(runs))})")
+            found.append(f"{len(runs)} {word} ({some(_short(runs))})")
     both = [run for run in now["runs"] if run in reviewed["runs"] and reviewed["runs"][run] != now["runs"][run]]
     if both:
-        found.append(f"other resources for {len(both)} ({_some(_short(both))})")
+        found.append(f"other resources for {len(both)} ({some(_short(both))})")
     if reviewed["cancel"] != now["cancel"]:
         found.append(f"{len(now['cancel'])} to cancel, {len(reviewed['cancel'])} were")
     return found
@@ -119,10 +120,6 @@ def differences(reviewed: Mapping[str, Any], now: Mapping[str, Any]) -> list[str
 
 def _short(runs: Sequence[str]) -> list[str]:
     return [Path(run).name for run in runs]
-
-
-def _some(names: Sequence[str]) -> str:
-    return ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
 
 
 # --- arrays -------------------------------------------------------------------------------------------------------
