@@ -12,6 +12,8 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from grid.engine.sweep import load
+
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 PINNED = re.findall(r"^([\w.-]+)==(\S+)$", (ROOT / "constraints.txt").read_text(), re.M)
@@ -92,15 +94,21 @@ def test_an_installed_torch_is_used(tmp_path: Path, has_torch: bool) -> None:
 
 
 @needs_make
-def test_the_demo_is_four_commands() -> None:
-    done = subprocess.run(["make", "-C", str(ROOT), "-n", "demo"], capture_output=True, text=True, check=True)
+@pytest.mark.parametrize(
+    ("words", "run_name", "folder", "few"),
+    [([], "demo", "demo", ("", "")), (["QUICK=1"], "quick", "demo_quick", (" --x step", " --most-figures 8"))],
+)
+def test_the_demo_is_four_commands(words: list[str], run_name: str, folder: str, few: tuple[str, str]) -> None:
+    command = ["make", "-C", str(ROOT), "-n", "demo", *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
     found = re.findall(r"python (grid_run\.py .*|-m analysis .*)", done.stdout)
     assert found == [
-        "grid_run.py run demo demo",
-        "-m analysis figures demo",
-        "-m analysis table demo",
-        "-m analysis report demo",
+        f"grid_run.py run demo {run_name}",
+        f"-m analysis figures {folder}{few[0]}",
+        f"-m analysis table {folder}",
+        f"-m analysis report {folder}{few[1]}",
     ]
+    assert load("demo", run_name).experiments()[0].folder == folder
 
 
 @needs_make
