@@ -109,9 +109,9 @@ def test_steps_rate_loss_and_time_left(shown: list[str]) -> None:
     assert shown == [
         "step 11/1000",
         "step 13/1000",  # after one second nobody knows
-        "step 31/1000, 5 steps/s, loss 0.5124, ETA 3:14",
-        "step 32/1000, evaluating, 5.25 steps/s, loss 0.5124, ETA 3:04",
-        "step 1000/1000, 1.96 steps/s, loss 0.5124, ETA 0:00",
+        "step 31/1000, ETA 3:14, 5 steps/s, loss 0.5124",
+        "step 32/1000, evaluating, ETA 3:04, 5.25 steps/s, loss 0.5124",
+        "step 1000/1000, ETA 0:00, 1.96 steps/s, loss 0.5124",
     ]
 
 

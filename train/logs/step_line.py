@@ -33,9 +33,9 @@ class StepLine:
         self._drawn = now
         words = [f"step {step}/{steps}", *([phase] if phase else [])]
         known = now - began >= KNOWN_S and step > first
+        words += [f"ETA {duration((steps - step) * (now - began) / (step - first))}"] if known else []
         words += [f"{_digits((step - first) / (now - began))} steps/s"] if known else []
         words += [f"loss {self.loss:.4g}"] if not math.isnan(self.loss) else []
-        words += [f"ETA {duration((steps - step) * (now - began) / (step - first))}"] if known else []
         self._line.show(", ".join(words))
 
     def close(self) -> None:

@@ -6,12 +6,14 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from files.live_line import LiveLine, duration
 from grid.engine.states.runs import Run
 
 READ_S = 1.0  # between two looks at a run's status, and two drawings of the line
 TRUSTED_S = 60.0
+Word = Literal["done", "failed", "left"]  # for how a started run ended; left: another process has it
 
 
 def title(run: Run) -> str:
@@ -35,8 +37,8 @@ class Lines:
     def beat(self, slot: int, run: Run) -> None:
         del slot, run
 
-    def ended(self, slot: int, run: Run, text: str, failed: bool = False) -> None:
-        del slot, failed
+    def ended(self, slot: int, run: Run, text: str, word: Word) -> None:
+        del slot, word
         self.passed(run, text)
 
     def passed(self, run: Run, text: str) -> None:
@@ -47,7 +49,7 @@ class Lines:
 class Live:
     """A display with one line that is rewritten in place, and one that stays for each ended run.
 
-    The line has the runs that ended and those that failed, the rate, the time left, and how far the current runs are.
+    The line has the runs that ended and those that failed, the time left, the rate, and how far the current runs are.
     The rate is that of the runs done since the beginning.  The time left follows from what the runs done took for each
     of their steps; it is unknown until one is done, or, for the first seconds of a run say little, until ``TRUSTED_S``
     are over.
@@ -86,11 +88,10 @@ class Live:
         if now - self._drawn >= READ_S:
             self._draw()
 
-    def ended(self, slot: int, run: Run, text: str, failed: bool = False) -> None:
+    def ended(self, slot: int, run: Run, text: str, word: Word) -> None:
         current = self._current.pop(slot)
-        if failed:
-            self._failed += 1
-        else:
+        self._failed += word == "failed"
+        if word == "done":
             self._done += 1
             self._done_s += self._clock() - current.began
             self._done_steps += current.steps - current.begin
@@ -107,11 +108,11 @@ class Live:
         elapsed_s = now - self._began
         words = [f"{self._ended}/{self._total} runs in {duration(elapsed_s)}"]
         words += [f"{self._failed} failed"] if self._failed else []
+        if (left_s := self._left_s(now)) is not None:
+            words.append(f"ETA {duration(left_s)}")
         if self._done and elapsed_s:
             per_hour = 3600 * self._done / elapsed_s
             words.append(f"{per_hour / 60:.1f} runs/min" if per_hour >= 60 else f"{per_hour:.1f} runs/h")
-        if (left_s := self._left_s(now)) is not None:
-            words.append(f"ETA {duration(left_s)}")
         current = [f"{title(item.run)} {100 * item.step // item.steps} %" for _, item in sorted(self._current.items())]
         self._line.show(", ".join(words) + (f" | {', '.join(current)}" if current else ""))
 

@@ -16,7 +16,7 @@ from types import FrameType
 
 from files.live_line import is_live
 from grid.engine.local.machine import Machine, Share, ranks_of
-from grid.engine.local.progress import Lines, Live, title
+from grid.engine.local.progress import Lines, Live, Word, title
 from grid.engine.states.runs import Run, prepare
 from grid.engine.states.state import HELD
 
@@ -100,16 +100,16 @@ def run_all(
                     del children[slot]
                     machine.give_back(child.share)
                     failure = _failure(child, code)
+                    word: Word = "failed" if failure else "done"
                     if code == HELD:
-                        failure = "another process runs it already"
+                        word, failure = "left", "another process runs it already"
                         outcome.left.append((child.run, failure))
                     elif failure:
                         outcome.failed.append((child.run, failure))
                         num_refused += code == BAD_SETTINGS
                     else:
                         outcome.done.append(child.run)
-                    took = f"done in {time.monotonic() - child.began:.0f} s"
-                    display.ended(slot, child.run, failure or took, failed=bool(failure) and code != HELD)
+                    display.ended(slot, child.run, failure or f"done in {time.monotonic() - child.began:.0f} s", word)
                     if ended is not None:
                         ended(child.run)
                 if num_refused >= ENOUGH_REFUSALS and not outcome.done:

@@ -53,20 +53,26 @@ def test_rate_and_time_left_come_from_what_was_measured(
             f"0/5 runs in 0:00 | {names[0]} 0 %, {names[1]} 0 %",
             f"0/5 runs in 0:05 | {names[0]} 85 %, {names[1]} 0 %",  # no run is done: nobody knows the time left
         ]
-        shown.after(4.5).ended(0, runs[0], "done in 10 s")
+        shown.after(4.5).ended(0, runs[0], "done in 10 s", "done")
         live.started(0, runs[2])
         # 10 s a run: nothing is left of the second, one and two others wait, two at a time
-        assert shown.texts[-1] == f"1/5 runs in 0:10, 6.0 runs/min, ETA 0:15 | {names[2]} 0 %, {names[1]} 0 %"
-        shown.after(1).ended(1, runs[1], "exit code 1", failed=True)
+        assert shown.texts[-1] == f"1/5 runs in 0:10, ETA 0:15, 6.0 runs/min | {names[2]} 0 %, {names[1]} 0 %"
+        shown.after(1).ended(1, runs[1], "exit code 1", "failed")
         live.passed(runs[3], "now done, by another process; not started here")
         shown.after(1).beat(0, runs[2])
-        assert shown.texts[-1] == f"3/5 runs in 0:12, 1 failed, 5.0 runs/min, ETA 0:09 | {names[2]} 0 %"
+        assert shown.texts[-1] == f"3/5 runs in 0:12, 1 failed, ETA 0:09, 5.0 runs/min | {names[2]} 0 %"
         _reaches(runs[2], 2)
         shown.after(26).beat(0, runs[2])  # slower than the first: its own pace counts, 5 steps of 14 s
-        assert shown.texts[-1] == f"3/5 runs in 0:38, 1 failed, 1.6 runs/min, ETA 1:10 | {names[2]} 28 %"
+        assert shown.texts[-1] == f"3/5 runs in 0:38, 1 failed, ETA 1:10, 1.6 runs/min | {names[2]} 28 %"
+        live.ended(0, runs[2], "another process runs it already", "left")
+        live.started(0, runs[4])
+        assert shown.texts[-1] == f"4/5 runs in 0:38, 1 failed, ETA 0:10, 1.6 runs/min | {names[4]} 0 %", (
+            "it is neither"
+        )
     assert capsys.readouterr().out.splitlines()[1:] == [
         f"{names[1]}: exit code 1",
         f"{names[3]}: now done, by another process; not started here",
+        f"{names[2]}: another process runs it already",
     ]
 
 
@@ -81,9 +87,9 @@ def test_long_runs_tell_the_time_left_before_one_is_done(tmp_path: Path, monkeyp
     assert "ETA" not in shown.texts[-1]
     shown.after(3541).beat(0, runs[0])  # 1800 s a step: 2 steps are left here, 7 of the other run
     assert shown.texts[-1] == "0/2 runs in 1:00:00, ETA 4:30:00 | QSGD bits=3 (seed 1) 71 %"
-    shown.after(3600).ended(0, runs[0], "done in 7200 s")
+    shown.after(3600).ended(0, runs[0], "done in 7200 s", "done")
     shown.live.started(0, runs[1])
-    assert shown.texts[-1] == "1/2 runs in 2:00:00, 0.5 runs/h, ETA 3:30:00 | QSGD bits=3 (seed 2) 0 %"
+    assert shown.texts[-1] == "1/2 runs in 2:00:00, ETA 3:30:00, 0.5 runs/h | QSGD bits=3 (seed 2) 0 %"
 
 
 DRIVER = """
