@@ -127,7 +127,7 @@ def seeds(logs: Logs, tag: str, runs: Sequence[str], *, geometric: bool = False)
     return Seeds(step[rows], values[rows][:, some], tuple(runs[place] for place in some.tolist()))
 
 
-def mean_and_interval(values: np.ndarray, *, geometric: bool = False) -> np.ndarray:
+def mean_and_interval(values: np.ndarray, *, geometric: bool) -> np.ndarray:
     """The mean, low end and high end of each row: (3, rows); ``geometric``: of what these are logarithms of."""
     n = values.shape[1]
     if not n:

@@ -192,7 +192,7 @@ def _keeping(settings: pd.DataFrame) -> bool:
     return any(keeps(row) for row in own.drop_duplicates().to_dict("records"))
 
 
-def _head(method: str, row: Mapping[str, Any], with_tensors: bool, *, alone: bool = False) -> str:
+def _head(method: str, row: Mapping[str, Any], with_tensors: bool, *, alone: bool) -> str:
     """A label's first words; ``with_tensors``: other runs keep tensors in formats, ``alone``: some of the method."""
     if keeps(row) or (alone and method not in FULL_PRECISION):
         return label(row)
