@@ -109,7 +109,7 @@ def _main(argv: Sequence[str] | None, root: Path) -> int:
             from grid.commands.completion import answer_first
             from grid.commands.legacy_cli import write_parser
 
-            answer_first(write_parser(), {name: what for name, (_, _, what) in COMMANDS.items()})
+            answer_first(write_parser(""), {name: what for name, (_, _, what) in COMMANDS.items()})
     if not words:
         words = ["--help"]
     try:
