@@ -11,14 +11,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from benchmarks.results import placeholders, result_file
+from benchmarks.results.placeholders import TEMPLATES
 from benchmarks.results.result_file import ROOT
 
-TEMPLATES = Path(__file__).with_name("templates")
-MEASURED = "measured"  # the placeholder of the sentence with commit, date and hardware
 _MARKER = re.compile(r"(?<!`)<!-- (?:results: (?P<name>[\w/-]+)(?: (?P<part>[\w-]+))?|end) -->")
 
 
@@ -40,12 +40,9 @@ class Block:
 
         Raises ValueError, with the names of both files, where they do not.
         """
-        own = {}
+        own = {"measured": partial(result_file.measured, values), "file": values}
         try:
-            template = self.template.read_text().strip("\n")
-            if f"{{{MEASURED}}}" in template:
-                own[MEASURED] = result_file.measured(values)
-            filled = placeholders.filled(template, values.get("figures", values), own)
+            filled = placeholders.filled(self.template.read_text(), values.get("figures", values), own)
         except FileNotFoundError as error:
             raise ValueError(f"block {self}: {shown(self.template)} is not there") from error
         except ValueError as error:

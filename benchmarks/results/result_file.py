@@ -70,7 +70,7 @@ def measured(values: Mapping[str, Any]) -> str:
         found = values["machine"]
         return f"Measured on one {found['gpu']}, torch {found['torch']}, Triton {found['triton']}: {'; '.join(told)}."
     if missing := [name for name in ("commit", "date", "hardware") if not values.get(name)]:
-        raise ValueError(f"{{measured}}: there is no {missing[0]!r} in the file")
+        raise ValueError(f"there is no {missing[0]!r} in the file")
     torch = f", torch {values['torch']}" if values.get("torch") else ""
     return f"Measured at commit {values['commit']} on {values['date']}: {values['hardware']}{torch}."
 

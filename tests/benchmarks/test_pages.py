@@ -10,6 +10,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from jinja2 import meta
 
 from benchmarks import pages
 from benchmarks.results import blocks, placeholders, result_file
@@ -64,12 +65,19 @@ def test_every_block_has_its_template_and_its_measurement() -> None:
     every = {str(block): block for found in WITH_BLOCKS.values() for block in found}
     assert not [title for title, block in every.items() if not block.template.is_file()]
     assert not [title for title, block in every.items() if block.name not in {*MEASUREMENTS, "gpu/all"}]
-    assert {block.template for block in every.values()} == set(blocks.TEMPLATES.rglob("*.md"))
+    assert {block.template for block in every.values()} == set(placeholders.TEMPLATES.rglob("*.md"))
 
 
 def _says(name: str) -> set[str]:
     """The files of which a page says commit and hardware."""
-    return {block.name for block in WITH_BLOCKS.get(name, []) if "{measured}" in block.template.read_text()}
+    return {block.name for block in WITH_BLOCKS.get(name, []) if _asks(block.template)}
+
+
+def _asks(template: Path) -> bool:
+    """Whether a template, or one that it includes, has the sentence of commit and hardware."""
+    text = template.read_text()
+    called = meta.find_referenced_templates(placeholders.LANGUAGE.parse(text))
+    return "{{ measured() }}" in text or any(_asks(placeholders.TEMPLATES / name) for name in called if name)
 
 
 @pytest.mark.parametrize("name", sorted(WITH_BLOCKS))
@@ -82,8 +90,8 @@ def test_a_page_says_which_commit_and_hardware_its_numbers_are_of(name: str) -> 
 
 
 def test_templates_have_no_numbers_of_their_own() -> None:
-    templates = sorted(blocks.TEMPLATES.rglob("*.md"))
-    assert templates
+    templates = sorted(path for path in placeholders.TEMPLATES.rglob("*") if path.is_file())
+    assert {path.suffix for path in templates} == {".md", ".jinja"}
     assert not {path.name: found for path in templates if (found := blocks.bare_numbers(literal(path)))}
 
 
@@ -134,8 +142,8 @@ def test_a_file_that_changes_is_found(tmp_path: Path, capsys: pytest.CaptureFixt
     assert pages.main([], root) == 2
     told = capsys.readouterr().err
     assert (
-        "docs/results/grid.md: benchmarks/results/templates/grid.md, of results/grid.json: {figures.help:2 s}: "
-        "there is no 'help'" in told
+        "docs/results/grid.md: benchmarks/results/templates/grid.md, of results/grid.json: line 4: there is no 'help' "
+        "(there are expand_10000, " in told
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -19,37 +20,45 @@ VALUES: dict[str, Any] = {
     "names": ["a", "b"],
     "no_names": [],
     "none": None,
+    "nothing": {},
+    "infinite": math.inf,
+    "yes": True,
     "small alq": {"2": 12.34},
-    "methods": {"alq": {"error": 0.48, "bits": 3.0}, "trn": {"error": 2.6, "bits": 1.604}},
+    "methods": {"alq": {"error": 0.48, "bits": 3.0}, "trn": {"error": 2.6, "bits": 1.604}, "items": 7},
 }
 
 
 @pytest.mark.parametrize(
     ("template", "text"),
     [
-        ("{help:2 s}", ".055 s (.052-.057)"),
-        ("{help.low:1 s}", ".05 s"),
-        ("{help*1000:2 ms}", "55 ms (52-57)"),
-        ("{over:2 %}", "1.1 % (-.14 to 2.6)"),
-        ("{ratio:2x}", "8.7x (7.3-9.1)"),
-        ("{ratio.0:.2}", "8.71"),
-        ("{share*100:.1 %}", "3.0 %"),
-        ("{expand:2}", "3,400"),
-        ("{expand:,}", "3,416"),
-        ("{runs}", "20,000,000"),
-        ("{runs*1e-6:2} million", "20 million"),
-        ("{name}", "ResNet-8"),
-        ("{names}; {no_names}", "a, b; none"),
-        ('{"small alq".2:3}', "12.3"),
-        ("{{{name}}}", "{ResNet-8}"),
-        ("{own}: {share:1}", "own words: .03"),
-        ("@rows alq = ALQ, 3 bits; trn\n| {label} | {methods.$.error:2} | {methods.$.bits:3} |",
-         "| ALQ, 3 bits | .48 | 3.00 |\n| trn | 2.6 | 1.60 |"),
-        ("@let alq = methods.alq\n@let of = alq\n{alq.error:2} {of.bits:1} {ratio.0:2}", ".48 3 8.7"),
+        ('{{ help|digits(2, " s") }}', ".055 s (.052-.057)"),
+        ('{{ help.low|digits(1, " s") }}', ".05 s"),
+        ('{{ help|digits(2, " ms", times=1000) }}', "55 ms (52-57)"),
+        ('{{ over|digits(2, " %") }}', "1.1 % (-.14 to 2.6)"),
+        ('{{ ratio|digits(2, "x") }}', "8.7x (7.3-9.1)"),
+        ("{{ [share, help.low, help.high]|digits(1) }}", ".03 (.05-.06)"),
+        ("{{ ratio[0]|decimals(2) }}", "8.71"),
+        ('{{ share|decimals(1, " %", times=100) }}', "3.0 %"),
+        ("{{ expand|digits(2) }}", "3,400"),
+        ("{{ expand|decimals(0) }}", "3,416"),
+        ("{{ runs }}", "20,000,000"),
+        ("{{ runs|digits(2, times=1e-6) }} million", "20 million"),
+        ("{{ name }}", "ResNet-8"),
+        ("{{ names }}; {{ no_names }}", "a, b; none"),
+        ('{{ file["small alq"]["2"]|digits(3) }}', "12.3"),
+        ("{{ methods.items|decimals(0) }}", "7"),
+        ("{{ 'a & <b>' }} {{ '{' ~ name ~ '}' }}", "a & <b> {ResNet-8}"),
+        ("{{ own() }}: {{ share|digits(1) }}", "own words: .03"),
+        ('{% for name, label in [("alq", "ALQ, 3 bits"), ("trn", "TRN")] %}\n'
+         "| {{ label }} | {{ methods[name].error|digits(2) }} | {{ methods[name].bits|digits(3) }} |\n{% endfor %}\n",
+         "| ALQ, 3 bits | .48 | 3.00 |\n| TRN | 2.6 | 1.60 |"),
+        ("{% set alq = methods.alq %}\n{% set of = alq %}\n{{ alq.error|digits(2) }} {{ of.bits|digits(1) }}", ".48 3"),
+        ('{% from "sweep.jinja" import accuracy %}\n'
+         '{{ accuracy({"final_accuracy_percent": 3, "final_accuracy_percent_pm": 0.126}) }}\n', "3.00 +- .13"),
     ],
 )  # fmt: skip
 def test_a_template_is_filled(template: str, text: str) -> None:
-    assert filled(template, VALUES, {"own": "own words"}) == text
+    assert filled(template, VALUES, {"own": lambda: "own words", "file": VALUES}) == text
 
 
 @pytest.mark.parametrize(
@@ -57,34 +66,49 @@ def test_a_template_is_filled(template: str, text: str) -> None:
     [(0.996, 2, "1.0"), (9.96, 2, "10"), (-0.5, 1, "-.5"), (0, 3, "0"), (3.2e-7, 1, "3e-7"), (0.00012, 2, ".00012")],
 )
 def test_significant_digits(number: float, digits: int, text: str) -> None:
-    assert filled(f"{{x:{digits}}}", {"x": number}, {}) == text
+    assert filled(f"{{{{ x|digits({digits}) }}}}", {"x": number}, {}) == text
 
 
 @pytest.mark.parametrize(
     ("template", "words"),
     [
-        ("{halp:2 s}", "no 'halp' of 'halp' (there are help, over"),
-        ("{help.mean:2}", "no 'mean' of 'help.mean' (there are median, low, high)"),
-        ("{ratio.3:2}", "a list of 3"),
-        ("{share.low:2}", "the value there is 0.0296"),
-        ("{none:2}", "None is no finite number"),
-        ("{name:2}", "'ResNet-8' is no finite number"),
-        ("{share}", "a FORM is missing"),
-        ("{share:two}", "the FORM 'two' must begin"),
-        ("{share + 1:2}", "must be {PATH}"),
-        ("{.error:2}", "must be {PATH}"),
-        ("{methods.$.error:2}", "no '$'"),
-        ("@rows alq", "and a line to repeat"),
-        ("@rows eden\n{methods.$.error:2}", "no 'eden'"),
-        ("@let x = halp", "no 'halp'"),
-        ("@with methods", "must be '@let WORD = PATH'"),
+        ("a\n{{ halp|digits(2) }}", "line 2: there is no 'halp' (there are help, over"),
+        ("{{ help.mean|digits(2) }}", "line 1: there is no 'mean' (there are median, low, high)"),
+        ("{{ ratio[3]|digits(2) }}", "there is no 3 (a list of 3"),
+        ("{{ share.low|digits(2) }}", "there is no 'low' (the value there is 0.0296"),
+        ("{{ none|digits(2) }}", "None is no finite number"),
+        ("{{ name|digits(2) }}", "'ResNet-8' is no finite number"),
+        ("{{ infinite|digits(2) }}", "inf is no finite number"),
+        ("{{ [share, share, infinite]|decimals(2) }}", "inf is no finite number"),
+        ("{{ yes|digits(1) }}", "True is no finite number"),
+        ("{{ share }}", "digits or decimals is missing, which says how 0.0296 is written"),
+        ("{{ yes }}", "digits or decimals is missing"),
+        ("{{ none }}", "digits or decimals is missing"),
+        ("{{ help }}", "digits or decimals is missing"),
+        ('{{ share if no_names }}', "digits or decimals is missing"),
+        ('{{ share|digits("two") }}', "line 1: TypeError"),
+        ("{{ share|digits(0) }}", "line 1: ValueError"),
+        ("{{ share|digits }}", "missing 1 required positional argument"),
+        ("\n{{ share|number(2) }}", "line 2: No filter named 'number'"),
+        ("{{ share|digits(2) }", "line 1: unexpected '}'"),
+        ("{{ nothing.error }}", "there is no 'error' (there are none)"),
+        ("{{ name.error + 1 }}", "there is no 'error'"),
+        ('{{ methods["$"].error|digits(2) }}', "there is no '$'"),
+        ('{% for name in ["alq"] %}', "Unexpected end of template"),
+        ('{% for name in ["eden"] %}\n{{ methods[name].error|digits(2) }}\n{% endfor %}', "line 2: there is no 'eden'"),
+        ("{% set x = halp %}", "no 'halp'"),
+        ("{% with methods %}", "line 1: "),
+        ('\n{% include "halp.md" %}', "line 2: TemplateNotFound: 'halp.md'"),
+        ('{% from "sweep.jinja" import accuracy %}\n{{ accuracy(help) }}',
+         "line 2, sweep.jinja line 3: there is no 'final_accuracy_percent' (there are median, low, high)"),
     ],
-)
+)  # fmt: skip
 def test_what_is_wrong_is_named(template: str, words: str) -> None:
     with pytest.raises(Wrong) as error:
         filled(template, VALUES, {})
     assert words in str(error.value)
 
 
-def test_the_words_of_a_template_are_what_placeholders_leave() -> None:
-    assert literal("| a | {help:2 s} |\n@rows alq\n| {label} | 5 |") == "| a |  |\n|  | 5 |"
+def test_the_words_of_a_template_are_what_jinja_leaves() -> None:
+    template = '| a | {{ help|digits(2, " s") }} |\n{% for x in ["3 s"] %}{# 2 s #}\n| {{ x }} | 5 |\n{% endfor %}'
+    assert literal(template).split("\n") == ["| a |  |", "|  | 5 |", ""]
