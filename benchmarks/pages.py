@@ -2,7 +2,8 @@
 
 Every block of a page, between ``<!-- results: NAME -->`` and ``<!-- end -->``, becomes the text of its template in
 ``benchmarks/results/templates/`` with the numbers of ``results/NAME.json``.  ``--check`` writes nothing, says what
-differs, and exits with 1 where something does.  A block whose file is not there yet keeps its text.
+differs, and exits with 1 where something does.  A block whose file is not there yet keeps its text, and so does one
+that cannot be made, of which the command says why.
 """
 
 from __future__ import annotations
@@ -11,9 +12,12 @@ import argparse
 import difflib
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.results import blocks
+from benchmarks.results.blocks import Block
 from benchmarks.results.result_file import ROOT, digest, read
 from files.atomic import write_text
 
@@ -23,33 +27,32 @@ def pages(root: Path = ROOT) -> list[Path]:
     return [root / "README.md", *sorted((root / "docs").rglob("*.md"))]
 
 
-def differing(root: Path = ROOT) -> Iterator[tuple[Path, str, str]]:
-    """The pages that are not what the files give, each with its text and the text that they give.
+@dataclass(frozen=True)
+class Page:
+    """A page with its blocks, its text as the files give it, and what is wrong with it, in sentences."""
 
-    Raises ValueError, with the name of the page, where they give none.
-    """
-    for page in pages(root):
-        text = page.read_text()
-        try:
-            given = blocks.written(text, root)
-        except ValueError as error:
-            raise ValueError(f"{page.relative_to(root)}: {error}") from error
-        if given != text:
-            yield page, text, given
+    path: Path
+    text: str
+    given: str
+    blocks: Sequence[Block]
+    wrong: Sequence[str]
 
 
-def all_blocks(root: Path = ROOT) -> Iterator[blocks.Block]:
-    """The blocks of all pages."""
-    for page in pages(root):
-        yield from blocks.of_page(page.read_text())
+def read_page(path: Path, root: Path = ROOT) -> Page:
+    """A page; one with a comment too many or too few has no blocks."""
+    text, name = path.read_text(), path.relative_to(root).as_posix()
+    try:
+        given, wrong = blocks.written(text, root)
+        return Page(path, text, given, blocks.of_page(text), [f"{name}: {sentence}" for sentence in wrong])
+    except ValueError as error:
+        return Page(path, text, text, [], [f"{name}: {error}"])
 
 
-def changed_pictures(root: Path = ROOT) -> Iterator[str]:
-    """The pictures that are not those which the measurements of the pages' blocks have drawn, in sentences."""
-    for name in sorted({block.name for block in all_blocks(root) if not block.waits(root)}):
-        for picture, known in read(name, root).get("pictures", {}).items():
-            if not (root / picture).is_file() or digest(root / picture) != known:
-                yield f"{picture} is not the one that results/{name}.json names: python -m benchmarks.record {name}"
+def changed_pictures(name: str, root: Path = ROOT) -> Iterator[str]:
+    """The pictures that are not those which the measurement of a name has drawn, in sentences."""
+    for picture, known in read(name, root).get("pictures", {}).items():
+        if not (root / picture).is_file() or digest(root / picture) != known:
+            yield f"{picture} is not the one that results/{name}.json names: python -m benchmarks.record {name}"
 
 
 def main(words: Sequence[str] | None = None, root: Path = ROOT) -> int:
@@ -59,25 +62,28 @@ def main(words: Sequence[str] | None = None, root: Path = ROOT) -> int:
     )
     parser.add_argument("--check", action="store_true", help="write nothing; say what differs")
     check = parser.parse_args(words).check
-    try:
-        found, pictures = list(differing(root)), list(changed_pictures(root))
-    except ValueError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    for page, text, given in found:
-        name = page.relative_to(root).as_posix()
+    found = [read_page(path, root) for path in pages(root)]
+    wrong = [sentence for page in found for sentence in page.wrong]
+    differing = [page for page in found if page.given != page.text]
+    for page in differing:
+        name = page.path.relative_to(root).as_posix()
         if check:
-            print(
-                *difflib.unified_diff(text.splitlines(), given.splitlines(), name, "results/", "", "", 0, ""), sep="\n"
-            )
+            lines = page.text.splitlines(), page.given.splitlines()
+            print(*difflib.unified_diff(*lines, name, "results/", "", "", 0, ""), sep="\n")
         else:
-            write_text(page, given)
+            write_text(page.path, page.given)
             print(f"wrote {name}")
-    for sentence in pictures:
-        print(sentence)
-    if waiting := sorted({block.name for block in all_blocks(root) if block.waits(root)}):
+    waits = {block.name: block.waits(root) for page in found for block in page.blocks}
+    pictures: list[str] = []
+    for name in sorted(name for name, waiting in waits.items() if not waiting):
+        with suppress(ValueError):  # said above, for its blocks
+            pictures += changed_pictures(name, root)
+    print(*pictures, sep="\n", end="\n" * bool(pictures))
+    if waiting := sorted(name for name, waiting in waits.items() if waiting):
         print(f"not measured yet, so that their blocks were left as they are: {', '.join(waiting)}")
-    return int(bool(pictures or (check and found)))
+    for sentence in wrong:
+        print(f"error: {sentence}", file=sys.stderr)
+    return 2 if wrong else int(bool(pictures or (check and differing)))
 
 
 if __name__ == "__main__":

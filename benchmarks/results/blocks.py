@@ -70,16 +70,21 @@ def of_page(text: str) -> list[Block]:
     return [block for _, block, _ in _pieces(text) if block]
 
 
-def written(text: str, root: Path = ROOT) -> str:
-    """The page with the text of every block as its file gives it.
+def written(text: str, root: Path = ROOT) -> tuple[str, list[str]]:
+    """The page with the text of every block as its file gives it, and what is wrong with those that stay as they are.
 
-    Raises ValueError for what is wrong with a comment, a template or a file.
+    Raises ValueError for a comment that begins a block without an end, or ends none.
     """
-    return "".join(before + (_text(block, root) if block else "") + end for before, block, end in _pieces(text))
-
-
-def _text(block: Block, root: Path) -> str:
-    return block.text if block.waits(root) else block.words(result_file.read(block.name, root))
+    parts, wrong = [], []
+    for before, block, end in _pieces(text):
+        words = block.text if block else ""
+        if block and not block.waits(root):
+            try:
+                words = block.words(result_file.read(block.name, root))
+            except ValueError as error:
+                wrong.append(str(error))
+        parts += [before, words, end]
+    return "".join(parts), wrong
 
 
 def _pieces(text: str) -> Iterator[tuple[str, Block | None, str]]:

@@ -42,6 +42,8 @@ def read(name: str, root: Path = ROOT) -> dict[str, Any]:
         values = read_json(path)
     except FileNotFoundError as error:
         raise ValueError(f"{RESULTS}/{name}.json is not there: python -m benchmarks.record {name} writes it") from error
+    except OSError as error:
+        raise ValueError(f"{RESULTS}/{name}.json cannot be read: {error.strerror}") from error
     except ValueError as error:
         raise ValueError(f"{RESULTS}/{name}.json {error}") from error
     if not isinstance(values, dict):

@@ -32,7 +32,8 @@ NOT_YET = {
     "docs/results/training.md",
     "docs/results/wire.md",
 }
-TEXTS = {path.relative_to(ROOT).as_posix(): path.read_text() for path in pages.pages()}
+PAGES = [pages.read_page(path) for path in pages.pages()]
+TEXTS = {page.path.relative_to(ROOT).as_posix(): page.text for page in PAGES}
 # README quotes in its first part alone; its other numbers are of commands and settings
 QUOTING = {"README.md": TEXTS["README.md"].split("\n## Start\n")[0]} | {
     name: text for name, text in TEXTS.items() if name.startswith("docs/results/")
@@ -41,7 +42,8 @@ WITH_BLOCKS = {name: found for name, text in TEXTS.items() if (found := blocks.o
 
 
 def test_every_block_is_what_its_file_gives() -> None:
-    wrong = [page.relative_to(ROOT).as_posix() for page, _, _ in pages.differing()]
+    assert not [sentence for page in PAGES for sentence in page.wrong]
+    wrong = [page.path.relative_to(ROOT).as_posix() for page in PAGES if page.given != page.text]
     assert not wrong, "python -m benchmarks.pages writes them from results/ and benchmarks/results/templates/"
 
 
@@ -100,7 +102,8 @@ def literal(template: Path) -> str:
 
 
 def test_pictures_of_converted_pages_are_those_that_the_measurement_drew() -> None:
-    assert list(pages.changed_pictures()) == []
+    there = {block.name for found in WITH_BLOCKS.values() for block in found if not block.waits()}
+    assert not [sentence for name in there for sentence in pages.changed_pictures(name)]
     for name, found in WITH_BLOCKS.items():
         if name not in NOT_YET:
             drawn = {picture for block in found for picture in result_file.read(block.name).get("pictures", {})}
@@ -145,6 +148,32 @@ def test_a_file_that_changes_is_found(tmp_path: Path, capsys: pytest.CaptureFixt
         "docs/results/grid.md: benchmarks/results/templates/grid.md, of results/grid.json: line 4: there is no 'help' "
         "(there are expand_10000, " in told
     )
+
+
+def test_what_is_wrong_with_one_block_hides_no_other(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    root = _copy(tmp_path)
+    for name in ("analysis", "grid"):
+        result_file.write(name, result_file.read(name, root) | {"date": "2001-01-01"}, root)
+    result_file.path_of("exchange", root).write_text("{")
+    gpu = result_file.read("gpu/all", root)
+    result_file.write("gpu/all", gpu | {"machine": {}}, root)
+    (root / "docs" / "house.md").write_text(house := "<!-- results: grid -->")
+    grid = root / "docs" / "results" / "grid.md"
+    grid.write_text(grid.read_text() + "\n<!-- results: grid halp --><!-- end -->\n")
+    assert pages.main([], root) == 2
+    told = capsys.readouterr()
+    assert set(told.out.splitlines()[:2]) == {"wrote docs/results/analysis.md", "wrote docs/results/grid.md"}
+    assert all("2001-01-01" in (root / f"docs/results/{name}.md").read_text() for name in ("analysis", "grid"))
+    assert (root / "docs" / "house.md").read_text() == house
+    errors = told.err.splitlines()
+    assert len(errors) == len({*errors}) >= 4
+    for words in (
+        "docs/house.md: <!-- results: grid -->: there is no <!-- end -->",
+        "docs/results/grid.md: block grid halp: benchmarks/results/templates/grid.halp.md is not there",
+        "results/exchange.json ",
+        "of results/gpu/all.json: line 38: KeyError: 'gpu'",
+    ):
+        assert any(words in error for error in errors), words
 
 
 def test_a_block_whose_file_is_not_there_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,13 +13,13 @@ import yaml
 
 from analysis.__main__ import main as analysis
 from benchmarks import pages, record, time_to_accuracy
-from benchmarks.results import placeholders
+from benchmarks.results import blocks, placeholders
 from benchmarks.results.blocks import Block
 from benchmarks.results.measurements import MEASUREMENTS, Sweep
 from grid.engine.sweeps.families import load
 from tests.analysis.conftest import measured, write_events
 
-BLOCKS = {str(block): block for block in pages.all_blocks()}
+BLOCKS = {str(block): block for path in pages.pages() for block in blocks.of_page(path.read_text())}
 OF = {"commit": "0123456789ab", "date": "2001-01-01", "hardware": "a processor"}
 SWEEPS = [title for title, block in BLOCKS.items() if isinstance(MEASUREMENTS.get(block.name), Sweep)]
 
