@@ -3,13 +3,13 @@
 Gradients of 4 workers are recorded early, in the middle and late in a run of ResNet-8 on CIFAR-10 without compression
 (``benchmarks.norms``; digits where CIFAR-10 is not there).  Levels are fitted to all of them, as at an update.  The
 error is ``|mean C(x_i) - mean x_i|^2`` over that of the mean's own length, through the bytes, averaged over
-repetitions; figures are medians over moments.  ``bits`` are those of a message, header and levels included, by
-coordinate.
+repetitions; figures are the median, least and largest over moments.  ``bits`` are those of a message, header and levels
+included, by coordinate.
 
 ``bias_sigma`` looks for a bias in two ways, in standard errors: along the mean gradient, which is how a shrinkage would
 show, and in the squared length of the mean of all errors, which is how any other would.  It is the largest over methods
 and moments, of which there are a few dozen: two or three are no surprise.  ``encode_cost`` is the time of encoding with
-correlated rounding over that without, in turns.  The last line is one JSON object.
+correlated rounding over that without, in turns (median and quartiles).  The last line is one JSON object.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from torch import Tensor
 
 from benchmarks.gradient_samples import learn
 from benchmarks.norms import Recorded, recorded
-from benchmarks.timing import in_turns, seconds, spread
+from benchmarks.timing import in_turns, seconds, spread, summary
 from files.aligned import aligned
 from nuq.compressors.quantized import AdaptiveQuantizer, Quantizer
 from nuq.kernels.spec import Key
@@ -176,15 +176,17 @@ def main() -> None:
     print(f"\n{aligned(rows)}")
     costs = dict(encode_cost(chosen.quantizers, run.gradients[0][0], chosen.rounds))
     print("\n" + aligned([[title, f"{m:.2f}", f"({low:.2f} - {high:.2f})"] for title, (m, low, high) in costs.items()]))
-    print(json.dumps(figures(found, {title: cost[0] for title, cost in costs.items()}, run.title)))
+    print(json.dumps(figures(found, costs, run.title)))
 
 
-def figures(found: dict[tuple[str, str], list[Error]], costs: dict[str, float], title: str) -> dict[str, Any]:
+def figures(
+    found: dict[tuple[str, str], list[Error]], costs: dict[str, tuple[float, float, float]], title: str
+) -> dict[str, Any]:
     """The figures of the last line; those whose quantizers were left out are not among them."""
 
-    def ratio(above: tuple[str, str], below: tuple[str, str]) -> float:
+    def ratio(above: tuple[str, str], below: tuple[str, str]) -> dict[str, float]:
         pairs = zip(found[above], found[below], strict=True)
-        return statistics.median(a.of_mean / b.of_mean for a, b in pairs)
+        return summary([a.of_mean / b.of_mean for a, b in pairs])
 
     said: dict[str, Any] = {"gradients": title}
     for name, quantizer_title in (("qsgdinf", "QSGDinf"), ("alq_linf", "ALQ, linf"), ("alq_l2", "ALQ, l2")):
@@ -193,11 +195,11 @@ def figures(found: dict[tuple[str, str], list[Error]], costs: dict[str, float], 
     reference = ("ALQ, l2", "stochastic")
     if reference in found:
         correlated = [key for key in found if key[1] == "correlated"]
-        best = min(correlated, key=lambda key: ratio(key, reference))
+        best = min(correlated, key=lambda key: ratio(key, reference)["median"])
         bits = [statistics.median(error.bits for error in found[key]) for key in (best, reference)]
         said |= {"best": best[0], "best_over_alq_l2": ratio(best, reference), "bits": bits}
     said["bias_sigma"] = max(error.bias_sigma for errors in found.values() for error in errors)
-    said["encode_cost"] = statistics.median(costs.values())
+    said["encode_cost"] = summary([middle for middle, _, _ in costs.values()])
     return said | {"encode_costs": costs}
 
 

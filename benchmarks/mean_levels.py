@@ -9,12 +9,12 @@ the kernels, through the bytes, at 3 bits.
 - Five laws, workers independent of one another, in buckets of 8192; M is the number of workers.
 - Recorded gradients of 4 workers, or of the first 2 (``benchmarks.norms``): medians over the run's three moments, the
   largest in brackets.
-- ``pairs``: what levels that are fitted to the error of the very vectors, by Nelder and Mead's method, would still
-  take off, 4 workers, no level at zero: how much the assumption of independent workers costs.
+- ``pairs``: the error with levels that are fitted to the very vectors, by Nelder and Mead's method, over that with
+  levels for the mean, 4 workers, no level at zero: how much the assumption of independent workers costs.
+- ``blind``: the ratio, 4 workers, no level at zero, if agreement were taken as 1.
 
-- ``blind``: the largest ratio, 4 workers, no level at zero, if agreement were taken as 1.
-
-``agreement`` is rho of ``nuq.levels.mean_levels``.  The last line is one JSON object.
+``agreement`` is rho of ``nuq.levels.mean_levels``.  The last line is one JSON object, in which the ratios of recorded
+gradients are the median, least and largest of the moments.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from scipy import optimize
 from torch import Tensor
 
 from benchmarks import gradient_samples, mean_error, norms
-from benchmarks.timing import seconds
+from benchmarks.timing import seconds, summary
 from files.aligned import aligned
 from nuq.compressors.quantized import AdaptiveQuantizer
 from nuq.kernels import operators, reference, spec
@@ -187,7 +187,7 @@ def _cell(values: Sequence[float]) -> str:
 
 
 def gradients_of(run: norms.Recorded) -> dict[str, Any]:
-    """Print the tables of a run, and return their medians, the largest ratio and what pairs would take off."""
+    """Print the tables of a run, and return its ratios: median, least and largest of the moments."""
     found: dict[str, Any] = {}
     rows = [[run.title, "", "M", *map(str, BITS)]]
     for norm in NORMS:
@@ -202,11 +202,13 @@ def gradients_of(run: norms.Recorded) -> dict[str, Any]:
                 }
                 shown = [f"{statistics.median(each):.3f} ({max(each):.3f})" for each in by_bits.values()]
                 rows.append([f"{norm}, {title}", " ".join(f"{each:.2f}" for each in agreement), str(workers), *shown])
-                found[norm][f"{title}, {workers}"] = {bits: statistics.median(each) for bits, each in by_bits.items()}
+                found[norm][f"{title}, {workers}"] = {bits: summary(each) for bits, each in by_bits.items()}
         found[norm]["pairs"] = {
-            bits: statistics.median(left_over(norm, 2**bits, moment) for moment in run.gradients) for bits in (2, 3)
+            bits: summary([left_over(norm, 2**bits, moment) for moment in run.gradients]) for bits in (2, 3)
         }
-        found[norm]["blind"] = {bits: max(blind(norm, 2**bits, moment) for moment in run.gradients) for bits in (2, 3)}
+        found[norm]["blind"] = {
+            bits: summary([blind(norm, 2**bits, moment) for moment in run.gradients]) for bits in (2, 3)
+        }
         print(f"{run.title}, {norm}: pairs {found[norm]['pairs']}, blind {found[norm]['blind']}", flush=True)
     print(f"\n{aligned(rows, words=2)}")
     worst = 0.0
@@ -218,8 +220,8 @@ def gradients_of(run: norms.Recorded) -> dict[str, Any]:
     return found | {"kernels_differ": worst}
 
 
-def times(gradients: Sequence[Tensor]) -> dict[int, float]:
-    """The milliseconds that the refit takes, by bits."""
+def times(gradients: Sequence[Tensor]) -> dict[int, dict[str, float]]:
+    """The milliseconds that the refit takes, by bits: median, least and largest."""
     found = {}
     for bits in BITS:
         _, seen = fitted("optimal", "message", "linf", 2**bits, gradients)
@@ -227,7 +229,7 @@ def times(gradients: Sequence[Tensor]) -> dict[int, float]:
         start = update_rules.optimal(law, 2**bits)
         how: dict[str, Any] = {"symmetric": True, "workers": 4, "agreement": seen.agreement}
         refit = partial(mean_levels.refit, start, law, **how)
-        found[bits] = 1e3 * statistics.median(seconds(refit) for _ in range(9))
+        found[bits] = summary([1e3 * seconds(refit) for _ in range(9)])
     return found
 
 

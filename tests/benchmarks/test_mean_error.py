@@ -39,7 +39,10 @@ def test_figures_are_medians_over_moments() -> None:
     titles = ("QSGDinf", "ALQ, l2")
     found = {(titles[0], "stochastic"): errors(1, 1, 1), (titles[0], "correlated"): errors(0.5, 0.2, 0.4)}
     found |= {(titles[1], "stochastic"): errors(2, 2, 2), (titles[1], "correlated"): errors(1, 1, 2.5)}
-    said = figures(found, {"QSGDinf": 1.0, "ALQ, l2": 1.2}, "those")
-    assert (said["corr_over_ind_qsgdinf"], said["corr_over_ind_alq_l2"]) == (0.4, 0.5)
-    assert (said["best"], said["best_over_alq_l2"]) == ("QSGDinf", 0.2)
-    assert (said["bias_sigma"], said["encode_cost"], said["bits"]) == (2.5, 1.1, [3.0, 3.0])
+    said = figures(found, {"QSGDinf": (1.0, 0.9, 1.4), "ALQ, l2": (1.2, 1.1, 1.3)}, "those")
+    assert said["corr_over_ind_qsgdinf"] == {"median": 0.4, "low": 0.2, "high": 0.5}
+    assert said["corr_over_ind_alq_l2"] == {"median": 0.5, "low": 0.5, "high": 1.25}
+    assert (said["best"], said["best_over_alq_l2"]) == ("QSGDinf", {"median": 0.2, "low": 0.1, "high": 0.25})
+    assert (said["bias_sigma"], said["bits"]) == (2.5, [3.0, 3.0])
+    assert said["encode_cost"] == {"median": 1.1, "low": 1.0, "high": 1.2}
+    assert said["encode_costs"]["QSGDinf"] == (1.0, 0.9, 1.4)

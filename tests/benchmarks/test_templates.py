@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
 from contextlib import redirect_stdout
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 import yaml
 
 from analysis.__main__ import main as analysis
-from benchmarks import pages, record, time_to_accuracy
+from benchmarks import mean_error, mean_levels, norms, pages, record, time_to_accuracy
 from benchmarks.results import blocks, placeholders
 from benchmarks.results.blocks import Block
 from benchmarks.results.measurements import MEASUREMENTS, Sweep
@@ -70,6 +73,33 @@ def test_templates_of_sweeps_name_the_rows_of_their_tables(title: str, tmp_path:
     with redirect_stdout(output := io.StringIO()):
         assert analysis(words) == 0
     assert "measured" not in fill(block, record.rows_of(output.getvalue()))
+
+
+@pytest.mark.parametrize("title", [title for title in BLOCKS if title.startswith("mean_levels")])
+def test_levels_for_the_mean(title: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """What the benchmark prints, of made-up ratios."""
+    moments = [[torch.ones(2)] * 4] * 3
+    monkeypatch.setattr(mean_levels.mean_error, "run_of", lambda title: norms.Recorded(title, [2], moments))
+    monkeypatch.setattr(mean_levels.mean_error, "measured", lambda *_: SimpleNamespace(of_mean=0.5))
+    monkeypatch.setattr(mean_levels, "fitted", lambda *_: (None, SimpleNamespace(agreement=0.875)))
+    ratios = itertools.cycle([0.5, 0.7, 0.6])
+    for name in ("error_of_mean", "ratio", "left_over", "blind"):
+        monkeypatch.setattr(mean_levels, name, lambda *_: next(ratios))
+    monkeypatch.setattr(mean_levels, "times", lambda _: {bits: {"median": 3.0 * bits} for bits in mean_levels.BITS})
+    monkeypatch.setattr(mean_levels.gradient_samples, "NUM_COORDINATES", 64)
+    mean_levels.main()
+    text = fill(BLOCKS[title], record.last_object(capsys.readouterr().out))
+    assert {"": ".600 (.500-.700)", "methods": ".600 (.500-.700)", "refit": "6.0 ms"}[BLOCKS[title].part] in text
+
+
+def test_errors_of_the_mean() -> None:
+    errors = [mean_error.Error(of_mean, 1.0, 3.0, 1.0) for of_mean in (0.5, 0.7, 0.6)]
+    alone = [mean_error.Error(1.0, 1.0, 3.0, 1.0)] * 3
+    found = {(title, "correlated"): errors for title in mean_error.QUANTIZERS}
+    found |= {(title, "stochastic"): alone for title in mean_error.QUANTIZERS}
+    costs = dict.fromkeys(mean_error.QUANTIZERS, (1.0, 0.9, 1.2))
+    text = fill(BLOCKS["mean_error"], json.loads(json.dumps(mean_error.figures(found, costs, "ResNet-8 on CIFAR-10"))))
+    assert "gradients (ResNet-8 on CIFAR-10, " in text and text.count(".60 (.50-.70)") == 2
 
 
 @pytest.mark.parametrize("title", [title for title in BLOCKS if title.startswith("time_to_accuracy")])
