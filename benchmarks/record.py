@@ -43,12 +43,13 @@ def record(name: str, measurement: Benchmark | Sweep, root: Path = result_file.R
         raise Failed(f"it needs {' and '.join(lacking)}, which is not here")
     before, began = result_file.commit(root), time.perf_counter()
     *first, last = measurement.commands
-    for command in first:
-        _run(command, root, shown=True)
+    for number, command in enumerate(first):
+        _run(command, root, shown=True, codes=(0, 1) if number == 0 else (0,))  # 1: runs diverged, or are missing
     output = _run(last, root, shown=isinstance(measurement, Benchmark))
     seconds = time.perf_counter() - began
     if isinstance(measurement, Sweep):
-        told = {**_of_runs(root / "runs" / measurement.folder), "figures": rows_of(output)}
+        figures = rows_of(output, measurement.num_seeds)
+        told = {**_of_runs(root / "runs" / measurement.folder), "figures": figures}
     else:
         now = result_file.commit(root)
         same = before if now == before else before.removesuffix(result_file.DIRTY) + result_file.DIRTY
@@ -59,8 +60,11 @@ def record(name: str, measurement: Benchmark | Sweep, root: Path = result_file.R
     return result_file.write(name, values | ({"pictures": pictures} if pictures else {}), root)
 
 
-def _run(command: str, root: Path, *, shown: bool) -> str:
-    """The standard output of a command, which is also printed as it comes where ``shown``."""
+def _run(command: str, root: Path, *, shown: bool, codes: Sequence[int] = (0,)) -> str:
+    """The standard output of a command, which is also printed as it comes where ``shown``.
+
+    Raises Failed where it ends with none of the exit ``codes``.
+    """
     words = [sys.executable if word == "python" else word for word in shlex.split(command)]
     print(f"$ {command}", flush=True)
     environment = os.environ | {"PYTHONUNBUFFERED": "1"}
@@ -71,7 +75,7 @@ def _run(command: str, root: Path, *, shown: bool) -> str:
             lines.append(line)
             if shown:
                 print(line, end="", flush=True)
-    if process.returncode:
+    if process.returncode not in codes:
         raise Failed(f"{command}: ended with {process.returncode}")
     return "".join(lines)
 
@@ -91,16 +95,17 @@ def last_object(output: str) -> dict[str, Any]:
 # --- sweeps -------------------------------------------------------------------------------------------------------
 
 
-def rows_of(output: str) -> dict[str, Any]:
+def rows_of(output: str, num_seeds: int) -> dict[str, Any]:
     """The rows of a result table by their labels, without what a row lacks, and the table's notes.
 
-    Raises Failed where runs are missing or two rows have one label.
+    Raises Failed where two rows have one label, or where runs are missing that have not diverged.
     """
     table = json.loads(output)
     rows: dict[str, Any] = {}
     for row in table["rows"]:
-        if row["complete"] < row["runs"] or row["label"] in rows:
-            why = "is there twice" if row["label"] in rows else f"has {row['complete']} of {row['runs']} runs"
+        ended = row["complete"] + row["diverged"]
+        if ended < num_seeds or row["label"] in rows:
+            why = "is there twice" if row["label"] in rows else f"has {ended} of {num_seeds} runs"
             raise Failed(f"the row {row['label']!r} of the sweep's table {why}")
         rows[row["label"]] = {key: _short(value) for key, value in row.items() if value is not None}
     return {"rows": rows, "notes": table["notes"]}

@@ -42,14 +42,16 @@ _MEANS = {  # columns that are plain means, and what of each run
 
 
 def table(logs: Logs) -> pd.DataFrame:
-    """The numbers of every seed group: method, label, complete, runs, the columns, then the settings that differ.
+    """The numbers of every seed group: method, label, its runs, the columns, then the settings that differ.
 
     Means have their interval's half-width (``_pm``, NaN for one seed) and number of values or pairs (``_n``) beside
-    them. Only complete runs count; a seed group without any has NaN throughout.  ``attrs``: ``notes``, sentences on
-    what is compared; ``settings``, the names of those settings.
+    them. Only complete runs count (``complete`` of all ``runs``; ``diverged`` are among the others); a seed group
+    without any has NaN throughout.  ``attrs``: ``notes``, sentences on what is compared; ``settings``, the names of
+    those settings.
     """
     every, logs = logs, begun(logs)
     complete = logs.status["complete"].to_numpy(bool)
+    diverged = (logs.status["state"] == "diverged").to_numpy(bool)
     place = {str(run): index for index, run in enumerate(logs.settings.index)}
     values = {name: of_run.to_numpy(float) for name, of_run in of_complete_runs(logs).items()}
     # on SGD's all are equal
@@ -71,6 +73,7 @@ def table(logs: Logs) -> pd.DataFrame:
             "label": seed_group.label,
             "complete": int(complete[places].sum()),
             "runs": len(places),
+            "diverged": int(diverged[places].sum()),
         }
         row |= _with_interval("final_accuracy_percent", final)
         row |= _with_interval("best_accuracy_percent", estimate(own["best"]))

@@ -33,17 +33,23 @@ class Benchmark:
 class Sweep:
     """A sweep that runs on this machine, or goes on where kept runs end; the figures are the rows of its table.
 
-    folder: its runs are below ``runs/FOLDER``; the rest as of a benchmark.
+    seeds: a count or a list, as ``grid_run.py`` takes it; folder: its runs are below ``runs/FOLDER``; the rest as of a
+    benchmark.
     """
 
     family: str
     name: str
-    seeds: int
+    seeds: int | str
     about: str
     minutes: float
     folder: str
     needs: tuple[str, ...] = ()
     pictures: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def num_seeds(self) -> int:
+        """The runs of every experiment."""
+        return self.seeds if isinstance(self.seeds, int) else len(self.seeds.split(","))
 
     @property
     def commands(self) -> tuple[str, ...]:
@@ -178,6 +184,16 @@ MEASUREMENTS: dict[str, Benchmark | Sweep] = {
     ),
     "smaq": Sweep(
         "smaq", "cifar10_cpu", 2, "What does quantized training cost in accuracy?", 60, "smaq_cifar10_cpu", (CIFAR10,)
+    ),
+    "headline": Sweep(  # of ended runs in results/, so that only what is missing is trained
+        "headline",
+        "cifar10_cpu",
+        "2,3,4,5,6",
+        "Do the methods, ours and their rivals differ at 1, 2 and 3 bits?",
+        400,
+        "headline_cifar10_cpu",
+        needs=(CIFAR10,),
+        pictures={"docs/headline.png": "figures/headline_cifar10_cpu/variance_and_loss.png"},
     ),
 }
 

@@ -136,7 +136,7 @@ RUN: dict[str, Any] = {
     "device": "cpu (x86_64, AVX512)",
     "machine": {"torch": "2.13.0", "cpu": "a processor", "cores": 2, "commit": "c9bd73c90f3847d141", "dirty": False},
 }
-ROW = {"label": "ALQ", "runs": 2, "complete": 2, "final_accuracy_percent": 47.659999847, "p_value": None}
+ROW = {"label": "ALQ", "runs": 2, "complete": 2, "diverged": 0, "final_accuracy_percent": 47.659999847, "p_value": None}
 
 
 class OfFiles(Sweep):
@@ -144,7 +144,7 @@ class OfFiles(Sweep):
 
     @property
     def commands(self) -> tuple[str, ...]:
-        return ("python -c pass", "python -c 'print(open(\"table.json\").read())'")
+        return ("python -c 'exit(1)'", "python -c 'print(open(\"table.json\").read())'")
 
 
 SWEEP = OfFiles("family", "name", 2, "?", 1, "folder")
@@ -165,7 +165,7 @@ def test_a_sweep_is_kept_with_what_its_runs_noted(root: Path) -> None:
     assert values["commit"] == "0123456789ab-dirty, c9bd73c90f38"
     assert values["hardware"] == "a processor, 2 cores, cpu (x86_64, AVX512)"
     assert (values["date"], values["seconds"]) == ("2026-11-26", 431.4)
-    alq = {"label": "ALQ", "runs": 2, "complete": 2, "final_accuracy_percent": 47.66}
+    alq = {"label": "ALQ", "runs": 2, "complete": 2, "diverged": 0, "final_accuracy_percent": 47.66}
     assert values["figures"] == {"rows": {"ALQ": alq}, "notes": ["a note"]}
 
 
@@ -173,6 +173,7 @@ def test_a_sweep_is_kept_with_what_its_runs_noted(root: Path) -> None:
     ("rows", "runs", "why"),
     [
         ([{**ROW, "complete": 1}], [RUN], "'ALQ' of the sweep's table has 1 of 2 runs"),
+        ([{**ROW, "complete": 1, "runs": 1}], [RUN], "'ALQ' of the sweep's table has 1 of 2 runs"),
         ([ROW, ROW], [RUN], "is there twice"),
         ([ROW], [], "or no run"),
         ([ROW], [{**RUN, "machine": {}}], "without its commit"),
@@ -187,6 +188,12 @@ def test_a_sweep_that_is_not_whole_is_not_kept(
     assert not (root / "results").exists()
 
 
+def test_a_run_that_diverged_is_counted(root: Path) -> None:
+    _sweep(root, [{**ROW, "complete": 1, "diverged": 1}], [RUN])
+    record.record("x", SWEEP, root)
+    assert result_file.read("x", root)["figures"]["rows"]["ALQ"]["diverged"] == 1
+
+
 def test_commands_are_those_of_the_checkout() -> None:
     """Modules that there are, and sweeps under the folders of their runs."""
     from grid.engine.sweeps.families import load
@@ -195,6 +202,8 @@ def test_commands_are_those_of_the_checkout() -> None:
         if isinstance(measurement, Sweep):
             experiments = load(measurement.family, measurement.name).experiments()
             assert {item.folder for item in experiments} == {measurement.folder}, name
+            if not isinstance(measurement.seeds, int):
+                assert {str(item.seed) for item in experiments} == set(measurement.seeds.split(",")), name
         else:
             module = measurement.command.split()[2]
             assert (result_file.ROOT / f"{module.replace('.', '/')}.py").is_file(), name

@@ -54,6 +54,7 @@ def test_numbers_by_hand(demo: Path) -> None:
     )  # geometric mean of 2, 4, 8, over the last two of eight measurements
     assert (alq["final_validation_loss"], alq["bits_per_coordinate"], alq["sent_per_worker_mb"]) == (0.5, 3.25, 2.5)
     assert (alq["seconds"], alq["complete"], alq["runs"]) == (20, 3, 3)
+    assert found["diverged"].tolist() == [0, 0, 1]
     assert tuple(found.loc["sgd", ["final_accuracy_percent", "complete", "runs"]]) == (80, 1, 2)
     assert np.isnan(found.loc["sgd", "final_accuracy_percent_pm"])
     assert np.isnan(found.loc["amq", "final_accuracy_percent"])
