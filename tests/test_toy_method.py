@@ -41,6 +41,7 @@ class Toy:
 
 class ToyCompressor(Compressor):
     def __init__(self, settings):
+        super().__init__(settings)
         self.bits = settings.bits
 
     def encode(self, tensor, key):
