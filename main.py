@@ -54,7 +54,7 @@ def main() -> None:
     from omegaconf import DictConfig, OmegaConf
     from omegaconf.errors import OmegaConfBaseException
 
-    from settings import command_line, resolving, sections
+    from settings import command_line, resolving
     from train.process.status import EXIT_HELD
 
     words = get_args_parser().parse_args()
@@ -86,7 +86,7 @@ def main() -> None:
     def experiment(composed: DictConfig) -> None:
         try:
             if words.config_name or words.config_dir:  # files of the user's own, which Hydra alone has read
-                config = resolving.resolve(sections.as_set(OmegaConf.to_container(composed)))  # type: ignore[arg-type]
+                config = resolving.of_composed(OmegaConf.to_container(composed))  # type: ignore[arg-type]
             else:
                 given: Any = OmegaConf.to_container(HydraConfig.get().overrides, resolve=False)  # ${...} stays text
                 config = resolving.of_words(*given["task"])

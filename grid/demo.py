@@ -52,6 +52,6 @@ def demo() -> Sweep:
 def quick() -> Sweep:
     """A look at the demo in half a minute: four of its methods, two seeds, 80 steps."""
     task = product(digits(80, 4), point("", {"measure.every": 40}))
-    quantized = product(where_read(L2), quantizer(3, 1024), updates([10], 40))
+    quantized = product(where_read({**L2, **ALONE}), quantizer(3, 1024), updates([10], 40))
     methods = [item for item in union(FIXED, ADAPTIVE) if item.label in QUICK]
     return Sweep(product(task, quantized, methods), seeds=(1, 2), folder="demo_quick")

@@ -15,7 +15,7 @@ from settings.models import check_model
 from settings.optim import check_optimizer, check_schedule
 from settings.run import Exchange, check_compute, check_tensors
 from settings.run_identity import canonical, counting, digits, joined
-from settings.sections import methods_of, momentum_acts_in_workers, named_layers
+from settings.sections import as_set, dotted, methods_of, momentum_acts_in_workers, named_layers
 from settings.text import check_text
 
 
@@ -36,6 +36,14 @@ def of_words(*words: str) -> dict[str, Any]:
     ValueError as ``resolve``, and for what is not of the form name=value.
     """
     return resolve(parse_overrides(words))
+
+
+def of_composed(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The configuration that Hydra composed whole, of which defaults count as not given.  ValueError as ``resolve``."""
+    given = as_set(config)
+    groups = {name: given[name] for name in GROUPS if name in given}
+    usual = dotted(resolve(groups))
+    return resolve(groups | {name: value for name, value in given.items() if value != usual.get(name)})
 
 
 class Resolver:

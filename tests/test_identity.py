@@ -161,3 +161,11 @@ def test_with_dither_workers_round_by_themselves_and_names_stay() -> None:
     assert "rounding" not in run_identity.result_settings(config)["method"]
     with pytest.raises(ValueError, match=r"method.rounding='correlated': has no effect with method.dither"):
         resolving.resolve({**dithered, "method.rounding": "correlated"})
+
+
+def test_a_composed_configuration_means_what_was_given() -> None:
+    """Hydra fills a user's file with defaults, which are no choice: with dither workers round by themselves."""
+    dithered = {"method": "qsgdinf", "method.dither": "subtractive", "workers": 2}
+    config = resolving.resolve(dithered)
+    composed = {**config, "method": {**config["method"], "rounding": "correlated"}}
+    assert resolving.of_composed(composed) == resolving.of_composed(config) == config

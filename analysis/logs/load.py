@@ -7,7 +7,7 @@ import hashlib
 import json
 import tempfile
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,7 +23,8 @@ from analysis.logs.cache import Entry, Seen
 from analysis.logs.discovery import CONFIG, STATUS, Run, find
 from analysis.logs.rows import Rows, rows
 from files.plain import Unreadable, checked, read_json, read_yaml
-from nuq.settings import Unless, declared
+from nuq.registry import METHODS
+from nuq.settings import declared, of_older_runs
 from settings.sections import dotted
 
 _JUST_NOW_NS = 10**9  # two changes so close may leave a file with the same time
@@ -262,24 +263,26 @@ def _tuples(value: Any) -> Any:
 def _settings(names: pd.Index, entries: Iterable[Entry]) -> pd.DataFrame:
     records = [{name: _tuples(value) for name, value in (entry.settings.content or {}).items()} for entry in entries]
     table = pd.DataFrame(records, index=names, dtype=object)
-    for name, default in _younger().items():
-        if name in table:  # older runs had the default
-            table[name] = table[name].where(table[name].notna(), default)
+    for section, schema in args.SECTIONS.items():
+        for name, value in _older(schema, section):
+            if name in table:
+                table[name] = table[name].where(table[name].notna(), value)
     for needed in ("method.name", "seed", "trajectory", "steps"):
         if needed not in table:
             table[needed] = np.nan
     table["method.name"] = table["method.name"].map(str, na_action="ignore")
+    for method in set(table["method.name"]) & METHODS.keys():
+        own = table["method.name"] == method
+        for name, value in _older(METHODS[method].settings, "method"):
+            if name in table:
+                table[name] = table[name].where(~own | table[name].notna(), value)
     return table
 
 
-def _younger() -> dict[str, Any]:
-    """The values, by name, of settings whose absence in an older run does not make it another experiment."""
-    return {
-        f"{section}.{name}": rule["identity"].value
-        for section, schema in args.SECTIONS.items()
-        for name, (_, _, rule) in declared(schema).items()
-        if isinstance(rule["identity"], Unless)
-    }
+def _older(schema: type, section: str) -> Iterator[tuple[str, Any]]:
+    """The settings whose absence in an older run does not make it another experiment, each with what it had."""
+    for name, of in declared(schema).items():
+        yield from ((f"{section}.{name}", value) for value in of_older_runs(of.rule))
 
 
 def number(value: Any) -> float:

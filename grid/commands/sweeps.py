@@ -43,7 +43,7 @@ def list_sweeps(argv: Sequence[str], root: Path) -> int:
 
     found = []
     for family in [options.grid] if options.grid else families():
-        for sweep in load_all(family):
+        for sweep in load_all(family, may_be_empty=not options.grid):  # a file of grid/ may only hold points
             numbers = {"experiments": len(sweep.experiments()), "points": sweep.num_points}
             found.append({"grid": family, "run_name": sweep.run_name, **numbers, "summary": sweep.summary})
     if options.json:

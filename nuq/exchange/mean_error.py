@@ -71,7 +71,8 @@ _known: dict[tuple[str, str, int, int], int] = {}  # by method, settings, fewest
 
 
 def least_bits(name: str, settings: Any, fewest: int, num_workers: int, num_coordinates: int) -> int | None:
-    """The least bits (``second_settings``), from ``fewest`` on, with which two stages err at most BOUND times gather.
+    """The least bits (``second_settings``), from ``fewest`` on, with which two stages err at most BOUND times gather of
+    workers that round by themselves.
 
     None where no number of bits will do.  num_coordinates: of the whole vector.
     """

@@ -48,8 +48,8 @@ class HookExchange(Exchange):
 
     collective: str = setting(
         "auto",
-        "auto: the fewest bytes whose mean errs at most 1.5 times as much as gather's; gather, two_stage, server, "
-        "hierarchical: as in main.py; dense: bfloat16 by the backend's own all-reduce",
+        "auto: the fewest bytes whose mean errs at most 1.5 times as much as gather's with rounding=stochastic; "
+        "gather, two_stage, server, hierarchical: as in main.py; dense: bfloat16 by the backend's own all-reduce",
         choices=("auto", "gather", "two_stage", "server", "hierarchical", "dense"),
     )
 

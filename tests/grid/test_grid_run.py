@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+import grid
 import grid_run
 from grid.commands import sweeps
 from grid.engine.submission import planning
@@ -255,6 +256,16 @@ def test_listing_a_file_without_sweeps_names_its_functions(
     said = capsys.readouterr()
     assert (said.out, said.err.count("\n")) == ("", 1)
     assert f"holds no sweep; a sweep is a function whose return is annotated '-> Sweep' (seen: {seen})" in said.err
+
+
+def test_a_file_of_points_alone_hides_no_other_family(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "points_alone.py").write_text("from grid.engine.sweep import point\nP = point('a')\n")
+    monkeypatch.setattr(grid, "__path__", [*grid.__path__, str(tmp_path)])
+    assert grid_run.main(["list"], tmp_path) == 0
+    said = capsys.readouterr().out
+    assert "cifar10_full_resnet32" in said and "points_alone" not in said
 
 
 def test_a_sweep_takes_a_count_of_seeds(tmp_path: Path) -> None:

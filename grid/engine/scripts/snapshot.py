@@ -3,7 +3,7 @@
 A snapshot is ``jobs/code/<first 12 digits of the digest>/``.  It holds every file that git tracks or would add (outside
 git every file) but notes (UNREAD), links to the generated folders of the checkout, so that relative paths keep working
 there, and the built library.  Git lists the files.  It does not hash or copy them: a tree object would be a second way
-beside the one that has to work outside git, would pass filters and attributes, and saves time only where a copy is new.
+beside the one that has to work outside git, and would pass filters and attributes (docs/written_by_hand.md has times).
 """
 
 from __future__ import annotations

@@ -32,7 +32,9 @@ def families() -> list[str]:
     )
 
 
-def _functions(family: str, module: ModuleType, run_name: str = "") -> dict[str, Callable[[], Sweep]]:
+def _functions(
+    family: str, module: ModuleType, run_name: str = "", *, may_be_empty: bool = False
+) -> dict[str, Callable[[], Sweep]]:
     """The sweep functions of a family by run name; ValueError where there is none, or ``run_name`` is no such one."""
     own = {
         name: value
@@ -45,7 +47,7 @@ def _functions(family: str, module: ModuleType, run_name: str = "") -> dict[str,
         raise ValueError(
             f"--grid {family}: {run_name}() does not say that it makes a sweep: write `def {run_name}() -> Sweep:`"
         )
-    if not found:
+    if not found and not may_be_empty:
         others = ", ".join(f"{name}()" for name in own) or "no function at all"
         raise ValueError(
             f"--grid {family}: holds no sweep; a sweep is a function whose return is annotated '-> Sweep' (seen: "
@@ -101,10 +103,11 @@ def load(family: str, run_name: str, seeds: Sequence[int] | None = None) -> Swee
     return made if seeds is None else dataclasses.replace(made, seeds=tuple(seeds))
 
 
-def load_all(family: str) -> list[Sweep]:
-    """Every sweep of ``family``, as ``load`` gives it."""
+def load_all(family: str, *, may_be_empty: bool = False) -> list[Sweep]:
+    """Every sweep of ``family``, as ``load`` gives it; ValueError where there is none, unless that ``may_be``."""
     module = _module(family)
-    return [_made(family, module, run_name) for run_name in _functions(family, module)]
+    found = _functions(family, module, may_be_empty=may_be_empty)
+    return [_made(family, module, run_name) for run_name in found]
 
 
 def _made(family: str, module: ModuleType, run_name: str) -> Sweep:

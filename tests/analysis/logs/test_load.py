@@ -45,6 +45,21 @@ def test_runs_older_than_a_setting_had_its_default(write_run: Callable[..., Path
     assert sorted(load(tmp_path / "runs", "s").settings["exchange.collective"]) == ["gather", "two_stage"]
 
 
+def test_runs_older_than_a_setting_of_their_method_had_what_it_then_was(
+    write_run: Callable[..., Path], tmp_path: Path
+) -> None:
+    """The default has moved since; of another method's runs nothing is said."""
+    older = write_run("s", {"method": "qsgdinf"}, [("loss", 0, 1.0)]) / "config.yaml"
+    config = yaml.safe_load(older.read_text())
+    del config["method"]["rounding"]
+    older.write_text(yaml.safe_dump(config))
+    write_run("s", {"method": "qsgdinf", "seed": 2}, [("loss", 0, 1.0)])
+    write_run("s", {"method": "topk"}, [("loss", 0, 1.0)])
+    found = load(tmp_path / "runs", "s").settings.set_index(["method.name", "seed"])["method.rounding"]
+    assert (found["qsgdinf", 1], found["qsgdinf", 2]) == ("stochastic", "correlated")
+    assert np.isnan(found["topk", 1])
+
+
 @pytest.mark.parametrize(
     ("state", "last", "complete"),
     [
