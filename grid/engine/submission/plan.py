@@ -246,7 +246,7 @@ def _differing(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[tuple[str
         before = dotted(old)
     after = dotted(run_identity.result_settings(new))
     names = [*after, *(name for name in before if name not in after)]
-    before, after = {**dotted(old), **before}, {**dotted(new), **after}
+    before, after = {**as_set(old), **dotted(old), **before}, {**dotted(new), **after}
     both = [(name, before.get(name, ABSENT), after.get(name, ABSENT)) for name in names]
     return [(name, was, now) for name, was, now in both if was != now]
 

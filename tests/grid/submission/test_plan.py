@@ -211,6 +211,14 @@ def test_a_setting_that_did_not_exist_then() -> None:
     assert (moved.name, moved.old, moved.new, gone) == ("method.dither", "(no such setting)", "none", [])
 
 
+def test_a_default_that_moved_says_what_older_runs_had() -> None:
+    new = tiny()
+    config = new[0].experiment.config
+    then = {**config, "method": {key: value for key, value in config["method"].items() if key != "rounding"}}
+    (moved,), gone = moved_defaults(new, {"then": then})
+    assert (moved.name, moved.old, moved.new, gone) == ("method.rounding", "stochastic", "correlated", [])
+
+
 # --- what is left -------------------------------------------------------------------------------------------------
 
 
