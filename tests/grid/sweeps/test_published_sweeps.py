@@ -24,7 +24,7 @@ COUNTS = {
     ("nuqsgd", "cifar10_first_epoch"): (5, 5),
     ("nuqsgd", "cifar10_last_epoch"): (5, 5),
     ("demo", "demo"): (30, 30),
-    ("demo", "quick"): (8, 8),
+    ("demo", "quick"): (6, 6),
     ("cifar10_cpu", "cifar10_cpu"): (14, 14),
     ("dgc", "cifar10_resnet20"): (12, 12),
     ("dgc", "cifar10_resnet110"): (12, 12),
