@@ -173,7 +173,9 @@ def check(settings: type, given: Mapping[str, Any], where: str = "") -> dict[str
         name, value = f"{where}{field_name}", values[field_name]
         if not _is_read(rule, values):
             unread = (*of_older_runs(rule), default)[0]
-            if field_name in given and value != unread and value in (rule.get("choices") or [value]):
+            if field_name not in given:
+                values[field_name] = value = unread
+            elif value != unread and value in (rule.get("choices") or [value]):
                 other, needed = rule["read_if"]
                 if isinstance(needed, range):
                     legal = f">={needed.start}" if needed == FROM_ONE else f"={needed.start} to {needed[-1]}"
@@ -183,7 +185,6 @@ def check(settings: type, given: Mapping[str, Any], where: str = "") -> dict[str
                     f"{name}={value!r}: has no effect with {where}{other}={values[other]!r}; it is read with "
                     f"{other}{legal} only"
                 )
-            values[field_name] = value = unread if field_name not in given else value
         if given.get(field_name, default) is default:
             continue
         if rule.get("choices") and value not in rule["choices"]:
