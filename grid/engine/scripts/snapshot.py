@@ -2,8 +2,10 @@
 
 A snapshot is ``jobs/code/<first 12 digits of the digest>/``.  It holds every file that git tracks or would add (outside
 git every file) but notes (UNREAD), links to the generated folders of the checkout, so that relative paths keep working
-there, and the built library.  Git lists the files.  It does not hash or copy them: a tree object would be a second way
-beside the one that has to work outside git, and would pass filters and attributes (docs/written_by_hand.md has times).
+there, and the built library.  In a repository the files become a tree object of git, made with a copy of its index and
+checked out from it: files that git knows need not be read, and an edit meanwhile cannot mix two states of a file.  What
+the repository lacks is stored aside, for as long as that takes: the repository is only read.  Outside git the files are
+hashed and copied one by one.
 """
 
 from __future__ import annotations
@@ -17,8 +19,9 @@ import secrets
 import shutil
 import stat
 import subprocess
+import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
 from files import plain
@@ -35,16 +38,28 @@ CACHES = {"__pycache__", ".git", ".pytest_cache", ".ruff_cache", ".mypy_cache", 
 UNREAD = {".md", ".rst", ".pdf", ".ipynb", ".log"}  # files that people write and no run reads: no part of the code
 LARGEST_UNTRACKED_BYTES = 20 * 2**20
 ABANDONED_S = 3600.0  # a half-built copy that a killed process left is removed after this time
-TRIES = 3
+MODES = {"file": "100644", "exec": "100755", "link": "120000"}  # git's
 
 
 @dataclasses.dataclass(frozen=True)
 class Code:
     """The identity of the code: the digest of the files, and the commit they were edited from ("" outside git)."""
 
-    digest: str  # 64 hexadecimal digits
+    digest: str  # hexadecimal digits: 40 of git's tree object, 64 outside git
     commit: str
     dirty: bool  # whether the files differ from the commit; False outside git
+
+
+_Write = Callable[[Iterable[str], Path], None]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Tree:
+    """What is in the tree: its identity, a mark for each file, and what writes files as the marks say to a folder."""
+
+    code: Code
+    marks: Mapping[str, str]  # path -> git's mode and the hash of its blob
+    write: _Write
 
 
 def current(root: Path) -> Code:
@@ -57,25 +72,20 @@ def current(root: Path) -> Code:
 
 def marked(root: Path) -> tuple[Code, dict[str, str]]:
     """The code of the tree (see ``current``), and a mark for each of its files, which changes with the file."""
-    marks = _marks(root)
-    return _code(root, marks), marks
+    with _tree(root) as tree:
+        return tree.code, dict(tree.marks)
 
 
 def snapshot(root: Path) -> tuple[Code, str]:
     """Make the snapshot of the tree, whole or not at all, or use the one that is there; returns its path from ``root``.
 
-    A snapshot that was damaged meanwhile is repaired file by file.  ValueError as in ``current``.
+    A snapshot that was damaged meanwhile is repaired file by file.  ValueError as in ``current``, and outside git for a
+    file that changes while it is copied.
     """
-    for _ in range(TRIES):
-        code, marks = marked(root)
-        name = f"{FOLDER}/{code.digest[:DIGITS]}"
-        with contextlib.suppress(_Changed):
-            if (root / name).is_dir():
-                _fill(root, root / name, code, marks)
-            else:
-                _build(root, root / name, code, marks)
-            return code, name
-    raise ValueError(f"{root}: files change while they are copied; submit again when nothing writes there")
+    with _tree(root) as tree:
+        name = f"{FOLDER}/{tree.code.digest[:DIGITS]}"
+        _build(root, root / name, tree)
+        return tree.code, name
 
 
 def drift(root: Path, digest: str) -> list[str]:
@@ -88,7 +98,7 @@ def drift(root: Path, digest: str) -> list[str]:
         then: dict[str, str] = json.loads(plain.read_bytes(path, None))["files"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{path.parent}: there is no whole snapshot of the code here ({error})") from None
-    return changed(then, _marks(root))
+    return changed(then, marked(root)[1])
 
 
 def changed(then: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
@@ -96,59 +106,90 @@ def changed(then: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
     return sorted(name for name in {*then, *now} if then.get(name) != now.get(name) and not _is_generated(name))
 
 
-class _Changed(Exception):
-    """The error that a file is not what its mark says: somebody is editing the tree right now."""
-
-
 # --- what is in the tree ------------------------------------------------------------------------------------------
 
 
-def _marks(root: Path) -> dict[str, str]:
-    """Path -> mark of every file of the code, sorted by path."""
-    marks = {}
-    for name, is_tracked in sorted(dict(_files(root)).items()):
-        if not _is_generated(name) and (mark := _mark(root / name, None if is_tracked else LARGEST_UNTRACKED_BYTES)):
-            marks[name] = mark
-    return marks
+@contextlib.contextmanager
+def _tree(root: Path) -> Iterator[_Tree]:
+    """The tree as it is, until the end of the context."""
+    tags = {name: tag for name, tag in sorted(_files(root)) if _counts(root, name, is_tracked=tag != "?")}
+    real = os.path.realpath(root)
+    for folder in {os.path.dirname(name) for name in tags} - {""}:
+        if os.path.realpath(root / folder) != os.path.join(real, folder):  # git knows files where now there is a link
+            tags = {name: tag for name, tag in tags.items() if os.path.dirname(name) != folder}
+    words = _git(root, "status", "--porcelain=v2", "--branch", "-z", "--untracked-files=normal", "--", ".")
+    if words is None:
+        marks = {name: mark for name in tags if (mark := _read(root / name)[0])}
+        lines = (os.fsencode(f"{name}\0{mark}\0") for name, mark in marks.items())
+        code = Code(hashlib.sha256(b"".join(lines)).hexdigest(), "", False)
+        yield _Tree(code, marks, lambda some, folder: _copy(root, {name: marks[name] for name in some}, folder))
+        return
+    lines = [line for line in words.split("\0") if line]
+    commit = next((line.split()[-1] for line in lines if line.startswith("# branch.oid ")), "")
+    is_dirty = any(not line.startswith("#") for line in lines)
+    with _tree_object(root, tags) as (digest, marks, check_out):
+        yield _Tree(Code(digest, "" if commit == "(initial)" else commit, is_dirty), marks, check_out)
 
 
-def _mark(path: Path, most_bytes: int | None = None) -> str:
-    """The kind of a file and the hash of its contents: ``file``, ``exec`` or ``link``, then 64 digits; "" for no file.
+@contextlib.contextmanager
+def _tree_object(root: Path, tags: Mapping[str, str]) -> Iterator[tuple[str, dict[str, str], _Write]]:
+    """A tree object of git with these files of a repository: its name, their marks, and what checks some out."""
+    asked = ("--absolute-git-dir", "--git-path", "objects", "--git-path", "index", "--show-prefix")
+    folder, objects, index, below = (_git(root, "rev-parse", *asked) or "").split("\n")[:4]
+    with tempfile.TemporaryDirectory(prefix="code-") as store:
+        apart = {"GIT_INDEX_FILE": f"{store}/index", "GIT_OBJECT_DIRECTORY": store}
+        apart["GIT_ALTERNATE_OBJECT_DIRECTORIES"] = json.dumps(os.path.abspath(root / objects), ensure_ascii=False)
 
-    ValueError for more than ``most_bytes``.
-    """
-    return _read(path, most_bytes)[0]
+        def git(*words: str, given: Iterable[str] = ()) -> str:
+            return _git(root, *words, given=given, **apart) or ""
+
+        def check_out(some: Iterable[str], to: Path) -> None:
+            there = {**apart, "GIT_DIR": folder, "GIT_WORK_TREE": str(to.resolve())}
+            _git(to, "read-tree", digest, **there)
+            _git(to, "checkout-index", "-z", "--stdin", given=some, **there)
+
+        if {*tags.values()} <= {"H", "?"} and (root / index).exists():  # else git was told to overlook edits
+            shutil.copy2(root / index, apart["GIT_INDEX_FILE"])  # and its time: git reads files that are as young
+        git("update-index", "--add", "--remove", "--replace", "-z", "--stdin", given=tags)
+        found = (line.split(" 0\t", 1) for line in git("ls-files", "--stage", "-z").split("\0") if line)
+        marks = {name: mark for mark, name in found}
+        git("update-index", "--force-remove", "-z", "--stdin", given=marks.keys() - tags.keys())
+        digest = git("write-tree", f"--prefix={below}").strip()
+        yield digest, {name: mark for name, mark in marks.items() if name in tags}, check_out
 
 
-def _read(path: Path, most_bytes: int | None = None) -> tuple[str, bytes]:
-    """The mark of a file (see ``_mark``) and its contents, which are the target of a link."""
+def _counts(root: Path, name: str, *, is_tracked: bool) -> bool:
+    """Whether a path is a file of the code.  ValueError for a large one that nobody meant."""
+    path = root / name
     try:
         status = path.lstat()
-        if most_bytes is not None and status.st_size > most_bytes:
-            raise ValueError(
-                f"{path}: {status.st_size / 2**20:.0f} MB, and every submission would keep a copy of it; untracked "
-                f"files may have {most_bytes // 2**20} MB: move it to data/ or, in a repository, name it in .gitignore"
-            )
+    except (FileNotFoundError, NotADirectoryError):  # such as one that is deleted, but still in git's index
+        return False
+    if _is_generated(name) or not (stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode)):
+        return False
+    if not is_tracked and status.st_size > LARGEST_UNTRACKED_BYTES:
+        raise ValueError(
+            f"{path}: {status.st_size / 2**20:.0f} MB, and every submission would keep a copy of it; untracked files "
+            f"may have {LARGEST_UNTRACKED_BYTES // 2**20} MB: move it to data/ or, in a repository, name it in "
+            ".gitignore"
+        )
+    return True
+
+
+def _read(path: Path) -> tuple[str, bytes]:
+    """The mark of a file ("" for none), and its contents, which are the target of a link."""
+    try:
+        status = path.lstat()
         if stat.S_ISLNK(status.st_mode):
             kind, contents = "link", os.fsencode(os.readlink(path))
         elif stat.S_ISREG(status.st_mode):
             kind, contents = "exec" if status.st_mode & stat.S_IXUSR else "file", path.read_bytes()
         else:
             return "", b""
-    except (FileNotFoundError, NotADirectoryError):  # such as one that is deleted, but still in git's index
+    except (FileNotFoundError, NotADirectoryError):
         return "", b""
-    return f"{kind} {hashlib.sha256(contents).hexdigest()}", contents
-
-
-def _code(root: Path, marks: Mapping[str, str]) -> Code:
-    total = hashlib.sha256()
-    for name, mark in marks.items():
-        total.update(os.fsencode(name) + b"\0" + mark.encode() + b"\0")
-    words = _git(root, "status", "--porcelain=v2", "--branch", "-z", "--untracked-files=normal", "--", ".") or ""
-    lines = [line for line in words.split("\0") if line]
-    commit = next((line.split()[-1] for line in lines if line.startswith("# branch.oid ")), "")
-    is_dirty = any(not line.startswith("#") for line in lines)
-    return Code(total.hexdigest(), "" if commit == "(initial)" else commit, is_dirty)
+    blob = hashlib.sha1(b"blob %d\0" % len(contents) + contents, usedforsecurity=False)
+    return f"{MODES[kind]} {blob.hexdigest()}", contents
 
 
 def _is_generated(name: str) -> bool:
@@ -162,16 +203,19 @@ def _is_generated(name: str) -> bool:
     )
 
 
-def _files(root: Path, below: str = "") -> Iterator[tuple[str, bool]]:
-    """The files that git tracks (True) or would add (False), nested repositories included; outside git ``_walk``."""
-    words = _git(root / below, "ls-files", "-t", "-z", "--cached", "--others", "--exclude-standard")
+def _files(root: Path, below: str = "") -> Iterator[tuple[str, str]]:
+    """The files that git tracks or would add, with git's tag ("?" for the latter), nested repositories included.
+
+    Outside git ``_walk``.
+    """
+    words = _git(root / below, "ls-files", "-v", "-z", "--cached", "--others", "--exclude-standard")
     if words is None:
-        yield from ((name, False) for name in _walk(root, below))
+        yield from ((name, "?") for name in _walk(root, below))
         return
     for line in filter(None, words.split("\0")):
         name = below + line[2:].rstrip("/")
         if not (root / name).is_dir() or (root / name).is_symlink():
-            yield name, not line.startswith("?")
+            yield name, line[0]
         elif (root / name / ".git").exists():  # a submodule, or a clone that git leaves alone
             yield from _files(root, f"{name}/")
 
@@ -187,16 +231,19 @@ def _walk(root: Path, below: str) -> Iterator[str]:
             yield name
 
 
-def _git(folder: Path, *words: str) -> str | None:
-    """The output of a git command; None outside git and where git is not installed.
+def _git(folder: Path, *words: str, given: Iterable[str] = (), **variables: str) -> str | None:
+    """The output of a git command, which reads ``given``; None outside git and where git is not installed.
 
     ValueError with git's words for another failure.
     """
-    told = ("GIT_DIR", "GIT_INDEX_FILE", "GIT_WORK_TREE")
-    environ = {name: value for name, value in os.environ.items() if name not in told} | {"LC_ALL": "C"}
-    command = ["git", "--no-optional-locks", "-C", str(folder), *words]
+    told = ("GIT_DIR", "GIT_INDEX_FILE", "GIT_WORK_TREE", "GIT_OBJECT_DIRECTORY", "GIT_ALTERNATE_OBJECT_DIRECTORIES")
+    environ = {name: value for name, value in os.environ.items() if name not in told} | {"LC_ALL": "C", **variables}
+    command = ["git", "--no-optional-locks", "-c", "core.fsmonitor=false", "-c", "core.splitIndex=false"]
+    stdin = os.fsencode("".join(f"{name}\0" for name in given))
     try:
-        done = subprocess.run(command, capture_output=True, env=environ, check=False)
+        done = subprocess.run(
+            [*command, "-C", str(folder), *words], input=stdin, capture_output=True, env=environ, check=False
+        )
     except FileNotFoundError:
         return None
     if done.returncode == 0:
@@ -210,72 +257,79 @@ def _git(folder: Path, *words: str) -> str | None:
 # --- the copy -----------------------------------------------------------------------------------------------------
 
 
-def _build(root: Path, folder: Path, code: Code, marks: Mapping[str, str]) -> None:
-    """Build the copy aside, then rename it. A process that finds a snapshot in place meanwhile uses that one."""
+def _build(root: Path, folder: Path, tree: _Tree) -> None:
+    """Write aside what the snapshot lacks, then move it into place: the folder if it is new, else file by file.
+
+    A process that finds a snapshot in place meanwhile uses that one.
+    """
     for left in folder.parent.glob(".*.building.*"):
         with contextlib.suppress(FileNotFoundError):  # another one's, which is ready now
             if time.time() - left.stat().st_mtime > ABANDONED_S:
                 shutil.rmtree(left, ignore_errors=True)
+    is_new = not folder.is_dir()
+    names = [name for name, mark in tree.marks.items() if is_new or _read(folder / name)[0] != mark]
     building = folder.with_name(f".{folder.name}.building.{secrets.token_hex(4)}")
     try:
         building.mkdir(parents=True)
-        _fill(root, building, code, marks)
-        try:
-            building.rename(folder)
-        except OSError:
-            if not folder.is_dir():
-                raise
+        tree.write(names, building)
+        for name in names:
+            if tree.marks[name].startswith(MODES["link"]):
+                _relink(root, name, building)
+        if is_new:
+            _finish(root, building, tree)
+            try:
+                building.rename(folder)
+            except OSError:
+                if not folder.is_dir():
+                    raise
+        else:
+            for name in names:
+                (folder / name).parent.mkdir(parents=True, exist_ok=True)
+                (building / name).replace(folder / name)
+            _finish(root, folder, tree)
     finally:
         shutil.rmtree(building, ignore_errors=True)
 
 
-def _fill(root: Path, folder: Path, code: Code, marks: Mapping[str, str]) -> None:
-    """Make every file whole, and put every link and today's library in place; what is well stays."""
-    for parent in {(folder / name).parent for name in marks}:
-        parent.mkdir(parents=True, exist_ok=True)
+def _copy(root: Path, marks: Mapping[str, str], folder: Path) -> None:
+    """Copy files.  ValueError where the tree holds another one than the mark says."""
     for name, mark in marks.items():
-        _copy(root, name, mark, folder)
+        now, contents = _read(root / name)
+        if now != mark:
+            raise ValueError(f"{root / name} changed while it was copied; submit again when nothing writes there")
+        place = folder / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        if mark.startswith(MODES["link"]):
+            place.symlink_to(os.fsdecode(contents))
+        else:
+            place.write_bytes(contents)
+            if mark.startswith(MODES["exec"]):
+                shutil.copymode(root / name, place)
+
+
+def _finish(root: Path, folder: Path, tree: _Tree) -> None:
+    """Put the manifest, the links to the checkout and today's library in place; what is well stays."""
     if not (folder / MANIFEST).is_file():
-        _write_manifest(folder, code, marks)
-    for name in _links(root, marks):
+        _write_manifest(folder, tree)
+    for name in _links(root, tree.marks):
         with contextlib.suppress(FileExistsError):
             (folder / name).symlink_to(os.path.relpath(root.resolve() / name, folder.resolve()))
     library = (root / LIBRARY).resolve()
-    if (folder / LIBRARY).parent.is_dir() and _mark(library) not in ("", _mark(folder / LIBRARY)):
+    if (folder / LIBRARY).parent.is_dir() and _read(library)[0] not in ("", _read(folder / LIBRARY)[0]):
         with aside(folder / LIBRARY) as path:
             shutil.copy(library, path)
 
 
-def _copy(root: Path, name: str, mark: str, folder: Path) -> None:
-    """Make one file of the copy whole.  ``_Changed`` where the tree holds another one than the mark says."""
-    place = folder / name
-    if _mark(place) == mark:
-        return
-    now, contents = _read(root / name)
-    if now != mark:
-        raise _Changed(name)
-    with aside(place) as path:
-        if mark.startswith("link "):
-            path.symlink_to(_target(root, name, os.fsdecode(contents), folder))
-        else:
-            path.write_bytes(contents)
-            if mark.startswith("exec "):
-                shutil.copymode(root / name, path)
+def _write_manifest(folder: Path, tree: _Tree) -> None:
+    write_text(folder / MANIFEST, json.dumps({**dataclasses.asdict(tree.code), "files": dict(tree.marks)}, indent=0))
 
 
-def _write_manifest(folder: Path, code: Code, marks: Mapping[str, str]) -> None:
-    write_text(folder / MANIFEST, json.dumps({**dataclasses.asdict(code), "files": dict(marks)}, indent=0))
-
-
-def _target(root: Path, name: str, target: str, folder: Path) -> str:
-    """The target of a link of the tree, as the snapshot needs it.
-
-    It stays as written, unless it is relative and leads outside of the tree.
-    """
-    place = os.path.dirname(name)
-    if os.path.isabs(target) or not os.path.normpath(os.path.join(place, target)).startswith(".."):
-        return target
-    return os.path.relpath(root.resolve() / place / target, folder.resolve() / place)
+def _relink(root: Path, name: str, folder: Path) -> None:
+    """Make a relative link that leads out of the tree lead to the same place from the folder of the copy."""
+    target, place = os.readlink(folder / name), os.path.dirname(name)
+    if not os.path.isabs(target) and os.path.normpath(os.path.join(place, target)).startswith(".."):
+        (folder / name).unlink()
+        (folder / name).symlink_to(os.path.relpath(root.resolve() / place / target, folder.resolve() / place))
 
 
 def _links(root: Path, marks: Mapping[str, str]) -> list[str]:

@@ -8,7 +8,9 @@ import shutil
 import subprocess
 import threading
 import time
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,9 +18,10 @@ from grid.engine.scripts import snapshot as snapshots
 from grid.engine.scripts.snapshot import current, drift, snapshot
 
 
-def _git(root: Path, *words: str) -> None:
+def _git(root: Path, *words: str) -> str:
     named = ["-c", "user.name=a", "-c", "user.email=a@example.com", "-c", "commit.gpgsign=false"]
-    subprocess.run(["git", "-C", str(root), *named, *words], check=True, capture_output=True)
+    done = subprocess.run(["git", "-C", str(root), *named, *words], check=True, capture_output=True, text=True)
+    return done.stdout.strip()
 
 
 def _tree(root: Path, *, git: bool) -> Path:
@@ -214,17 +217,134 @@ def test_two_at_once_make_one_whole_snapshot(tree: Path) -> None:
     assert drift(tree, _digest(tree)) == []
 
 
-def test_a_file_that_changes_while_it_is_copied_is_told(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    copy, counter = snapshots._copy, iter(range(10**6))
+def test_a_file_that_changes_while_it_is_copied_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tree, copy = _tree(tmp_path, git=False), snapshots._copy
 
-    def edit(root: Path, name: str, mark: str, folder: Path) -> None:
-        (tree / "main.py").write_text(f"print({next(counter)}, 'and more')\n")
-        copy(root, name, mark, folder)
+    def edit(root: Path, marks: Mapping[str, str], folder: Path) -> None:
+        (tree / "main.py").write_text("print(2)\n")
+        copy(root, marks, folder)
 
     monkeypatch.setattr(snapshots, "_copy", edit)
-    with pytest.raises(ValueError, match="files change while they are copied"):
+    with pytest.raises(ValueError, match=r"main\.py changed while it was copied; submit again"):
         snapshot(tree)
     assert list((tree / "jobs" / "code").iterdir()) == []
+
+
+def test_an_edit_meanwhile_does_not_reach_what_git_copies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tree, git = _tree(tmp_path, git=True), snapshots._git
+
+    def edit(folder: Path, *words: str, **more: Any) -> str | None:
+        if words[0] == "checkout-index":
+            (tree / "main.py").write_text("print(3)\n")
+        return git(folder, *words, **more)
+
+    (tree / "main.py").write_text("print(2)\n")
+    digest = _digest(tree)
+    monkeypatch.setattr(snapshots, "_git", edit)
+    code, name = snapshot(tree)
+    assert code.digest == digest
+    assert (tree / name / "main.py").read_text() == "print(2)\n"
+    assert drift(tree, digest) == ["main.py"]
+
+
+def _contents(root: Path, name: str) -> dict[str, bytes]:
+    """What runs see of a snapshot: its files, without what is linked and written there."""
+    manifest = json.loads((root / name / ".snapshot.json").read_text())
+    return {file: (root / name / file).read_bytes() for file in manifest["files"]}
+
+
+def test_git_and_the_plain_copy_hold_the_same(tmp_path: Path) -> None:
+    tree = _tree(tmp_path / "with git", git=True)
+    (tree / ".gitattributes").write_text("*.py text\n*.txt ident\n")
+    (tree / "new.py").write_text("new\n")
+    (tree / "main.py").write_text("print(2)\n")
+    (tree / "go.sh").unlink()
+    shutil.copytree(tree, tmp_path / "without", symlinks=True, ignore=shutil.ignore_patterns(".git"))
+    without = tmp_path / "without"
+    assert _contents(tree, snapshot(tree)[1]) == _contents(without, snapshot(without)[1])
+    assert snapshots.marked(tree)[1] == snapshots.marked(without)[1], "the hashes are git's"
+
+
+def test_the_digest_is_a_tree_of_git_and_the_repository_is_only_read(tmp_path: Path) -> None:
+    tree = _tree(tmp_path, git=True)
+    assert _digest(tree) == _git(tree, "rev-parse", "HEAD^{tree}")
+    (tree / "main.py").write_text("print(2)\n")
+    (tree / "new.py").write_text("new")
+    before = {path: path.read_bytes() for path in (tree / ".git").rglob("*") if path.is_file()}
+    snapshot(tree)
+    assert {path: path.read_bytes() for path in (tree / ".git").rglob("*") if path.is_file()} == before
+
+
+def test_a_part_of_a_repository_is_a_tree_of_its_own(tmp_path: Path) -> None:
+    whole = _tree(tmp_path / "part: one", git=True)  # a colon parts the folders of git's lists
+    part = whole / "train"
+    (part / "loop.py").write_text("x = 2\n")
+    code, name = snapshot(part)
+    assert sorted(_contents(part, name)) == ["loop.py"]
+    assert (part / name / "loop.py").read_text() == "x = 2\n"
+    assert code.dirty
+    assert drift(part, code.digest) == []
+
+
+def test_a_worktree_before_its_first_commit_and_in_a_merge(tmp_path: Path) -> None:
+    tree = _tree(tmp_path / "main", git=True)
+    _git(tree, "worktree", "add", "-q", "-b", "side", str(tmp_path / "side"))
+    side = tmp_path / "side"
+    assert _digest(side) == _digest(tree)
+    for place, text in ((tree, "a\n"), (side, "b\n")):
+        (place / "main.py").write_text(text)
+        _git(place, "commit", "-q", "-a", "-m", "second")
+    with pytest.raises(subprocess.CalledProcessError):
+        _git(side, "merge", "main")
+    assert "<<<<<<<" in (side / snapshot(side)[1] / "main.py").read_text()
+    fresh = tmp_path / "fresh"
+    fresh.mkdir()
+    (fresh / "main.py").write_text("")
+    _git(fresh, "init", "-q")
+    assert sorted(_contents(fresh, snapshot(fresh)[1])) == ["main.py"]
+    assert current(fresh).commit == ""
+
+
+@pytest.mark.parametrize("flag", ["--assume-unchanged", "--skip-worktree"])
+def test_edits_that_git_was_told_to_overlook_count(tmp_path: Path, flag: str) -> None:
+    tree = _tree(tmp_path, git=True)
+    _git(tree, "update-index", flag, "main.py")
+    (tree / "main.py").write_text("print('mine')\n")
+    assert (tree / snapshot(tree)[1] / "main.py").read_text() == "print('mine')\n"
+
+
+def test_an_edit_right_after_a_commit_counts(tmp_path: Path) -> None:
+    tree = _tree(tmp_path, git=True)
+    for number in range(2, 8):
+        _git(tree, "add", ".")
+        (tree / "main.py").write_text(f"print({number})\n")  # as large, and within a tick of the clock
+        assert (tree / snapshot(tree)[1] / "main.py").read_text() == f"print({number})\n"
+
+
+def test_a_link_where_a_folder_was(tmp_path: Path) -> None:
+    tree = _tree(tmp_path, git=True)
+    (tree / "train").rename(tree / "other")
+    (tree / "train").symlink_to("other")
+    _, name = snapshot(tree)
+    assert os.readlink(tree / name / "train") == "other"
+    assert (tree / name / "train" / "loop.py").read_text() == "x = 1\n"
+
+
+def test_filters_of_the_repository_leave_what_a_checkout_has(tmp_path: Path) -> None:
+    tree = _tree(tmp_path, git=True)
+    _git(tree, "config", "filter.upper.clean", "tr a-z A-Z")
+    _git(tree, "config", "filter.upper.smudge", "tr A-Z a-z")
+    (tree / ".gitattributes").write_text("*.csv filter=upper\n")
+    (tree / "table.csv").write_text("words\n")
+    code, name = snapshot(tree)
+    assert (tree / name / "table.csv").read_text() == "words\n"
+    assert snapshot(tree)[1] == name
+    assert drift(tree, code.digest) == []
+    _git(tree, "config", "filter.upper.clean", "false")
+    _git(tree, "config", "filter.upper.required", "true")
+    (tree / "table.csv").write_text("others\n")
+    with pytest.raises(ValueError, match=r"git cannot .*filter 'false' failed"):
+        snapshot(tree)
 
 
 def test_large_files_that_nobody_meant_are_refused(tree: Path) -> None:
@@ -272,5 +392,5 @@ def test_a_clone_inside_goes_along(tmp_path: Path) -> None:
 def test_a_repository_that_git_refuses_is_told(tmp_path: Path) -> None:
     tree = _tree(tmp_path, git=True)
     (tree / ".git" / "index").write_bytes(b"damaged index file, by no means readable")
-    with pytest.raises(ValueError, match="git cannot say which files"):
+    with pytest.raises(ValueError, match=r"git cannot say which files"):
         current(tree)
