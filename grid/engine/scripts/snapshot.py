@@ -271,7 +271,8 @@ def _build(root: Path, folder: Path, tree: _Tree) -> None:
     building = folder.with_name(f".{folder.name}.building.{secrets.token_hex(4)}")
     try:
         building.mkdir(parents=True)
-        tree.write(names, building)
+        if names:
+            tree.write(names, building)
         for name in names:
             if tree.marks[name].startswith(MODES["link"]):
                 _relink(root, name, building)
@@ -310,7 +311,8 @@ def _copy(root: Path, marks: Mapping[str, str], folder: Path) -> None:
 def _finish(root: Path, folder: Path, tree: _Tree) -> None:
     """Put the manifest, the links to the checkout and today's library in place; what is well stays."""
     if not (folder / MANIFEST).is_file():
-        _write_manifest(folder, tree)
+        record = {**dataclasses.asdict(tree.code), "files": dict(tree.marks)}
+        write_text(folder / MANIFEST, json.dumps(record, indent=0))
     for name in _links(root, tree.marks):
         with contextlib.suppress(FileExistsError):
             (folder / name).symlink_to(os.path.relpath(root.resolve() / name, folder.resolve()))
@@ -318,10 +320,6 @@ def _finish(root: Path, folder: Path, tree: _Tree) -> None:
     if (folder / LIBRARY).parent.is_dir() and _read(library)[0] not in ("", _read(folder / LIBRARY)[0]):
         with aside(folder / LIBRARY) as path:
             shutil.copy(library, path)
-
-
-def _write_manifest(folder: Path, tree: _Tree) -> None:
-    write_text(folder / MANIFEST, json.dumps({**dataclasses.asdict(tree.code), "files": dict(tree.marks)}, indent=0))
 
 
 def _relink(root: Path, name: str, folder: Path) -> None:

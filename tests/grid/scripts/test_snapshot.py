@@ -187,7 +187,7 @@ def test_a_failed_copy_leaves_nothing(tree: Path, monkeypatch: pytest.MonkeyPatc
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device", "x")
 
-    monkeypatch.setattr(snapshots, "_write_manifest", full)
+    monkeypatch.setattr(snapshots, "_finish", full)
     with pytest.raises(OSError, match="No space left"):
         snapshot(tree)
     assert list((tree / "jobs" / "code").iterdir()) == []
