@@ -49,7 +49,7 @@ def record(name: str, measurement: Benchmark | Sweep, root: Path = result_file.R
     seconds = time.perf_counter() - began
     if isinstance(measurement, Sweep):
         figures = rows_of(output, measurement.num_seeds)
-        told = {**_of_runs(root / "runs" / measurement.folder), "figures": figures}
+        told = {**_of_runs(root / measurement.runs / measurement.folder), "figures": figures}
     else:
         now = result_file.commit(root)
         same = before if now == before else before.removesuffix(result_file.DIRTY) + result_file.DIRTY

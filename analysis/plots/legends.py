@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterable
 from typing import Any
 
 from matplotlib import rcParams
@@ -20,14 +21,16 @@ def legend_rows(figure: Figure, width: float) -> int:
 
 
 def legend_below(figure: Figure, width: float) -> None:
-    """Add one legend for all panels, outside of them, in as many columns as fit."""
+    """Add one legend for all panels, outside of them, in as many columns as fit; smaller if one column is too wide."""
     handles = _legend_handles(figure)
     if not handles:
         return
     columns = _legend_columns(list(handles), width - 0.1)
     rows = -(-len(handles) // columns)
     figure.set_figheight(figure.get_figheight() + 0.16 * rows)
-    figure.legend(list(handles.values()), list(handles), loc="outside lower center", ncols=columns, borderaxespad=0.2)
+    place = {"loc": "outside lower center", "borderaxespad": 0.2}
+    size = rcParams["legend.fontsize"] * min(1, (width - 0.1) / max(_widths(handles)))
+    figure.legend(list(handles.values()), list(handles), ncols=columns, fontsize=size, **place)
 
 
 def _legend_handles(figure: Figure) -> dict[str, Artist]:
@@ -47,14 +50,19 @@ def _legend_handles(figure: Figure) -> dict[str, Artist]:
 
 def _legend_columns(labels: list[str], width: float) -> int:
     """The largest number of columns that fits into ``width`` inches, as even as that many rows allow."""
-    size = rcParams["legend.fontsize"]
-    key = size * (rcParams["legend.handlelength"] + rcParams["legend.handletextpad"] + rcParams["legend.columnspacing"])
-    widths = [(key + _text_width(label, size)) / 72 for label in labels]
+    widths = _widths(labels)
     for columns in range(len(labels), 1, -1):
         rows = -(-len(labels) // columns)
         if sum(max(widths[begin : begin + rows]) for begin in range(0, len(widths), rows)) <= width:
             return -(-len(labels) // rows)
     return 1
+
+
+def _widths(labels: Iterable[str]) -> list[float]:
+    """The width of each entry, with its key, in inches."""
+    size = rcParams["legend.fontsize"]
+    key = size * (rcParams["legend.handlelength"] + rcParams["legend.handletextpad"] + rcParams["legend.columnspacing"])
+    return [(key + _text_width(label, size)) / 72 for label in labels]
 
 
 @functools.lru_cache(4096)  # the same labels stand under every figure

@@ -33,8 +33,8 @@ class Benchmark:
 class Sweep:
     """A sweep that runs on this machine, or goes on where kept runs end; the figures are the rows of its table.
 
-    seeds: a count or a list, as ``grid_run.py`` takes it; folder: its runs are below ``runs/FOLDER``; the rest as of a
-    benchmark.
+    seeds: a count or a list, as ``grid_run.py`` takes it; folder: its runs are below ``runs/FOLDER``, or below another
+    one's, if they are kept there; the rest as of a benchmark.
     """
 
     family: str
@@ -45,6 +45,7 @@ class Sweep:
     folder: str
     needs: tuple[str, ...] = ()
     pictures: Mapping[str, str] = field(default_factory=dict)
+    runs: str = "runs"
 
     @property
     def num_seeds(self) -> int:
@@ -54,9 +55,10 @@ class Sweep:
     @property
     def commands(self) -> tuple[str, ...]:
         """The commands that run it, draw its figures where a page shows one, and print the table."""
-        figures = (f"python -m analysis figures {self.folder}",) if self.pictures else ()
+        of = self.folder if self.runs == "runs" else f"{self.folder} --runs {self.runs}"
+        figures = (f"python -m analysis figures {of}",) if self.pictures else ()
         run = f"python grid_run.py run {self.family} {self.name} --seeds {self.seeds}"
-        return (run, *figures, f"python -m analysis table {self.folder} --json")
+        return (run, *figures, f"python -m analysis table {of} --json")
 
 
 CIFAR10, ROOT_USER, TENSORBOARD, RIVAL = "CIFAR-10", "root", "tensorboard", "../nuq-7f31e67"
@@ -194,6 +196,7 @@ MEASUREMENTS: dict[str, Benchmark | Sweep] = {
         "headline_cifar10_cpu",
         needs=(CIFAR10,),
         pictures={"docs/headline.png": "figures/headline_cifar10_cpu/variance_and_loss.png"},
+        runs="results",
     ),
 }
 
