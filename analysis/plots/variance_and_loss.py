@@ -129,7 +129,7 @@ def _said(rows: Sequence[Mapping[str, float]], name: str) -> str:
     if alone is None:
         return ""
     both = regression(of.pop("loss"), of) if name != "variance" else None
-    beside = f"; beside the variance {_slope(both, name)}" if both else ""
+    beside = f"\nbeside the variance {_slope(both, name)}" if both else ""
     return f"{_slope(alone, name)} per factor of 10{beside}\nR\N{SUPERSCRIPT TWO} {alone.r2:.2f}, n {alone.n}"
 
 
