@@ -198,6 +198,9 @@ MEASUREMENTS: dict[str, Benchmark | Sweep] = {
         pictures={"docs/headline.png": "figures/headline_cifar10_cpu/variance_and_loss.png"},
         runs="results",
     ),
+    "headline_variance": Benchmark(
+        "python -m benchmarks.variance_and_loss", "Does variance predict how training ends?", 1
+    ),
 }
 
 
