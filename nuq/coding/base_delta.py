@@ -28,11 +28,6 @@ from nuq.kernels.spec import ALONE, Among, Words
 from nuq.native import base_delta as compiled
 
 
-def num_blocks(num_coordinates: int) -> int:
-    """The number of blocks: ceil(num_coordinates / BLOCK)."""
-    return -(-num_coordinates // BLOCK)
-
-
 def encode(vector: Tensor, bits: int, words: Words | None, among: Among = ALONE) -> tuple[Tensor, Tensor, Tensor]:
     """Kinds and exponents uint8[blocks], and the blocks' bytes, of a finite float32[n].
 

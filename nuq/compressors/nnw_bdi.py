@@ -35,7 +35,7 @@ from nuq.coding.base_delta_reference import BIAS
 from nuq.compressors.compressor import InPlace, Write, careful, write_constant
 from nuq.compressors.message import HEADER_BYTES, Message, Reader, flat, raw
 from nuq.errors import MessageError, NonFiniteError
-from nuq.kernels.spec import Key
+from nuq.kernels.spec import Key, num_buckets
 from nuq.settings.formats import NNWBDI as Settings
 
 TAG = b"NBDI"
@@ -77,7 +77,7 @@ class NNWBDI(InPlace):
             return partial(write_constant, value)
         if not n:
             raise MessageError("blocks of no coordinates: damaged")
-        kinds, exponents = reader.take(base_delta.num_blocks(n)), reader.take(base_delta.num_blocks(n))
+        kinds, exponents = reader.take(num_buckets(n, BLOCK)), reader.take(num_buckets(n, BLOCK))
         data = reader.rest()
 
         def write(total: Tensor, *, accumulate: bool) -> None:
@@ -89,4 +89,4 @@ class NNWBDI(InPlace):
 
     def message_bytes(self, num_coordinates: int) -> int:
         """The largest length of a message: every block stores words instead of deltas."""
-        return HEADER_BYTES + _HEAD.size + base_delta.num_blocks(num_coordinates) * (2 + BLOCK // 8 * self.bits)
+        return HEADER_BYTES + _HEAD.size + num_buckets(num_coordinates, BLOCK) * (2 + BLOCK // 8 * self.bits)

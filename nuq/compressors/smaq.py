@@ -42,7 +42,7 @@ from nuq.compressors.compressor import InPlace, Write, write_constant
 from nuq.compressors.message import HEADER_BYTES, Message, from_bytes, raw, unpacked
 from nuq.errors import MessageError
 from nuq.kernels import smaq
-from nuq.kernels.spec import MAX_COORDINATES, Key
+from nuq.kernels.spec import MAX_COORDINATES, Key, num_buckets
 from nuq.settings.formats import SmaQ as Settings
 
 TAG = b"SMAQ"
@@ -106,7 +106,7 @@ class SmaQ(InPlace):
             if body.numel() != _HEAD.size:
                 raise MessageError(f"{body.numel()} bytes where a constant takes {_HEAD.size}: damaged")
             return partial(write_constant, statistics.mean)
-        blocks = smaq.num_blocks(n)
+        blocks = num_buckets(n, smaq.BLOCK)
         data = body[_HEAD.size :]
         listed = 2 * blocks * (2 if masked else 1)
         if data.numel() < listed or not blocks:

@@ -23,6 +23,7 @@ from nuq.kernels.spec import (
     lanes,
     last_product,
     num_buckets,
+    signed,
     words_of,
 )
 
@@ -30,11 +31,6 @@ BLOCK = 1024  # coordinates in one tree of the sum of squares
 
 
 # --- random numbers ------------------------------------------------------------------------------------------------
-
-
-def _signed(word: int) -> int:
-    """A 32-bit word as the int32 of the same bits."""
-    return word - (1 << 32) if word >= 1 << 31 else word
 
 
 def _shift(x: Tensor, count: int) -> Tensor:
@@ -55,13 +51,13 @@ def hashed(indices: Int32[Tensor, " n"], key: Key | Words, among: Among = ALONE)
     check_among(among)
     k0, k1 = words_of(key)
     factor, summand = last_product(among)
-    x = indices ^ _signed(k0)
+    x = indices ^ signed(k0)
     x ^= _shift(x, 16)
     x *= 0x7FEB352D
     x ^= _shift(x, 15)
-    x ^= _signed(k1)
-    x *= _signed(factor)
-    x += _signed(summand)
+    x ^= signed(k1)
+    x *= signed(factor)
+    x += signed(summand)
     x ^= _shift(x, 16)
     return x
 

@@ -45,7 +45,7 @@ from nuq.kernels import reference, smaq_reference
 from nuq.kernels.cpu import in_cpp
 from nuq.kernels.cuda import smaq_operators
 from nuq.kernels.host import numpy_of
-from nuq.kernels.spec import ALONE, DTYPES, Among, Key, Words
+from nuq.kernels.spec import ALONE, DTYPES, Among, Key, Words, num_buckets
 from nuq.native import smaq as compiled
 
 BLOCK = smaq_reference.BLOCK
@@ -90,11 +90,6 @@ class TensorStatistics:
     @property
     def constant(self) -> bool:
         return self.lowest == self.highest
-
-
-def num_blocks(num_coordinates: int) -> int:
-    """The number of blocks: ceil(num_coordinates / BLOCK)."""
-    return -(-num_coordinates // BLOCK)
 
 
 def _portable(vector: Tensor) -> ModuleType:
@@ -195,7 +190,7 @@ def encode(
         "own": among[0],
         "workers": among[1],
     }
-    counts = torch.empty(2, num_blocks(vector.numel()), dtype=torch.int16, device=vector.device)
+    counts = torch.empty(2, num_buckets(vector.numel(), BLOCK), dtype=torch.int16, device=vector.device)
     size, write = (_encode if in_cpp(vector) else _portable(vector).encode)(vector, counts[0], counts[1], **fields)
     return counts, size, write
 

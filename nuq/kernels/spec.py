@@ -211,6 +211,11 @@ def rotation_words(words: Words) -> Words:
     return Key(words[0], words[1], 0, "rotation").words()
 
 
+def signed(word: int) -> int:
+    """A 32-bit word as the int32 of the same bits."""
+    return word - (1 << 32) if word >= 1 << 31 else word
+
+
 def num_buckets(num_coordinates: int, bucket_size: int) -> int:
     """The number of buckets: ceil(num_coordinates / bucket_size)."""
     return -(-num_coordinates // bucket_size)

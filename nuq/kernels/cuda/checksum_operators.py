@@ -8,8 +8,9 @@ from operator import xor
 import torch
 from torch import Tensor
 
-from nuq.kernels.cuda.launch import Modules, on, signed
+from nuq.kernels.cuda.launch import Modules, on
 from nuq.kernels.cuda.tiles import OPTIONS
+from nuq.kernels.spec import signed
 
 SIZE, PROGRAMS = 256, 256  # lanes of a program, and programs: powers of two
 LEAST_BYTES = 4  # the first four take up the value to go on from

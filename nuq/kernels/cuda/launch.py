@@ -40,11 +40,6 @@ def device_code() -> Modules | None:
     return Modules(checksum, encode, decode, rotate, smaq)
 
 
-def signed(word: int) -> int:
-    """A 32-bit word as int32, so that Triton compiles one kernel for all keys."""
-    return word - (1 << 32) if word >= 1 << 31 else word
-
-
 def on(tensor: Tensor) -> Any:
     """Make the tensor's device the current one, on which Triton launches."""
     return torch.cuda.device(tensor.device) if tensor.is_cuda else nullcontext()

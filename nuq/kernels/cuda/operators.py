@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from nuq.kernels import bit_packing, reference
-from nuq.kernels.cuda.launch import Modules, device_code, on, signed
+from nuq.kernels.cuda.launch import Modules, device_code, on
 from nuq.kernels.cuda.tiles import BLOCK, LARGEST, OPTIONS, Tile, power_of_two, rotation_tile, tile
 from nuq.kernels.spec import (
     SMALLEST_NORM,
@@ -31,6 +31,7 @@ from nuq.kernels.spec import (
     lanes,
     last_product,
     num_buckets,
+    signed,
 )
 
 _COPIED_SCALES = 1 << 16

@@ -14,11 +14,11 @@ import torch
 from torch import Tensor
 
 from nuq.kernels import smaq_reference
-from nuq.kernels.cuda.launch import device_code, on, signed
+from nuq.kernels.cuda.launch import device_code, on
 from nuq.kernels.cuda.operators import halved
 from nuq.kernels.cuda.tiles import OPTIONS, power_of_two
 from nuq.kernels.smaq_reference import BLOCK, LANES, layout
-from nuq.kernels.spec import last_product
+from nuq.kernels.spec import last_product, signed
 
 _MEASURED = 8  # blocks that one program measures: a lane of one to each thread
 NUMBERS = ("factor", "mean", "inverse", "threshold", "small_slope", "large_slope", "small_most", "large_most")
