@@ -77,7 +77,7 @@ def drifted(made: Made, root: Path) -> Iterator[str]:
         word = f" of commit {commit[:10]}" if commit else ""
         said = f"code drift: {count(number, 'run')} in the queue execute snapshot {digest[:12]}{word}"
         try:
-            yield f"{said}; since then changed: {some(snapshot.drift(root, digest))}"
+            yield f"{said}; since then changed: {some(snapshot.drift(root, digest)) or 'only how it is kept'}"
         except ValueError as error:  # without it they will fail, and can be started again
             yield f"{said}, and that is damaged: {error}"
 

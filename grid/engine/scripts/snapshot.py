@@ -2,16 +2,17 @@
 
 A snapshot is ``jobs/code/<first 12 digits of the digest>/``.  It holds every file that git tracks or would add (outside
 git every file) but notes (UNREAD), links to the generated folders of the checkout, so that relative paths keep working
-there, and the built library.  In a repository the files become a tree object of git, made with a copy of its index and
-checked out from it: files that git knows need not be read, and an edit meanwhile cannot mix two states of a file.  What
-the repository lacks is stored aside, for as long as that takes: the repository is only read.  Outside git the files are
-hashed and copied one by one.
+there, and the built library.  In a repository the files become a tree object of git and are checked out from it, so an
+edit meanwhile cannot mix two states of a file.  That is done in a git folder of our own: the repository is only read,
+and none of its filters and attributes, which are for commits, changes a byte.  Outside git the files are hashed and
+copied one by one.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import hashlib
 import json
 import os
@@ -25,6 +26,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
 from files import plain
+from files.aligned import some
 from files.atomic import aside, write_text
 
 FOLDER = "jobs/code"
@@ -38,6 +40,15 @@ CACHES = {"__pycache__", ".git", ".pytest_cache", ".ruff_cache", ".mypy_cache", 
 UNREAD = {".md", ".rst", ".pdf", ".ipynb", ".log"}  # files that people write and no run reads: no part of the code
 LARGEST_UNTRACKED_BYTES = 20 * 2**20
 ABANDONED_S = 3600.0  # a half-built copy that a killed process left is removed after this time
+# A git folder in which files are stored as they are.
+GIT_FOLDER = {
+    "HEAD": "ref: refs/heads/none\n",
+    "config": "[core]\nbare = false\nsymlinks = true\nfileMode = true\nfsmonitor = false\nhooksPath = /dev/null\n",
+    "info/attributes": "* -text -ident -filter !working-tree-encoding\n",
+    "objects/none": "",
+    "refs/none": "",
+}
+OF_USER = ("GIT_CONFIG", "GIT_EXEC_PATH", "GIT_CEILING", "GIT_DISCOVERY")  # variables; others name a repository
 MODES = {"file": "100644", "exec": "100755", "link": "120000"}  # git's
 
 
@@ -112,53 +123,50 @@ def changed(then: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
 @contextlib.contextmanager
 def _tree(root: Path) -> Iterator[_Tree]:
     """The tree as it is, until the end of the context."""
-    tags = {name: tag for name, tag in sorted(_files(root)) if _counts(root, name, is_tracked=tag != "?")}
+    names = sorted(name for name, is_tracked in dict(_files(root)).items() if _counts(root, name, is_tracked))
     real = os.path.realpath(root)
-    for folder in {os.path.dirname(name) for name in tags} - {""}:
-        if os.path.realpath(root / folder) != os.path.join(real, folder):  # git knows files where now there is a link
-            tags = {name: tag for name, tag in tags.items() if os.path.dirname(name) != folder}
-    words = _git(root, "status", "--porcelain=v2", "--branch", "-z", "--untracked-files=normal", "--", ".")
-    if words is None:
-        marks = {name: mark for name in tags if (mark := _read(root / name)[0])}
+    folders = {os.path.dirname(name) for name in names} - {""}  # git knows files also where there is a link now
+    linked = {folder for folder in folders if os.path.realpath(root / folder) != os.path.join(real, folder)}
+    names = [name for name in names if os.path.dirname(name) not in linked]
+    told = _git(root, "status", "--porcelain=v2", "--branch", "-z", "--untracked-files=normal", "--", ".")
+    if told is None:
+        marks = {name: mark for name in names if (mark := _read(root / name)[0])}
         lines = (os.fsencode(f"{name}\0{mark}\0") for name, mark in marks.items())
         code = Code(hashlib.sha256(b"".join(lines)).hexdigest(), "", False)
-        yield _Tree(code, marks, lambda some, folder: _copy(root, {name: marks[name] for name in some}, folder))
+        yield _Tree(code, marks, functools.partial(_copy, root, marks))
         return
-    lines = [line for line in words.split("\0") if line]
+    lines = [line for line in told.split("\0") if line]
     commit = next((line.split()[-1] for line in lines if line.startswith("# branch.oid ")), "")
     is_dirty = any(not line.startswith("#") for line in lines)
-    with _tree_object(root, tags) as (digest, marks, check_out):
+    with _tree_object(root, names) as (digest, marks, check_out):
         yield _Tree(Code(digest, "" if commit == "(initial)" else commit, is_dirty), marks, check_out)
 
 
 @contextlib.contextmanager
-def _tree_object(root: Path, tags: Mapping[str, str]) -> Iterator[tuple[str, dict[str, str], _Write]]:
+def _tree_object(root: Path, names: Iterable[str]) -> Iterator[tuple[str, dict[str, str], _Write]]:
     """A tree object of git with these files of a repository: its name, their marks, and what checks some out."""
-    asked = ("--absolute-git-dir", "--git-path", "objects", "--git-path", "index", "--show-prefix")
-    folder, objects, index, below = (_git(root, "rev-parse", *asked) or "").split("\n")[:4]
-    with tempfile.TemporaryDirectory(prefix="code-") as store:
-        apart = {"GIT_INDEX_FILE": f"{store}/index", "GIT_OBJECT_DIRECTORY": store}
-        apart["GIT_ALTERNATE_OBJECT_DIRECTORIES"] = json.dumps(os.path.abspath(root / objects), ensure_ascii=False)
+    with tempfile.TemporaryDirectory(prefix="code-") as folder:
+        for name, text in GIT_FOLDER.items():
+            place = Path(folder, name)
+            place.parent.mkdir(exist_ok=True)
+            place.write_text(text)
+        # what the repository has is not stored again
+        objects = os.path.abspath(root / (_git(root, "rev-parse", "--git-path", "objects") or "").removesuffix("\n"))
+        own = {"GIT_DIR": folder, "GIT_ALTERNATE_OBJECT_DIRECTORIES": json.dumps(objects, ensure_ascii=False)}
 
-        def git(*words: str, given: Iterable[str] = ()) -> str:
-            return _git(root, *words, given=given, **apart) or ""
+        def git(tree: Path, *words: str, given: Iterable[str] = ()) -> str:
+            return _git(tree, *words, given=given, **own, GIT_WORK_TREE=str(tree.resolve())) or ""
 
         def check_out(some: Iterable[str], to: Path) -> None:
-            there = {**apart, "GIT_DIR": folder, "GIT_WORK_TREE": str(to.resolve())}
-            _git(to, "read-tree", digest, **there)
-            _git(to, "checkout-index", "-z", "--stdin", given=some, **there)
+            git(to, "checkout-index", "-z", "--stdin", given=some)
 
-        if {*tags.values()} <= {"H", "?"} and (root / index).exists():  # else git was told to overlook edits
-            shutil.copy2(root / index, apart["GIT_INDEX_FILE"])  # and its time: git reads files that are as young
-        git("update-index", "--add", "--remove", "--replace", "-z", "--stdin", given=tags)
-        found = (line.split(" 0\t", 1) for line in git("ls-files", "--stage", "-z").split("\0") if line)
+        git(root, "update-index", "--add", "--remove", "-z", "--stdin", given=names)
+        found = (line.split(" 0\t", 1) for line in git(root, "ls-files", "--stage", "-z").split("\0") if line)
         marks = {name: mark for mark, name in found}
-        git("update-index", "--force-remove", "-z", "--stdin", given=marks.keys() - tags.keys())
-        digest = git("write-tree", f"--prefix={below}").strip()
-        yield digest, {name: mark for name, mark in marks.items() if name in tags}, check_out
+        yield git(root, "write-tree").strip(), marks, check_out
 
 
-def _counts(root: Path, name: str, *, is_tracked: bool) -> bool:
+def _counts(root: Path, name: str, is_tracked: bool) -> bool:
     """Whether a path is a file of the code.  ValueError for a large one that nobody meant."""
     path = root / name
     try:
@@ -203,19 +211,16 @@ def _is_generated(name: str) -> bool:
     )
 
 
-def _files(root: Path, below: str = "") -> Iterator[tuple[str, str]]:
-    """The files that git tracks or would add, with git's tag ("?" for the latter), nested repositories included.
-
-    Outside git ``_walk``.
-    """
-    words = _git(root / below, "ls-files", "-v", "-z", "--cached", "--others", "--exclude-standard")
-    if words is None:
-        yield from ((name, "?") for name in _walk(root, below))
+def _files(root: Path, below: str = "") -> Iterator[tuple[str, bool]]:
+    """The files that git tracks (True) or would add (False), nested repositories included; outside git ``_walk``."""
+    told = _git(root / below, "ls-files", "-t", "-z", "--cached", "--others", "--exclude-standard")
+    if told is None:
+        yield from ((name, False) for name in _walk(root, below))
         return
-    for line in filter(None, words.split("\0")):
+    for line in filter(None, told.split("\0")):
         name = below + line[2:].rstrip("/")
         if not (root / name).is_dir() or (root / name).is_symlink():
-            yield name, line[0]
+            yield name, not line.startswith("?")
         elif (root / name / ".git").exists():  # a submodule, or a clone that git leaves alone
             yield from _files(root, f"{name}/")
 
@@ -236,22 +241,21 @@ def _git(folder: Path, *words: str, given: Iterable[str] = (), **variables: str)
 
     ValueError with git's words for another failure.
     """
-    told = ("GIT_DIR", "GIT_INDEX_FILE", "GIT_WORK_TREE", "GIT_OBJECT_DIRECTORY", "GIT_ALTERNATE_OBJECT_DIRECTORIES")
-    environ = {name: value for name, value in os.environ.items() if name not in told} | {"LC_ALL": "C", **variables}
-    command = ["git", "--no-optional-locks", "-c", "core.fsmonitor=false", "-c", "core.splitIndex=false"]
+    environ = {key: text for key, text in os.environ.items() if key[:4] != "GIT_" or key.startswith(OF_USER)}
+    command = ["git", "--no-optional-locks", "-C", str(folder), *words]
+    environ |= {"LC_ALL": "C", **variables}
     stdin = os.fsencode("".join(f"{name}\0" for name in given))
     try:
-        done = subprocess.run(
-            [*command, "-C", str(folder), *words], input=stdin, capture_output=True, env=environ, check=False
-        )
+        done = subprocess.run(command, input=stdin, capture_output=True, env=environ, check=False)
     except FileNotFoundError:
         return None
     if done.returncode == 0:
         return os.fsdecode(done.stdout)
-    said = os.fsdecode(done.stderr).strip()
+    said = " ".join(os.fsdecode(done.stderr).split())
     if "not a git repository" in said:
         return None
-    raise ValueError(f"{folder}: git cannot say which files belong to the code ({said.partition(chr(10))[0]})")
+    why = said or f"exit code {done.returncode}"
+    raise ValueError(f"{folder}: git {words[0]} fails, so the code cannot be kept for the jobs ({why})")
 
 
 # --- the copy -----------------------------------------------------------------------------------------------------
@@ -273,6 +277,8 @@ def _build(root: Path, folder: Path, tree: _Tree) -> None:
         building.mkdir(parents=True)
         if names:
             tree.write(names, building)
+        if lost := [name for name in names if not os.path.lexists(building / name)]:  # git before 2.30 does not tell
+            raise ValueError(f"{building}: {some(lost)} could not be written")
         for name in names:
             if tree.marks[name].startswith(MODES["link"]):
                 _relink(root, name, building)
@@ -292,11 +298,11 @@ def _build(root: Path, folder: Path, tree: _Tree) -> None:
         shutil.rmtree(building, ignore_errors=True)
 
 
-def _copy(root: Path, marks: Mapping[str, str], folder: Path) -> None:
+def _copy(root: Path, marks: Mapping[str, str], names: Iterable[str], folder: Path) -> None:
     """Copy files.  ValueError where the tree holds another one than the mark says."""
-    for name, mark in marks.items():
-        now, contents = _read(root / name)
-        if now != mark:
+    for name in names:
+        mark, contents = _read(root / name)
+        if mark != marks[name]:
             raise ValueError(f"{root / name} changed while it was copied; submit again when nothing writes there")
         place = folder / name
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -310,9 +316,8 @@ def _copy(root: Path, marks: Mapping[str, str], folder: Path) -> None:
 
 def _finish(root: Path, folder: Path, tree: _Tree) -> None:
     """Put the manifest, the links to the checkout and today's library in place; what is well stays."""
-    if not (folder / MANIFEST).is_file():
-        record = {**dataclasses.asdict(tree.code), "files": dict(tree.marks)}
-        write_text(folder / MANIFEST, json.dumps(record, indent=0))
+    record = {**dataclasses.asdict(tree.code), "files": dict(tree.marks)}
+    write_text(folder / MANIFEST, json.dumps(record, indent=0))
     for name in _links(root, tree.marks):
         with contextlib.suppress(FileExistsError):
             (folder / name).symlink_to(os.path.relpath(root.resolve() / name, folder.resolve()))
@@ -325,7 +330,7 @@ def _finish(root: Path, folder: Path, tree: _Tree) -> None:
 def _relink(root: Path, name: str, folder: Path) -> None:
     """Make a relative link that leads out of the tree lead to the same place from the folder of the copy."""
     target, place = os.readlink(folder / name), os.path.dirname(name)
-    if not os.path.isabs(target) and os.path.normpath(os.path.join(place, target)).startswith(".."):
+    if not os.path.isabs(target) and os.path.normpath(os.path.join(place, target)).split("/")[0] == "..":
         (folder / name).unlink()
         (folder / name).symlink_to(os.path.relpath(root.resolve() / place / target, folder.resolve() / place))
 

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -220,9 +220,9 @@ def test_two_at_once_make_one_whole_snapshot(tree: Path) -> None:
 def test_a_file_that_changes_while_it_is_copied_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tree, copy = _tree(tmp_path, git=False), snapshots._copy
 
-    def edit(root: Path, marks: Mapping[str, str], folder: Path) -> None:
+    def edit(root: Path, marks: Mapping[str, str], names: Iterable[str], folder: Path) -> None:
         (tree / "main.py").write_text("print(2)\n")
-        copy(root, marks, folder)
+        copy(root, marks, names, folder)
 
     monkeypatch.setattr(snapshots, "_copy", edit)
     with pytest.raises(ValueError, match=r"main\.py changed while it was copied; submit again"):
@@ -330,21 +330,43 @@ def test_a_link_where_a_folder_was(tmp_path: Path) -> None:
     assert (tree / name / "train" / "loop.py").read_text() == "x = 1\n"
 
 
-def test_filters_of_the_repository_leave_what_a_checkout_has(tmp_path: Path) -> None:
+def test_bytes_that_git_would_convert_stay_as_they_are(tmp_path: Path) -> None:
     tree = _tree(tmp_path, git=True)
-    _git(tree, "config", "filter.upper.clean", "tr a-z A-Z")
-    _git(tree, "config", "filter.upper.smudge", "tr A-Z a-z")
-    (tree / ".gitattributes").write_text("*.csv filter=upper\n")
-    (tree / "table.csv").write_text("words\n")
+    _git(tree, "config", "filter.scrub.clean", "sed s/rate.*/rate:/")
+    _git(tree, "config", "filter.broken.clean", "false")
+    _git(tree, "config", "filter.broken.required", "true")
+    _git(tree, "config", "core.autocrlf", "true")
+    (tree / ".gitattributes").write_text("*.yaml filter=scrub\n*.bin filter=broken\n*.txt eol=crlf\n*.sh ident\n")
+    for name, words in {"a.yaml": "rate: 1\n", "a.bin": "b", "a.txt": "one\ntwo\r\n", "a.sh": "# $Id$\n"}.items():
+        (tree / name).write_bytes(words.encode())
+        (tree / "train" / name).write_bytes(words.encode())
+    for root in (tree, tree / "train"):  # the attributes lie above the latter
+        code, name = snapshot(root)
+        for file, words in _contents(root, name).items():
+            assert words == (root / file).read_bytes()
+        kept = (root / name / "a.yaml").stat().st_ino
+        assert (snapshot(root)[1], (root / name / "a.yaml").stat().st_ino) == (name, kept), "what is whole stays"
+        (root / "a.yaml").write_text("rate: 2\n")
+        assert drift(root, code.digest) == ["a.yaml"]
+
+
+def test_what_the_configuration_of_the_repository_says_of_files_does_not_count(tmp_path: Path) -> None:
+    tree = _tree(tmp_path, git=True)
+    for name in ("symlinks", "fileMode"):
+        _git(tree, "config", f"core.{name}", "false")
+    (tree / "new.sh").write_text("")
+    (tree / "new.sh").chmod(0o755)
+    _, name = snapshot(tree)
+    assert (tree / name / "latest").is_symlink()
+    assert os.access(tree / name / "new.sh", os.X_OK)
+
+
+def test_a_damaged_manifest_is_written_again(tree: Path) -> None:
     code, name = snapshot(tree)
-    assert (tree / name / "table.csv").read_text() == "words\n"
-    assert snapshot(tree)[1] == name
-    assert drift(tree, code.digest) == []
-    _git(tree, "config", "filter.upper.clean", "false")
-    _git(tree, "config", "filter.upper.required", "true")
-    (tree / "table.csv").write_text("others\n")
-    with pytest.raises(ValueError, match=r"git cannot .*filter 'false' failed"):
+    for damaged in ("{", '{"files": {}}'):
+        (tree / name / ".snapshot.json").write_text(damaged)
         snapshot(tree)
+        assert drift(tree, code.digest) == []
 
 
 def test_large_files_that_nobody_meant_are_refused(tree: Path) -> None:
@@ -363,10 +385,14 @@ def test_links_that_lead_out_of_the_tree_still_lead_there(tree: Path) -> None:
     (tree / "train" / "relative").symlink_to("../../outside.txt")
     (tree / "absolute").symlink_to(tree.parent / "outside.txt")
     (tree / "broken").symlink_to("nowhere")
+    (tree / "..x").mkdir()
+    (tree / "..x" / "a.py").write_text("")
+    (tree / "inside").symlink_to("..x/a.py")
     _, name = snapshot(tree)
     assert (tree / name / "train" / "relative").read_text() == "outside"
     assert (tree / name / "absolute").read_text() == "outside"
     assert os.readlink(tree / name / "broken") == "nowhere"
+    assert os.readlink(tree / name / "inside") == "..x/a.py"
     assert snapshot(tree)[1] == name
 
 
@@ -392,5 +418,5 @@ def test_a_clone_inside_goes_along(tmp_path: Path) -> None:
 def test_a_repository_that_git_refuses_is_told(tmp_path: Path) -> None:
     tree = _tree(tmp_path, git=True)
     (tree / ".git" / "index").write_bytes(b"damaged index file, by no means readable")
-    with pytest.raises(ValueError, match=r"git cannot say which files"):
+    with pytest.raises(ValueError, match=r"git ls-files fails, .*index"):
         current(tree)
