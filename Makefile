@@ -31,7 +31,7 @@ setup: $(DEV) $(KERNELS) ## create .venv and install everything, development too
 
 demo: $(RUN) $(KERNELS) ## run the sweep `demo` on this machine, draw its figures and write its report (at most 5 minutes on 2 cores; QUICK=1: half a minute)
 	$(PY) grid_run.py run demo $(if $(QUICK),quick,demo)
-	$(PY) -m analysis figures $(DEMO)$(if $(QUICK), --x step)
+	$(PY) -m analysis figures $(DEMO)
 	$(PY) -m analysis table $(DEMO)
 	$(PY) -m analysis report $(DEMO)$(if $(QUICK), --most-figures 8)
 

@@ -19,7 +19,7 @@ from files.tables import FORMATS, add_json
 _EXAMPLES = """examples:
   python -m analysis report demo                            one HTML page with everything, figures/demo/report.html
   python -m analysis watch demo                             the same, refreshed while the runs go on
-  python -m analysis figures demo --where method=alq,amq    figures of some methods only
+  python -m analysis figures demo --only levels --style examples/paper_style.yaml --methods alq amq
   python -m analysis table demo --columns final p bits --sort final --descending
 
 Exit codes: 0; 1 where there is nothing to show; 2 for a sweep, setting or option that does not exist."""
@@ -60,6 +60,17 @@ def _parser() -> argparse.ArgumentParser:
     redraw = _options("--redraw", action="store_true", help="draw again although nothing has changed")
     reached = "validation accuracy of the figure of times to accuracy (default: a point below SuperSGD's)"
     target = _options("--target", type=float, metavar="PERCENT", help=reached)
+    which = argparse.ArgumentParser(add_help=False)
+    chosen = which.add_argument_group("which figures").add_mutually_exclusive_group().add_argument
+    chosen("--only", nargs="+", metavar="NAME", help="these, by the names that --list gives: overview 'accuracy*'")
+    chosen("--all", action="store_true", help="every figure, which may be hundreds (default: the first 8 to look at)")
+    look = which.add_argument_group("their look").add_argument
+    look("--style", type=Path, metavar="FILE",
+         help="YAML: sizes, fonts, names, colors, labels, legend, as in examples/paper_style.yaml")  # fmt: skip
+    look("--methods", nargs="+", metavar="NAME", help="these methods alone, in this order")
+    look("--panels", nargs="+", metavar="NAME", help="these quantities in an overview, in this order")
+    listing = _options("--list", action="store_true", help="name the figures (* those to be drawn), and draw none")
+    add_json(listing)
     shown = (
         "of the table, in this order: final best difference p loss bits sent variance speed images seconds paper .. "
         "(default: those with numbers that fit)"
@@ -84,7 +95,7 @@ def _parser() -> argparse.ArgumentParser:
     )
 
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    figures = [shared, width, against, target, redraw]
+    figures = [shared, which, width, against, target, redraw]
     for name, parents, what in (
         (
             "report",
@@ -92,7 +103,7 @@ def _parser() -> argparse.ArgumentParser:
             "one self-contained HTML page: summary, results, curves, figures, runs, failures, provenance",
         ),
         ("watch", [shared, width, most, every], "write the report again whenever runs have news, until Ctrl-C"),
-        ("figures", figures, "every figure, as PNG and PDF"),
+        ("figures", [*figures, listing], "figures, as PNG and PDF: the first to look at, some, or all"),
         ("table", [shared, columns, order, forms, listed], "the result table: text here, files beside the figures"),
         ("all", [*figures, columns, order, forms], "figures and table"),
     ):

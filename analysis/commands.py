@@ -9,14 +9,19 @@ import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from analysis import fresh
+from analysis import fresh, restyled
 from analysis.aggregate import incomplete
 from analysis.logs.load import Logs, load
 from analysis.selection import select
 from analysis.tables.paired import without_partner
+from files.aligned import aligned
 from files.escaped import plain
 from files.tables import as_json, check_formats
+
+if TYPE_CHECKING:
+    from analysis import figures
 
 _LONG = 100  # characters of a folder's name
 
@@ -60,8 +65,12 @@ def _figures_and_table(options: argparse.Namespace) -> int:
     wants_figures, wants_table = options.command in ("figures", "all"), options.command in ("table", "all")
     if wants_table:
         check_formats(options.format)
+    style = _style(options) if wants_figures else restyled.OURS
     folder, of = folder_of(options), fresh.digest(options.runs / options.sweep) if wants_figures else ""
-    drawn_with = _drawn_with(options) if wants_figures else []
+    drawn_with = _drawn_with(options, style) if wants_figures else []
+    if getattr(options, "list", False):
+        with restyled.using(style):
+            return _listed(loaded(options), options)
     if options.command == "figures" and not options.redraw and (before := fresh.drawn_before(folder, of, drawn_with)):
         _print_figures(*before)
         print("drawn before, and nothing has changed since (--redraw draws anew)", file=sys.stderr)
@@ -72,7 +81,8 @@ def _figures_and_table(options: argparse.Namespace) -> int:
         return 1
     shown = _table(logs, folder, options) if wants_table else 0
     if wants_figures:
-        paths, notes = _figures(logs, folder, options)
+        with restyled.using(style):
+            paths, notes = _figures(logs, folder, options)
         _print_figures(paths, notes)
         if paths:
             fresh.remember(folder, of, drawn_with, paths, notes)
@@ -80,8 +90,50 @@ def _figures_and_table(options: argparse.Namespace) -> int:
     return 0 if shown else 1
 
 
-def _drawn_with(options: argparse.Namespace) -> list[str]:
-    return [str(options.runs), options.width, ",".join(options.x or ["all"]), str(options.target), *options.where]
+def _drawn_with(options: argparse.Namespace, style: restyled.Style) -> list[str]:
+    which = ["all"] if options.all else options.only or ["first"]
+    x = ",".join(options.x or ["all"])
+    return [str(options.runs), options.width, x, str(options.target), *which, repr(style), *options.where]
+
+
+def _style(options: argparse.Namespace) -> restyled.Style:
+    """The style of the options: the file's, with the panels and the methods that they name, which are chosen, too."""
+    style = restyled.read_style(options.style) if options.style else restyled.OURS
+    if panels := _words(options.panels):
+        style = dataclasses.replace(style, panels=tuple(panels))
+    if methods := _words(options.methods):
+        style = dataclasses.replace(style, order=tuple(methods))
+        options.where = [*options.where, f"method={','.join(methods)}"]
+    return style
+
+
+def _words(given: Sequence[str] | None) -> list[str]:
+    """Words that are set apart by blanks or commas."""
+    return [word for words in given or () for word in words.split(",") if word]
+
+
+def _named(logs: Logs, options: argparse.Namespace) -> tuple[list[figures.Named], list[figures.Named]]:
+    """The figures that are asked for, and all that the sweep has."""
+    from analysis import figures  # matplotlib takes a second to import; a table does not need it
+    from analysis.plots.style import WIDTHS
+
+    every = list(figures.named(logs, WIDTHS[options.width], axes=options.x, target=options.target))
+    if only := _words(options.only):
+        return figures.only(every, only), every
+    return every if options.all else figures.first(every), every
+
+
+def _listed(logs: Logs, options: argparse.Namespace) -> int:
+    """List the figures of the sweep, those that are drawn marked."""
+    note(logs.notes)
+    wanted, every = ([], []) if _is_empty(logs) else _named(logs, options)
+    names = {figure.name for figure in wanted}
+    if options.json:
+        fields = ("name", "kind", "title", "section")
+        print(as_json([{**{key: getattr(one, key) for key in fields}, "drawn": one.name in names} for one in every]))
+    else:
+        print(aligned([["*" if one.name in names else "", one.name, one.title] for one in every], words=3))
+    return 0 if every else 1
 
 
 def _print_figures(paths: Sequence[str], notes: Sequence[str]) -> None:
@@ -91,10 +143,13 @@ def _print_figures(paths: Sequence[str], notes: Sequence[str]) -> None:
 
 
 def _figures(logs: Logs, folder: Path, options: argparse.Namespace) -> tuple[list[str], list[str]]:
-    from analysis import figures  # matplotlib takes a second to import; a table does not need it
+    from analysis import figures
 
-    drawn = figures.draw(logs, folder, width=options.width, axes=options.x, target=options.target)
+    wanted, every = _named(logs, options)
+    drawn = figures.draw(wanted, folder)
     notes = list(drawn.notes)
+    if left := len(every) - len(wanted):
+        notes.append(f"{left} more can be drawn: --list names them, --only NAME draws some, --all all")
     if missing := incomplete(logs):
         notes.insert(0, f"{missing}; left out where the same setting has complete ones")
     return [str(path) for path in drawn.paths], notes

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +26,16 @@ from analysis.plots.forked import each
 from analysis.plots.histogram_figure import gradient_histogram
 from analysis.plots.legends import legend_below, legend_rows
 from analysis.plots.panels import RATIO, TALLEST
-from analysis.plots.style import FORMATS, RC, WIDTHS, new_figure
+from analysis.plots.style import WIDTHS, new_figure, rc
 from analysis.plots.tensor_histograms import tensor_histograms
 from analysis.plots.variance_and_loss import variance_and_loss
+from analysis.restyled import chosen
 from analysis.seed_groups import Group, begun, groups, short_name, shown
 from analysis.time_to_accuracy import time_to_accuracy
 from files.atomic import aside
+from nuq.settings import unknown
 
+_LETTERED = re.compile(r"(?s)(\([a-z]\) )?(.*)")
 _MOST_ROWS = 24  # rows of a legend: four inches
 
 
@@ -99,9 +103,16 @@ OF_SWEEP: tuple[tuple[str, str, Callable[[Logs, float], Figure | str]], ...] = (
     ),
 )
 ACROSS = "across settings"  # the section of the latter
-# Our style while what is laid out is written: after every savefig matplotlib gives a figure the layout engine that
-# these settings ask for.
-LAID_OUT = {**RC, "figure.constrained_layout.use": False, "figure.autolayout": False}
+# The kinds of figures that one looks at first, and how many are drawn where nobody says which.
+FIRST = ("overview", "accuracy-bytes", "levels", "relative_var", "accuracy_per_bit")
+MOST = 8
+
+
+def laid_out() -> dict[Any, Any]:
+    """The style in force while what is laid out is written: after every savefig matplotlib gives a figure the layout
+    engine that the settings ask for.
+    """
+    return {**rc(), "figure.constrained_layout.use": False, "figure.autolayout": False}
 
 
 @dataclass(frozen=True)
@@ -110,7 +121,7 @@ class Named:
 
     ``name``: of its files, without extension; ``title``: a short sentence; ``section``: the group of runs that it
     shows; ``make``: draws it, or says in a sentence why there is nothing to draw. Whatever renders it, ``save`` or
-    other, must do so under ``rc_context(LAID_OUT)``: matplotlib sizes the ticks that it adds while rendering by the
+    other, must do so under ``rc_context(laid_out())``: matplotlib sizes the ticks that it adds while rendering by the
     settings of that moment.
     """
 
@@ -119,6 +130,7 @@ class Named:
     section: str
     make: Callable[[], Figure | str]
     kind: str = ""  # the name without the group's: ``est_var-time``
+    num_runs: int = 0  # that it may show
 
 
 @dataclass(frozen=True)
@@ -134,23 +146,37 @@ def means_of(logs: Logs) -> list[Means]:
     return [Means(group) for group in groups(logs)]
 
 
+def first(figures: Sequence[Named]) -> list[Named]:
+    """The figures that one looks at first, at most ``MOST``: those of the group with most runs, then the others'."""
+    places = {kind: place for place, kind in enumerate(FIRST)}
+    own = [figure for figure in figures if figure.kind in places]
+    most = max((figure.num_runs for figure in own), default=0)
+    own.sort(key=lambda figure: (figure.section != ACROSS and figure.num_runs < most, places[figure.kind]))
+    return own[:MOST]
+
+
+def only(figures: Sequence[Named], patterns: Sequence[str]) -> list[Named]:
+    """The figures whose name or kind fits one of the patterns (``overview``, ``accuracy*``), in the patterns' order.
+
+    ValueError for a pattern that none fits, with the kinds that there are.
+    """
+    found: dict[str, Named] = {}
+    for pattern in patterns:
+        own = [figure for figure in figures if fnmatchcase(figure.kind, pattern) or fnmatchcase(figure.name, pattern)]
+        if not own:
+            kinds = list(dict.fromkeys(figure.kind for figure in figures))
+            raise ValueError(f"{pattern!r}: no figure of this sweep is called so; there are {', '.join(kinds)}")
+        found |= {figure.name: figure for figure in own}
+    return list(found.values())
+
+
 def draw(
-    logs: Logs,
+    figures: Sequence[Named],
     folder: Path,
     *,
-    width: str = "column",
-    axes: Sequence[str] | None = None,
-    target: float | None = None,
     processes: int | None = None,
 ) -> Drawn:
-    """Draw every figure of the sweep into ``folder``; ``width`` is that of single ones, the overview takes the page.
-
-    ``axes``: only curves against these x axes (``analysis.axes.AXES``), ValueError for one that does not exist; all by
-    default.  ``target``: the accuracy in percent of ``time_to_accuracy``, by default one for each group
-    (``analysis.time_to_accuracy.default_target``).  ``processes``: how many draw at the same time, by default one for
-    each core.
-    """
-    figures = list(named(logs, WIDTHS[width], axes=axes, target=target))
+    """Draw figures into ``folder``; ``processes``: how many at the same time, by default one for each core."""
     found = each(functools.partial(_drawn, folder), figures, processes)
     notes = [
         f"{figure.name}: not drawn, {drawn}"
@@ -173,21 +199,28 @@ def named(
     target: float | None = None,
     means: Sequence[Means] | None = None,
 ) -> Iterator[Named]:
-    """Every figure of a sweep; ``width`` in inches is that of single ones, ``axes`` and ``target`` are as for ``draw``.
+    """Every figure of a sweep; ``width`` in inches is that of single ones, the overview takes the page.
 
-    ``means``: those of every group (``means_of``), where somebody has them already.
+    ``axes``: only curves against these x axes (``analysis.axes.AXES``), ValueError for one that does not exist; all by
+    default.  ``target``: the accuracy in percent of ``time_to_accuracy``, by default one for each group
+    (``analysis.time_to_accuracy.default_target``).  ``means``: those of every group (``means_of``), where somebody has
+    them already.
 
     The order is: for each group of runs that share a plot the curves against the step, the figures that are not against
     an axis, then the curves against the other axes (``est_var-time``); last the figures across settings.
     """
     wanted = checked(axes)
+    for name in chosen().panels:
+        if name not in (names := [plot.name for plot in PLOTS]):
+            raise ValueError(f"panels: {unknown('panel', name, names)}")
     logs = begun(logs)
     for of_group in means_of(logs) if means is None else means:
         group = of_group.group
         section = _section(group)
         for name, title, function in _of_group(of_group, wanted, target):
             file_name = re.sub(r"[^\w.=-]+", "_", f"{name}-{group.name}" if group.name else name)
-            yield Named(file_name, title, section, functools.partial(_styled, function, group, width), name)
+            make, num_runs = functools.partial(_styled, function, group, width), len(group.logs.settings)
+            yield Named(file_name, title, section, make, name, num_runs)
     for name, title, function in OF_SWEEP:
         yield Named(name, title, ACROSS, functools.partial(_styled, function, logs, width), name)
 
@@ -226,15 +259,28 @@ def _section(group: Group) -> str:
 
 
 def _styled(function: Callable[[Any, float], Figure | str], of: Any, width: float) -> Figure | str:
-    """A figure drawn in our style, and laid out once for all formats."""
-    with rc_context(RC):
-        figure = function(of, width)
+    """A figure drawn in the style in force, and laid out once for all formats."""
+    style = chosen()
+    with rc_context(rc()):
+        figure = function(of, style.width or width)
     if isinstance(figure, Figure):
-        with rc_context(LAID_OUT):
+        figure.set_size_inches(style.width or figure.get_figwidth(), style.height or figure.get_figheight())
+        with rc_context(laid_out()):
+            _relabel(figure, style.labels)
             if engine := figure.get_layout_engine():
                 engine.execute(figure)
             figure.set_layout_engine(None)
     return figure
+
+
+def _relabel(figure: Figure, labels: Mapping[str, str]) -> None:
+    """Put other words on axes and above panels, whose letters stay."""
+    for axes in figure.axes:
+        axes.set_xlabel(labels.get(axes.get_xlabel(), axes.get_xlabel()))
+        axes.set_ylabel(labels.get(axes.get_ylabel(), axes.get_ylabel()))
+        letter, words = _LETTERED.findall(axes.get_title("left"))[0]
+        if words in labels:
+            axes.set_title(letter + labels[words], loc="left")
 
 
 def _single(width: float, fill: Callable[[Axes], str | None]) -> Figure | str:
@@ -258,10 +304,11 @@ def _too_many(figure: Figure) -> str:
 
 def _overview(means: Means, axis: str) -> Figure | str:
     """All curves that have data, under one legend; the title of a panel says what it shows."""
-    width = WIDTHS["page"]
+    width = chosen().width or WIDTHS["page"]
     figure = new_figure(width, width)
     panels: list[Axes] = []
-    for plot in PLOTS:
+    plots = {plot.name: plot for plot in PLOTS}
+    for plot in [plots[name] for name in chosen().panels or plots]:
         if means.group.trajectory not in plot.trajectories:
             continue
         axes = figure.add_subplot(label=plot.name)
@@ -269,16 +316,17 @@ def _overview(means: Means, axis: str) -> Figure | str:
             axes.remove()
         else:
             panels.append(axes)
-    if len(panels) < 2:
+    if len(panels) < min(2, len(chosen().panels) or 2):
         return "fewer than two panels have data"
     if legend_rows(figure, width) > _MOST_ROWS:
         return _too_many(figure)
-    columns = 2 if len(panels) in (2, 4) else 3
+    columns = min(len(panels), 2 if len(panels) in (2, 4) else 3, max(1, round(width / WIDTHS["page"] * 3)))
     rows = -(-len(panels) // columns)
     places = GridSpec(rows, columns, figure=figure)
     for index, axes in enumerate(panels):
         axes.set_subplotspec(places[index // columns, index % columns])
-        axes.set_title(f"({chr(ord('a') + index)}) {axes.get_ylabel()}", loc="left")
+        letter = f"({chr(ord('a') + index)}) " if len(panels) > 1 else ""
+        axes.set_title(letter + axes.get_ylabel(), loc="left")
         axes.set_ylabel("")
     figure.set_figheight(rows * width / columns * (RATIO + 0.05))
     legend_below(figure, width)
@@ -289,9 +337,9 @@ def save(figure: Figure, folder: Path, name: str) -> list[Path]:
     """Write the figure in every format, aside first; without dates, so that equal data give equal files."""
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
-    for extension in FORMATS:
+    for extension in chosen().formats:
         paths.append(folder / f"{name}.{extension}")
         undated = {"CreationDate": None} if extension == "pdf" else None
-        with rc_context(LAID_OUT), aside(paths[-1]) as place:
+        with rc_context(laid_out()), aside(paths[-1]) as place:
             figure.savefig(place, format=extension, metadata=undated)
     return paths

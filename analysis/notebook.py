@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from analysis.axes import AXES
 from analysis.figures import Named
-from analysis.plots.style import RC
+from analysis.plots.style import rc
 
 DPI = 160  # a column of 3.4 inches is 544 pixels wide
 
@@ -43,6 +43,6 @@ def drawn(figures: Sequence[Named], *names: str) -> Iterator[tuple[str, bytes | 
 def png(figure: Figure) -> bytes:
     """A figure as the bytes of a PNG file."""
     stream = io.BytesIO()
-    with rc_context(RC):
+    with rc_context(rc()):
         figure.savefig(stream, format="png", dpi=DPI)
     return stream.getvalue()

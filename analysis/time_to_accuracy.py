@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
@@ -16,7 +15,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormat
 from analysis import axes as on_axis
 from analysis.aggregate import estimate, final, runs_to_use, wide
 from analysis.logs.load import Logs
-from analysis.plots.style import RC, WIDTHS, look, new_figure
+from analysis.plots.style import WIDTHS, look, new_figure, styled
 from analysis.seed_groups import Group, SeedGroup, groups, title
 
 TAG = "Vacc"
@@ -67,7 +66,7 @@ def default_target(group: Group) -> Target | None:
     return Target(mean - BELOW, f"{BELOW:g} point below {name} final mean")
 
 
-@rc_context(RC)
+@styled
 def time_to_accuracy(logs: Logs, width: float, target: float | None = None) -> Figure | str:
     """A figure of the training time and sent bytes until the validation accuracy first reaches ``target`` percent.
 

@@ -10,6 +10,7 @@ import numpy as np
 from matplotlib import pyplot
 
 from analysis.plots import style
+from analysis.restyled import FORMATS
 from analysis.seed_groups import SeedGroup
 from benchmarks.accuracy_curves import WHOLE, Curves, Family, Point, frontier
 
@@ -82,7 +83,7 @@ def draw(panels: Mapping[str, Curves], folder: Path) -> list[Path]:
                 axis.set_ylabel("vNMSE")
         handles, labels = cells[0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=COLUMNS, handlelength=3.0)
-        paths = [folder / f"accuracy_per_bit.{form}" for form in style.FORMATS]
+        paths = [folder / f"accuracy_per_bit.{form}" for form in FORMATS]
         for path in paths:
             figure.savefig(path)
         pyplot.close(figure)

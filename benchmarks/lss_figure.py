@@ -15,6 +15,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from analysis.plots import style
+from analysis.restyled import FORMATS
 
 if TYPE_CHECKING:
     from benchmarks.lss_rows import Row
@@ -46,7 +47,7 @@ def draw(rows: Sequence[Row], kinds: Sequence[str], title: str, folder: Path) ->
         handles = [Line2D([], [], color=COLOURS[kind], marker=MARKERS[kind], label=kind) for kind in kinds]
         handles += [Line2D([], [], color="#444444", linestyle=line, label=f"{size} values") for size, line in SIZES]
         figure.legend(handles=handles, loc="outside upper center", ncols=len(handles), title=title, title_fontsize=8.5)
-        paths = [folder / f"lss.{form}" for form in style.FORMATS]
+        paths = [folder / f"lss.{form}" for form in FORMATS]
         for path in paths:
             figure.savefig(path, metadata={"CreationDate": None} if path.suffix == ".pdf" else None)
         pyplot.close(figure)

@@ -11,6 +11,7 @@ from matplotlib import pyplot
 from matplotlib.patheffects import withStroke
 
 from analysis.plots import style
+from analysis.restyled import FORMATS
 from analysis.seed_groups import SeedGroup
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def draw(rows: Mapping[str, Row], title: str, folder: Path) -> list[Path]:
     with pyplot.rc_context(style.OWN_TEXT):
         for name, make in (("methods_error", _errors), ("methods_speed", _speeds)):
             figure = make(rows, title)
-            for form in style.FORMATS:
+            for form in FORMATS:
                 paths.append(folder / f"{name}.{form}")
                 figure.savefig(paths[-1])
             pyplot.close(figure)

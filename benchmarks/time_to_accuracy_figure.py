@@ -11,6 +11,7 @@ from matplotlib import pyplot
 from matplotlib.ticker import FuncFormatter, LogLocator
 
 from analysis.plots import style
+from analysis.restyled import FORMATS
 from analysis.seed_groups import SeedGroup
 from benchmarks.time_to_accuracy_rank import Task
 
@@ -60,7 +61,7 @@ def draw(
         axis.legend(loc="lower right")
         folder.mkdir(parents=True, exist_ok=True)
         stem = "time_to_accuracy" if task.data == "digits" else f"time_to_accuracy_{task.data}"
-        paths = [folder / f"{stem}.{form}" for form in style.FORMATS]
+        paths = [folder / f"{stem}.{form}" for form in FORMATS]
         for path in paths:
             figure.savefig(path, metadata={"CreationDate": None} if path.suffix == ".pdf" else None)
         pyplot.close(figure)

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
@@ -17,7 +16,7 @@ from analysis.logs.load import Logs
 from analysis.plots.across import Mean, Panel, along, arithmetic, geometric, trade_offs
 from analysis.plots.bits_figure import BITS_LABEL
 from analysis.plots.panels import Counts, columns_of, draw, limit, line, reference
-from analysis.plots.style import RC
+from analysis.plots.style import styled
 from analysis.seed_groups import SeedGroup
 
 FULL_PRECISION = ("sgd", "supersgd")  # methods that quantize nothing
@@ -58,7 +57,7 @@ _VARIANCE = _Quantity(
 )
 
 
-@rc_context(RC)
+@styled
 def against_setting(logs: Logs, width: float, setting: str) -> Figure | str:
     """The final accuracy against a numeric setting such as ``method.bits``, as in Fig. 7 of the paper.
 
@@ -161,7 +160,7 @@ _EXCESS = _Quantity(
 )
 
 
-@rc_context(RC)
+@styled
 def error_per_bit(logs: Logs, width: float) -> Figure | str:
     """The variance that quantization adds, relative to the minibatches' own, against the measured bits per coordinate.
 

@@ -6,7 +6,6 @@ import textwrap
 from dataclasses import dataclass
 
 import numpy as np
-from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -16,7 +15,7 @@ from matplotlib.ticker import LogLocator, NullFormatter, NullLocator
 from analysis.aggregate import runs_to_use
 from analysis.logs.histograms import COORDINATES, FIT, Histogram, read
 from analysis.plots.level_figures import levels_at, threshold, value_axis
-from analysis.plots.style import RC, look, new_figure
+from analysis.plots.style import look, new_figure, styled
 from analysis.seed_groups import Group, SeedGroup
 
 _DEPTH = 1e-6  # the axis ends at this part of the highest density
@@ -40,7 +39,7 @@ class _Shown:
         return density(self.measured)
 
 
-@rc_context(RC)
+@styled
 def gradient_histogram(group: Group, width: float) -> Figure | str:
     """A figure of each adaptive method's density of the normalised coordinates, weighted by norm^2, as last measured.
 

@@ -13,6 +13,8 @@ from matplotlib.font_manager import FontProperties
 from matplotlib.lines import Line2D
 from matplotlib.textpath import TextPath
 
+from analysis.restyled import chosen
+
 
 def legend_rows(figure: Figure, width: float) -> int:
     """The number of rows that a legend of all panels takes in ``width`` inches."""
@@ -21,14 +23,21 @@ def legend_rows(figure: Figure, width: float) -> int:
 
 
 def legend_below(figure: Figure, width: float) -> None:
-    """Add one legend for all panels, outside of them, in as many columns as fit; smaller if one column is too wide."""
-    handles = _legend_handles(figure)
-    if not handles:
+    """Add one legend for all panels, outside of them, in as many columns as fit; smaller if one column is too wide.
+
+    The style in force may have it elsewhere, or nowhere.
+    """
+    handles, where = _legend_handles(figure), chosen().legend
+    if not handles or where == "none":
+        return
+    if where != "below":
+        place: dict[str, Any] = {"loc": "outside right upper" if where == "right" else where}
+        (figure if where == "right" else figure.axes[0]).legend(list(handles.values()), list(handles), **place)
         return
     columns = _legend_columns(list(handles), width - 0.1)
     rows = -(-len(handles) // columns)
     figure.set_figheight(figure.get_figheight() + 0.16 * rows)
-    place = {"loc": "outside lower center", "borderaxespad": 0.2}
+    place: dict[str, Any] = {"loc": "outside lower center", "borderaxespad": 0.2}
     size = rcParams["legend.fontsize"] * min(1, (width - 0.1) / max(_widths(handles)))
     figure.legend(list(handles.values()), list(handles), ncols=columns, fontsize=size, **place)
 

@@ -9,7 +9,6 @@ from typing import Literal
 
 import numpy as np
 import pandas as pd
-from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -18,7 +17,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 from analysis import published
 from analysis.aggregate import mark, marked, runs_to_use
 from analysis.logs.load import Logs
-from analysis.plots.style import RC, look, new_figure
+from analysis.plots.style import look, new_figure, styled
 from analysis.plots.ticks import x_axis
 from analysis.seed_groups import Group, SeedGroup
 
@@ -90,7 +89,7 @@ def _number(value: float, _position: int = 0) -> str:
 # --- at the end ---------------------------------------------------------------------------------------------------
 
 
-@rc_context(RC)
+@styled
 def final(group: Group, width: float) -> Figure | str:
     """The last levels of each method as positions: a stroke at the mean over seeds, a bar over their range.
 
@@ -134,7 +133,7 @@ def final(group: Group, width: float) -> Figure | str:
 # --- during training ----------------------------------------------------------------------------------------------
 
 
-@rc_context(RC)
+@styled
 def over_steps(group: Group, widths: dict[str, float]) -> Figure | str:
     """Levels against the step, a panel for each method whose levels move; one thin line per seed and level."""
     moving = [(seed_group, table) for seed_group, table in _levels(group) if _moves(table)]

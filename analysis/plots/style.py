@@ -1,21 +1,28 @@
-"""The look of figures: sizes, fonts, and one colour, marker and dash for each method, the same in every figure."""
+"""The look of figures: sizes, fonts, and one colour, marker and dash for each method, the same in every figure.
+
+A style file changes parts of it (``analysis.restyled``).
+"""
 
 from __future__ import annotations
 
+import functools
 import math
 import zlib
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
+from matplotlib import rc_context
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
+from analysis.restyled import chosen
 from analysis.seed_groups import SeedGroup
 from nuq.registry import METHODS
 
 # Inches: one and two columns of a two-column paper.
 WIDTHS = {"column": 3.4, "page": 7.0}
-FORMATS = ("png", "pdf")
 
 # The first twelve are at least 16 apart in CIE Lab for eyes with and without red or green cones (a test measures it),
 # and relatives (ALQ, ALQ-N) have neighbouring hues; markers and dashes tell the rest apart, also in grey.
@@ -61,6 +68,25 @@ RC: dict[Any, Any] = {
     "ps.fonttype": 42,
     "figure.constrained_layout.use": True,
 }
+_Draw = TypeVar("_Draw", bound=Callable[..., Any])
+
+
+def rc() -> dict[Any, Any]:
+    """RC, with what the style in force changes."""
+    return {**RC, **chosen().rc}
+
+
+def styled(draw: _Draw) -> _Draw:
+    """A function that draws under ``rc()``."""
+
+    @functools.wraps(draw)
+    def drawn(*words: Any, **more: Any) -> Any:
+        with rc_context(rc()):
+            return draw(*words, **more)
+
+    return drawn  # pyright: ignore[reportReturnType]
+
+
 OWN_TEXT = {**RC, "text.parse_math": True}  # for figures whose every word is in our code
 
 
@@ -88,7 +114,7 @@ class Look:
 
     def point(self) -> dict[str, Any]:
         """The keywords of markers."""
-        size = RC["lines.markersize"] * _MARKER_SCALE.get(self.marker, 1.0)
+        size = rc()["lines.markersize"] * _MARKER_SCALE.get(self.marker, 1.0)
         face = "white" if self.hollow else self.colour
         edge = self.colour if self.hollow else "white"
         return {"color": self.colour, "marker": self.marker, "markerfacecolor": face, "markeredgecolor": edge,
@@ -119,7 +145,8 @@ def look(seed_group: SeedGroup, *, lines: bool = True) -> Look:
         marker = MARKERS[(index + 7 * seed_group.variant) % len(MARKERS)]
         # the second round of markers is filled where the first was hollow
         hollow ^= seed_group.variant // len(MARKERS) % 2 == 1
-    return Look(_shaded(COLOURS[index % len(COLOURS)], _SHADES[pair % len(_SHADES)]), marker, dash, hollow, index)
+    colour = to_hex(chosen().colors.get(seed_group.method, COLOURS[index % len(COLOURS)]))
+    return Look(_shaded(colour, _SHADES[pair % len(_SHADES)]), marker, dash, hollow, index)
 
 
 def _shaded(colour: str, by: float) -> str:

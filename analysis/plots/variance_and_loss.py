@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from scipy.special import stdtrit
@@ -19,7 +18,7 @@ from analysis.logs.load import Logs
 from analysis.plots.across import Panel, arithmetic, trade_offs
 from analysis.plots.comparisons import FULL_PRECISION, excess
 from analysis.plots.panels import Counts, draw, limit, line
-from analysis.plots.style import RC
+from analysis.plots.style import styled
 from analysis.plots.ticks import x_axis
 
 KURTOSIS, LARGEST = "error_kurtosis", "error_max"
@@ -82,7 +81,7 @@ def of_seed_groups(panel: Panel) -> Rows:
     return found
 
 
-@rc_context(RC)
+@styled
 def variance_and_loss(logs: Logs, width: float) -> Figure | str:
     """The final validation loss against the added variance, the kurtosis of the error, and its largest value.
 

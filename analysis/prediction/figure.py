@@ -14,6 +14,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullForma
 from analysis.plots import style
 from analysis.plots.legends import legend_below
 from analysis.prediction.question import Question, shown_bandwidth
+from analysis.restyled import FORMATS
 from analysis.seed_groups import SeedGroup
 from nuq.registry import METHODS
 
@@ -50,7 +51,7 @@ def draw(question: Question, workers: Sequence[int], bandwidths: Sequence[float]
         panels[0].set_ylim(max(panels[0].get_ylim()[0], _LEAST), None)  # all panels share this axis
         legend_below(figure, width)
         path.parent.mkdir(parents=True, exist_ok=True)
-        paths = [path.with_suffix(f".{form}") for form in style.FORMATS]
+        paths = [path.with_suffix(f".{form}") for form in FORMATS]
         for out in paths:
             figure.savefig(out)
     return paths

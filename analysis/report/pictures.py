@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from matplotlib import rc_context
 
-from analysis.figures import ACROSS, LAID_OUT, Named, named
+from analysis.figures import ACROSS, Named, laid_out, named
 from analysis.logs.load import Logs
 from analysis.plots.curves import Means
 from analysis.plots.forked import each
@@ -117,7 +117,7 @@ def picture(figure: Named) -> Picture:
     if isinstance(drawn, str):
         return Picture(figure.name, figure.title, figure.section, sentence=drawn)
     stream = io.StringIO()
-    with rc_context({**LAID_OUT, "svg.hashsalt": figure.name}):
+    with rc_context({**laid_out(), "svg.hashsalt": figure.name}):
         drawn.savefig(stream, format="svg", metadata={"Date": None})
     text = small(stream.getvalue())
     size = _SIZE.search(text)

@@ -70,7 +70,7 @@ def report(logs: Logs, folder: Path, how: How) -> str:
         room = max(0, BUDGET_BYTES - others - _SCRIPT_BYTES * bool(curves))
         drawn = pictures.draw(logs, width=how.width, most=how.most_figures, budget_bytes=room, means=means)
         where = ["--where", *how.conditions] if how.conditions else []
-        command = shlex.join(["python", "-m", "analysis", "figures", logs.sweep, *where])
+        command = shlex.join(["python", "-m", "analysis", "figures", logs.sweep, "--all", *where])
         figures = sections.figures(drawn, f"{command} draws all of them.")
     made += [Section("figures", "Figures", figures), *after_figures]
     chosen = f" with {' '.join(how.conditions)}" if how.conditions else ""

@@ -56,7 +56,8 @@ class Sweep:
     def commands(self) -> tuple[str, ...]:
         """The commands that run it, draw its figures where a page shows one, and print the table."""
         of = self.folder if self.runs == "runs" else f"{self.folder} --runs {self.runs}"
-        figures = (f"python -m analysis figures {of} --width page",) if self.pictures else ()
+        only = " ".join(Path(drawn).stem for drawn in self.pictures.values())
+        figures = (f"python -m analysis figures {of} --only {only} --width page",) if self.pictures else ()
         run = f"python grid_run.py run {self.family} {self.name} --seeds {self.seeds}"
         return (run, *figures, f"python -m analysis table {of} --json")
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from analysis import figures
+from analysis import figures, restyled
 from analysis.__main__ import main
 from tests.analysis.conftest import measured
 
@@ -23,8 +23,8 @@ def runs(write_run: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.Mon
 def test_all_prints_the_table_and_every_path(
     runs: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(figures, "FORMATS", ("pdf",))
-    assert main(["all", "demo"]) == 0
+    monkeypatch.setattr(restyled, "OURS", restyled.Style(formats=("pdf",)))
+    assert main(["all", "demo", "--all"]) == 0
     out = capsys.readouterr().out
     written = {str(path.relative_to(runs)) for path in (runs / "figures").rglob("[!.]*") if path.is_file()}
     assert {"figures/demo/est_var-sgd_trajectory.pdf", "figures/demo/table.csv", "figures/demo/table.tex"} <= written
@@ -82,7 +82,7 @@ def test_odd_settings_and_names_are_no_traceback(runs: Path, capsys: pytest.Capt
     ):
         (run / "config.yaml").write_text(lines)
     first.rename(os.fsdecode(os.fsencode(first.with_name("run")) + b"\xff"))
-    assert main(["all", "demo"]) == main(["report", "demo"]) == 0
+    assert main(["all", "demo", "--all"]) == main(["report", "demo"]) == 0
     said = capsys.readouterr()
     assert "('x', 'y')" in said.out
     assert "Traceback" not in said.err
@@ -118,13 +118,13 @@ def test_sweeps_without_anything_to_show_end_in_a_sentence(
 def test_what_was_drawn_is_not_drawn_again(
     runs: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(figures, "FORMATS", ("pdf",))
+    monkeypatch.setattr(restyled, "OURS", restyled.Style(formats=("pdf",)))
     drawn: list[object] = []
     draw = figures.draw
-    monkeypatch.setattr(figures, "draw", lambda *words, **more: drawn.append(more["axes"]) or draw(*words, **more))
-    for arguments in ([], [], ["--x", "time"], ["--x", "time"], ["--redraw"]):
+    monkeypatch.setattr(figures, "draw", lambda wanted, *more: drawn.append(len(wanted)) or draw(wanted, *more))
+    for arguments in ([], [], ["--only", "est_var"], ["--only", "est_var"], ["--redraw"], ["--methods", "alq"]):
         assert main(["figures", "demo", *arguments]) == 0
-    assert drawn == [None, ["time"], None]
+    assert drawn == [4, 1, 4, 4]
     assert capsys.readouterr().err.count("drawn before, and nothing has changed since") == 2
 
 

@@ -218,3 +218,18 @@ def test_a_rate_chosen_for_each_method_parts_no_figures(sweep: Callable[..., Log
     assert [len(series.points) for series in panel.series] == [1, 2, 2]
     more = sweep(bits[0])
     assert [dict(panel.group.differs) for panel in trade_offs(more)] == [{"optim.lr": 0.05}, {"optim.lr": 0.1}]
+
+
+def test_what_only_one_method_has_does_not_part_it_from_the_others(sweep: Callable[..., Logs]) -> None:
+    (group,) = groups(
+        sweep(
+            {"method": "alq", "method.bits": 3},
+            {"method": "qsgd", "method.bits": 3},
+            {"method": "eden", "method.bits": 3, "method.bucket_size": 8192},
+            {"method": "eden", "method.bits": 3, "method.bucket_size": 1 << 20},
+            {"method": "topk", "method.ratio": 0.01},
+            {"method": "topk", "method.ratio": 0.1},
+            {"method": "powersgd", "method.rank": 2},
+        )
+    )
+    assert len(group.seed_groups) == 7

@@ -29,7 +29,7 @@ def test_the_json_and_the_figures(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(model_gradient, "recorded", lambda model: gradients())
-    monkeypatch.setattr(methods_figure.style, "FORMATS", ("png",))
+    monkeypatch.setattr(methods_figure, "FORMATS", ("png",))
     cases = ["supersgd", "qsgd bits=4", "topk ratio=0.1", "dgc", "alq"]
     methods.main(["--quick", "--threads", "1", "--out", str(tmp_path), "--methods", *cases])
     lines = capsys.readouterr().out.splitlines()

@@ -89,7 +89,7 @@ def test_references_stand_in_for_methods_that_were_not_run(one: Callable[..., tu
 
 def test_a_sweep_without_runs_has_no_figure(tmp_path: Path) -> None:
     (tmp_path / "runs" / "s").mkdir(parents=True)
-    drawn = figures.draw(load(tmp_path / "runs", "s"), tmp_path / "f")
+    drawn = figures.draw(list(figures.named(load(tmp_path / "runs", "s"), 3.4)), tmp_path / "f")
     assert drawn.paths == ()
 
 
@@ -204,9 +204,40 @@ def test_figures_are_the_same_from_several_processes(write_run: Callable[..., Pa
         "s", {"method": "alq"}, [(tag, step, 1.0 + step) for tag in ("Vacc", "epoch", "comm/bytes") for step in (0, 10)]
     )
     logs = load(tmp_path / "runs", "s")
-    drawn = [figures.draw(logs, tmp_path / str(count), axes=["epoch", "bytes"], processes=count) for count in (1, 2)]
+    wanted = list(figures.named(logs, 3.4, axes=["epoch", "bytes"]))
+    drawn = [figures.draw(wanted, tmp_path / str(count), processes=count) for count in (1, 2)]
     assert drawn[0].notes == drawn[1].notes
     assert [path.name for path in drawn[0].paths] == [path.name for path in drawn[1].paths]
     assert {path.name for path in drawn[0].paths} >= {"accuracy-epoch.pdf", "accuracy-bytes.png"}
     for first, second in zip(*(of_count.paths for of_count in drawn), strict=True):
         assert first.read_bytes() == second.read_bytes(), first.name
+
+
+# --- which figures ------------------------------------------------------------------------------------------------
+
+
+def test_a_few_figures_are_looked_at_first(write_run: Callable[..., Path], tmp_path: Path) -> None:
+    for method in ("alq", "qsgd"):
+        for bits in (2, 3):
+            write_run("s", {"method": method, "method.bits": bits}, everything(1, (0, 51)))
+    write_run("s", {"method": "amq", "method.bits": 3}, everything(1, (0, 51)))
+    every = list(figures.named(load(tmp_path / "runs", "s"), 3.4))
+    first = figures.first(every)
+    assert [figure.name for figure in first[:5]] == [
+        "overview-bits=3", "accuracy-bytes-bits=3", "levels-bits=3", "relative_var-bits=3", "accuracy_per_bit",
+    ]  # fmt: skip
+    assert [figure.name for figure in first[5:]] == ["overview-bits=2", "accuracy-bytes-bits=2", "levels-bits=2"]
+    assert len(every) > 8 * len(first)
+
+
+def test_figures_are_chosen_by_name_or_kind(write_run: Callable[..., Path], tmp_path: Path) -> None:
+    for bits in (2, 3):
+        for method in ("alq", "qsgd"):
+            write_run("s", {"method": method, "method.bits": bits}, everything(1, (0, 51)))
+    every = list(figures.named(load(tmp_path / "runs", "s"), 3.4))
+    patterns = ["levels", "accuracy-bits=2", "overview-*", "levels-bits=3"]
+    names = [figure.name for figure in figures.only(every, patterns)]
+    assert names[:3] == ["levels-bits=2", "levels-bits=3", "accuracy-bits=2"]
+    assert {"overview-bits=2", "overview-time-bits=3"} < set(names)
+    with pytest.raises(ValueError, match="'levelz': no figure of this sweep is called so; there are overview, est_var"):
+        figures.only(every, ["levelz"])
