@@ -22,7 +22,7 @@ import stat
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
 from files import plain
@@ -43,11 +43,14 @@ ABANDONED_S = 3600.0  # a half-built copy that a killed process left is removed 
 # A git folder in which files are stored as they are.
 GIT_FOLDER = {
     "HEAD": "ref: refs/heads/none\n",
-    "config": "[core]\nbare = false\nsymlinks = true\nfileMode = true\nfsmonitor = false\nhooksPath = /dev/null\n",
+    "config": "[core]\nbare=false\nsymlinks=true\nfileMode=true\nfsmonitor=false\nhooksPath=/dev/null\ncompression=0\n",
     "info/attributes": "* -text -ident -filter !working-tree-encoding\n",
     "objects/none": "",
     "refs/none": "",
 }
+# What else a command there is told, lest the user's settings count.
+OWN = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
+OWN |= {"GIT_CONFIG_COUNT": "0", "GIT_CONFIG_PARAMETERS": ""}
 OF_USER = ("GIT_CONFIG", "GIT_EXEC_PATH", "GIT_CEILING", "GIT_DISCOVERY")  # variables; others name a repository
 MODES = {"file": "100644", "exec": "100755", "link": "120000"}  # git's
 
@@ -128,7 +131,9 @@ def _tree(root: Path) -> Iterator[_Tree]:
     folders = {os.path.dirname(name) for name in names} - {""}  # git knows files also where there is a link now
     linked = {folder for folder in folders if os.path.realpath(root / folder) != os.path.join(real, folder)}
     names = [name for name in names if os.path.dirname(name) not in linked]
-    told = _git(root, "status", "--porcelain=v2", "--branch", "-z", "--untracked-files=normal", "--", ".")
+    told = None
+    if _in_repository(root):
+        told = _git(root, "status", "--porcelain=v2", "--branch", "-z", "--untracked-files=normal", "--", ".")
     if told is None:
         marks = {name: mark for name in names if (mark := _read(root / name)[0])}
         lines = (os.fsencode(f"{name}\0{mark}\0") for name, mark in marks.items())
@@ -152,10 +157,10 @@ def _tree_object(root: Path, names: Iterable[str]) -> Iterator[tuple[str, dict[s
             place.write_text(text)
         # what the repository has is not stored again
         objects = os.path.abspath(root / (_git(root, "rev-parse", "--git-path", "objects") or "").removesuffix("\n"))
-        own = {"GIT_DIR": folder, "GIT_ALTERNATE_OBJECT_DIRECTORIES": json.dumps(objects, ensure_ascii=False)}
+        own = {**OWN, "GIT_DIR": folder, "GIT_ALTERNATE_OBJECT_DIRECTORIES": json.dumps(objects, ensure_ascii=False)}
 
         def git(tree: Path, *words: str, given: Iterable[str] = ()) -> str:
-            return _git(tree, *words, given=given, **own, GIT_WORK_TREE=str(tree.resolve())) or ""
+            return _git(tree, *words, given=given, variables={**own, "GIT_WORK_TREE": str(tree.resolve())}) or ""
 
         def check_out(some: Iterable[str], to: Path) -> None:
             git(to, "checkout-index", "-z", "--stdin", given=some)
@@ -163,6 +168,8 @@ def _tree_object(root: Path, names: Iterable[str]) -> Iterator[tuple[str, dict[s
         git(root, "update-index", "--add", "--remove", "-z", "--stdin", given=names)
         found = (line.split(" 0\t", 1) for line in git(root, "ls-files", "--stage", "-z").split("\0") if line)
         marks = {name: mark for mark, name in found}
+        if lost := [name for name in names if name not in marks and os.path.lexists(root / name)]:
+            raise ValueError(f"{root}: git keeps no file of these names, as it takes them for its own: {some(lost)}")
         yield git(root, "write-tree").strip(), marks, check_out
 
 
@@ -213,16 +220,21 @@ def _is_generated(name: str) -> bool:
 
 def _files(root: Path, below: str = "") -> Iterator[tuple[str, bool]]:
     """The files that git tracks (True) or would add (False), nested repositories included; outside git ``_walk``."""
-    told = _git(root / below, "ls-files", "-t", "-z", "--cached", "--others", "--exclude-standard")
-    if told is None:
+    if not _in_repository(root / below):
         yield from ((name, False) for name in _walk(root, below))
         return
+    told = _git(root / below, "ls-files", "-t", "-z", "--cached", "--others", "--exclude-standard") or ""
     for line in filter(None, told.split("\0")):
         name = below + line[2:].rstrip("/")
         if not (root / name).is_dir() or (root / name).is_symlink():
             yield name, not line.startswith("?")
         elif (root / name / ".git").exists():  # a submodule, or a clone that git leaves alone
             yield from _files(root, f"{name}/")
+
+
+def _in_repository(folder: Path) -> bool:
+    """Whether git keeps files of this folder: not outside of a repository, nor where the one above it ignores it."""
+    return _git(folder, "check-ignore", ".", codes=(0, 1)) == ""
 
 
 def _walk(root: Path, below: str) -> Iterator[str]:
@@ -236,23 +248,29 @@ def _walk(root: Path, below: str) -> Iterator[str]:
             yield name
 
 
-def _git(folder: Path, *words: str, given: Iterable[str] = (), **variables: str) -> str | None:
+def _git(
+    folder: Path,
+    *words: str,
+    given: Iterable[str] = (),
+    codes: Sequence[int] = (0,),
+    variables: Mapping[str, str] | None = None,
+) -> str | None:
     """The output of a git command, which reads ``given``; None outside git and where git is not installed.
 
     ValueError with git's words for another failure.
     """
     environ = {key: text for key, text in os.environ.items() if key[:4] != "GIT_" or key.startswith(OF_USER)}
-    command = ["git", "--no-optional-locks", "-C", str(folder), *words]
-    environ |= {"LC_ALL": "C", **variables}
+    command = ["git", "--no-optional-locks", "-c", "core.fsmonitor=false", "-C", str(folder), *words]
+    environ |= {"LC_ALL": "C", **(variables or {})}
     stdin = os.fsencode("".join(f"{name}\0" for name in given))
     try:
         done = subprocess.run(command, input=stdin, capture_output=True, env=environ, check=False)
     except FileNotFoundError:
         return None
-    if done.returncode == 0:
+    if done.returncode in codes:
         return os.fsdecode(done.stdout)
     said = " ".join(os.fsdecode(done.stderr).split())
-    if "not a git repository" in said:
+    if "not a git repository (or any" in said:
         return None
     why = said or f"exit code {done.returncode}"
     raise ValueError(f"{folder}: git {words[0]} fails, so the code cannot be kept for the jobs ({why})")

@@ -151,6 +151,44 @@ def test_what_the_configuration_of_the_repository_says_of_files_does_not_count(t
     assert os.access(tree / name / "new.sh", os.X_OK)
 
 
+def test_a_folder_that_the_repository_around_it_ignores_is_copied(tmp_path: Path) -> None:
+    (tmp_path / ".gitignore").write_text("*\n")
+    run_git(tmp_path, "init", "-q")
+    tree = code_tree(tmp_path / "project", git=False)
+    code, name = snapshot(tree)
+    assert (len(code.digest), code.commit) == (64, "")
+    assert not (tree / name / "main.py").is_symlink()
+    assert contents_of(tree, name)["main.py"] == b"print(1)\n"
+
+
+def test_settings_in_the_environment_do_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tree = code_tree(tmp_path, git=True)
+    before = digest_of(tree)
+    for number, name in enumerate(("core.fileMode", "core.symlinks")):
+        monkeypatch.setenv(f"GIT_CONFIG_KEY_{number}", name)
+        monkeypatch.setenv(f"GIT_CONFIG_VALUE_{number}", "false")
+    monkeypatch.setenv("GIT_CONFIG_COUNT", "2")
+    code, name = snapshot(tree)
+    assert code.digest == before
+    assert (tree / name / "latest").is_symlink()
+
+
+def test_a_name_that_git_does_not_keep_is_told(tmp_path: Path) -> None:
+    tree = code_tree(tmp_path, git=True)
+    (tree / "git~1").write_text("")
+    with pytest.raises(ValueError, match=r"git keeps no file of these names.*: git~1$"):
+        snapshot(tree)
+
+
+def test_a_submodule_that_is_broken_is_told(tmp_path: Path) -> None:
+    tree, other = code_tree(tmp_path / "a", git=True), code_tree(tmp_path / "b", git=True)
+    run_git(tree, "-c", "protocol.file.allow=always", "submodule", "add", "-q", str(other), "sub")
+    assert "sub/main.py" in contents_of(tree, snapshot(tree)[1])
+    shutil.rmtree(tree / ".git" / "modules")
+    with pytest.raises(ValueError, match=r"git .* fails, so the code cannot be kept"):
+        snapshot(tree)
+
+
 def test_a_clone_inside_goes_along(tmp_path: Path) -> None:
     tree = code_tree(tmp_path, git=True)
     inside = tree / "third" / "party"
@@ -165,5 +203,5 @@ def test_a_clone_inside_goes_along(tmp_path: Path) -> None:
 def test_a_repository_that_git_refuses_is_told(tmp_path: Path) -> None:
     tree = code_tree(tmp_path, git=True)
     (tree / ".git" / "index").write_bytes(b"damaged index file, by no means readable")
-    with pytest.raises(ValueError, match=r"git ls-files fails, .*index"):
+    with pytest.raises(ValueError, match=r"git check-ignore fails, .*index"):
         current(tree)
