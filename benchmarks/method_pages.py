@@ -20,6 +20,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from nuq.description import claims, legal, shown
 from nuq.exchange.hook.settings import HookSettings
 from nuq.registry import METHODS, Method, legal_formats
 from nuq.settings import declared
@@ -59,7 +60,7 @@ def page(name: str, measured: Mapping[str, Any] | None = None) -> str:
         summary,
         f"```bash\npython main.py method={name}{''.join(f' method.{word}' for word in length)}\n```",
         f'```python\nstate = nuq.CompressionState(model, method="{name}"{words})\n```',
-        f"## Claims\n\n{_claims(name)}",
+        "## Claims\n\nWith default settings:\n\n" + "\n".join(f"- {claim}" for claim in claims(name)),
         f"## Error, bits, speed\n\n{_figures(name, measured)}",
         f"## Settings\n\n{_settings(name)}",
         f"## What goes with it\n\n{_company(name)}",
@@ -77,35 +78,7 @@ def _length(entry: Method) -> list[str]:
     return [f"{word}={fields[word].default}" for word in LENGTHS if word in fields][:1]
 
 
-# --- claims and company -------------------------------------------------------------------------------------------
-
-
-def _claims(name: str) -> str:
-    """The claims of the table of methods with the default settings, in words."""
-    entry = METHODS[name]
-    made = entry.load()(entry.settings())
-    length = f"{made.message_bytes(10**6):,} bytes for a vector of a million coordinates"
-    lines = [
-        "Unbiased: the mean over all random numbers of what a message decodes to is the vector itself."
-        if entry.unbiased
-        else "Biased: the mean of what its messages decode to is not the vector itself.",
-        "Contractive: what a message leaves out is never longer than the vector, `|x - C(x)|^2 <= |x|^2`."
-        if entry.contractive
-        else "Not contractive: the error of a message may be longer than the vector.",
-        "Deterministic: the same vector gives the same bytes."
-        if entry.deterministic
-        else "Random: what it draws follows from seed, step, worker and parameter alone.",
-    ]
-    if entry.unbiased and entry.deterministic:
-        lines = ["Exact: a message decodes to the vector itself."]
-    lines.append(f"Length: {length}." if made.exact_bytes else f"Length: it depends on the vector; at most {length}.")
-    if entry.adaptive:
-        lines.append("Adaptive: its levels follow the gradients (`update_at`, `update_every`).")
-    if entry.stateful:
-        lines.append("Stateful: what it sends depends on what it sent before.")
-    if entry.single_worker:
-        lines.append("The first worker's gradient alone is used.")
-    return "With default settings:\n\n" + "\n".join(f"- {line}" for line in lines)
+# --- company -------------------------------------------------------------------------------------------
 
 
 def _company(name: str) -> str:
@@ -166,7 +139,7 @@ def _settings(name: str) -> str:
     """The table of settings; on a command line they are ``method.NAME``."""
     fields = declared(METHODS[name].settings)
     rows = [
-        f"| `{word}` | `{_shown(of.default)}` | {_legal(of.type, of.rule)} | {_cell(_escaped(of.rule['reason']))} |"
+        f"| `{word}` | `{shown(of.default)}` | {legal(of, '`{}`'.format)} | {_cell(_escaped(of.rule['reason']))} |"
         for word, of in fields.items()
     ]
     if not rows:
@@ -177,32 +150,6 @@ def _settings(name: str) -> str:
     if others:
         table += ["", f"In `nuq.CompressionState` the default is {' and '.join(others)}."]
     return "\n".join(table)
-
-
-def _shown(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
-
-
-def _legal(kind: Any, rule: Mapping[str, Any]) -> str:
-    """The legal values of a setting in words, as its declaration has them."""
-    if rule["choices"]:
-        words = ", ".join(f"`{_shown(choice)}`" for choice in rule["choices"])
-    elif kind is bool:
-        words = "`true`, `false`"
-    elif rule["low"] is not None and rule["high"] is not None:
-        words = f"{rule['low']} to {rule['high']}"
-    elif rule["low"] is not None:
-        words = f"from {rule['low']}"
-    else:
-        words = getattr(kind, "__name__", str(kind))
-    if rule["read_if"]:
-        other, needed = rule["read_if"]
-        if isinstance(needed, range):
-            values = [f"`{other}` from {needed.start}"]
-        else:
-            values = [f"`{other}={_shown(value)}`" for value in (needed if isinstance(needed, tuple) else (needed,))]
-        words += f"; read with {' or '.join(values)}"
-    return words
 
 
 def _cell(text: str) -> str:

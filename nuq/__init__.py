@@ -20,6 +20,8 @@ Every large tensor of training in a compressed format, on one's own model and op
 
     compressed = nuq.CompressedTraining(model, optimizer, weights="smaq", activations="smaq", moments="smaq")
 
+What there is to choose from: ``nuq.METHODS`` and, in words, ``print(nuq.describe("topk"))``.
+
 Errors: ``nuq.MessageError`` (bytes that are no whole message), ``nuq.NonFiniteError`` (a gradient that is not finite),
 ``nuq.RankLost`` (a process that died or fell silent, by its rank), and ValueError for a setting, which names the legal
 ones.
@@ -36,6 +38,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from nuq.compressors.message import Message, parse
     from nuq.ddp import CompressionState, compress_hook
+    from nuq.description import describe
     from nuq.errors import MessageError, NonFiniteError, RankLost
     from nuq.fsdp import compress_fsdp
     from nuq.functional import all_reduce
@@ -55,8 +58,10 @@ __all__ = [
     "all_reduce",
     "compress_fsdp",
     "compress_hook",
+    "describe",
     "parse",
 ]
+__version__: str  # of the installed package
 
 _LAZY = {
     "CompressedTraining": "nuq.quantized_training.training",
@@ -70,11 +75,16 @@ _LAZY = {
     "all_reduce": "nuq.functional",
     "compress_fsdp": "nuq.fsdp",
     "compress_hook": "nuq.ddp",
+    "describe": "nuq.description",
     "parse": "nuq.compressors.message",
 }
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("nuq")
     if name not in _LAZY:
         raise AttributeError(f"module 'nuq' has no attribute {name!r}; its names: {', '.join(__all__)}")
     return getattr(importlib.import_module(_LAZY[name]), name)

@@ -13,7 +13,7 @@ another, so encoding, sending and decoding overlap with the backward pass and, w
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import torch
 import torch.distributed as dist
@@ -28,6 +28,7 @@ from nuq.exchange.hook.bucket_exchange import BucketExchange
 from nuq.exchange.hook.bucket_threads import BucketThreads
 from nuq.exchange.hook.settings import HookSettings
 from nuq.exchange.transport import Transport
+from nuq.settings.typed import OfHook
 
 
 class CompressionState:
@@ -56,7 +57,7 @@ class CompressionState:
         method: str = "alq",
         group: dist.ProcessGroup | None = None,
         layers: Sequence[str] = (),
-        **settings: Any,
+        **settings: Unpack[OfHook],
     ) -> None:
         self.settings = HookSettings.of(method, layers, settings)
         self._saved: dict[str, Any] | None = None

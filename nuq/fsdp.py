@@ -7,7 +7,7 @@ shard of every other rank and sends it there, and the owner decodes and adds the
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import torch
 import torch.distributed as dist
@@ -21,10 +21,11 @@ from nuq.exchange.payload import told_plainly
 from nuq.exchange.transport import Transport
 from nuq.kernels.spec import Key
 from nuq.settings.exchange import Exchange
+from nuq.settings.typed import OfMethod
 
 
 def compress_fsdp(
-    model: nn.Module, method: str = "alq", *, seed: int = 0, timeout_s: float = 300.0, **settings: Any
+    model: nn.Module, method: str = "alq", *, seed: int = 0, timeout_s: float = 300.0, **settings: Unpack[OfMethod]
 ) -> list[CompressedReduceScatter]:
     """Compress the reduce-scatter of every FSDP module in ``model``; returns what was installed, one per module.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 import torch
 import torch.distributed as dist
@@ -17,6 +17,7 @@ from nuq.exchange.payload import told_plainly
 from nuq.exchange.transport import Transport
 from nuq.kernels.spec import Key
 from nuq.settings.exchange import Exchange
+from nuq.settings.typed import OfExchange
 
 AUTO = {"collective": "auto"}  # where nothing is said
 
@@ -29,7 +30,7 @@ def all_reduce(
     step: int,
     seed: int = 0,
     timeout_s: float = 300.0,
-    **settings: Any,
+    **settings: Unpack[OfExchange],
 ) -> Tensor:
     """The mean of the ranks' tensors as a new float32 tensor of the same shape, with the same bits on every rank.
 

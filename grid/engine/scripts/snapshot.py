@@ -135,7 +135,7 @@ def _tree(root: Path) -> Iterator[_Tree]:
     if _in_repository(root):
         told = _git(root, "status", "--porcelain=v2", "--branch", "-z", "--untracked-files=normal", "--", ".")
     if told is None:
-        marks = {name: mark for name in names if (mark := _read(root / name)[0])}
+        marks = {name: mark for name in names if (mark := _mark(root / name))}
         lines = (os.fsencode(f"{name}\0{mark}\0") for name, mark in marks.items())
         code = Code(hashlib.sha256(b"".join(lines)).hexdigest(), "", False)
         yield _Tree(code, marks, functools.partial(_copy, root, marks))
@@ -191,20 +191,18 @@ def _counts(root: Path, name: str, is_tracked: bool) -> bool:
     return True
 
 
-def _read(path: Path) -> tuple[str, bytes]:
-    """The mark of a file ("" for none), and its contents, which are the target of a link."""
+def _mark(path: Path) -> str:
+    """The mark of a file or link; "" for none."""
     try:
-        status = path.lstat()
-        if stat.S_ISLNK(status.st_mode):
+        mode = path.lstat().st_mode
+        if stat.S_ISLNK(mode):
             kind, contents = "link", os.fsencode(os.readlink(path))
-        elif stat.S_ISREG(status.st_mode):
-            kind, contents = "exec" if status.st_mode & stat.S_IXUSR else "file", path.read_bytes()
         else:
-            return "", b""
-    except (FileNotFoundError, NotADirectoryError):
-        return "", b""
+            kind, contents = "exec" if mode & stat.S_IXUSR else "file", path.read_bytes()
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        return ""
     blob = hashlib.sha1(b"blob %d\0" % len(contents) + contents, usedforsecurity=False)
-    return f"{MODES[kind]} {blob.hexdigest()}", contents
+    return f"{MODES[kind]} {blob.hexdigest()}"
 
 
 def _is_generated(name: str) -> bool:
@@ -289,7 +287,7 @@ def _build(root: Path, folder: Path, tree: _Tree) -> None:
             if time.time() - left.stat().st_mtime > ABANDONED_S:
                 shutil.rmtree(left, ignore_errors=True)
     is_new = not folder.is_dir()
-    names = [name for name, mark in tree.marks.items() if is_new or _read(folder / name)[0] != mark]
+    names = [name for name, mark in tree.marks.items() if is_new or _mark(folder / name) != mark]
     building = folder.with_name(f".{folder.name}.building.{secrets.token_hex(4)}")
     try:
         building.mkdir(parents=True)
@@ -319,17 +317,11 @@ def _build(root: Path, folder: Path, tree: _Tree) -> None:
 def _copy(root: Path, marks: Mapping[str, str], names: Iterable[str], folder: Path) -> None:
     """Copy files.  ValueError where the tree holds another one than the mark says."""
     for name in names:
-        mark, contents = _read(root / name)
-        if mark != marks[name]:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            shutil.copy(root / name, folder / name, follow_symlinks=False)
+        if _mark(folder / name) != marks[name]:
             raise ValueError(f"{root / name} changed while it was copied; submit again when nothing writes there")
-        place = folder / name
-        place.parent.mkdir(parents=True, exist_ok=True)
-        if mark.startswith(MODES["link"]):
-            place.symlink_to(os.fsdecode(contents))
-        else:
-            place.write_bytes(contents)
-            if mark.startswith(MODES["exec"]):
-                shutil.copymode(root / name, place)
 
 
 def _finish(root: Path, folder: Path, tree: _Tree) -> None:
@@ -340,7 +332,7 @@ def _finish(root: Path, folder: Path, tree: _Tree) -> None:
         with contextlib.suppress(FileExistsError):
             (folder / name).symlink_to(os.path.relpath(root.resolve() / name, folder.resolve()))
     library = (root / LIBRARY).resolve()
-    if (folder / LIBRARY).parent.is_dir() and _read(library)[0] not in ("", _read(folder / LIBRARY)[0]):
+    if (folder / LIBRARY).parent.is_dir() and _mark(library) not in ("", _mark(folder / LIBRARY)):
         with aside(folder / LIBRARY) as path:
             shutil.copy(library, path)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,7 +28,7 @@ class HookSettings:
     lines: Sequence[Layer]
 
     @classmethod
-    def of(cls, method: str, layers: Sequence[str], given: dict[str, Any]) -> HookSettings:
+    def of(cls, method: str, layers: Sequence[str], given: Mapping[str, Any]) -> HookSettings:
         """The settings from keywords; ValueError for one that does not exist or is out of range."""
         of_method, exchange, hook, feedback = sorted_settings(
             method, (HookExchange, Hook, HookFeedback), given, _OTHER_DEFAULTS
