@@ -80,14 +80,19 @@ _LAZY = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    if name == "__version__":
-        from importlib.metadata import version
+if not TYPE_CHECKING:  # a checker then knows that there is nothing but __all__
 
-        return version("nuq")
-    if name not in _LAZY:
-        raise AttributeError(f"module 'nuq' has no attribute {name!r}; its names: {', '.join(__all__)}")
-    return getattr(importlib.import_module(_LAZY[name]), name)
+    def __getattr__(name: str) -> Any:
+        if name == "__version__":
+            from importlib.metadata import PackageNotFoundError, version
+
+            try:
+                return version("nuq")
+            except PackageNotFoundError:  # a checkout that was not installed
+                return "unknown"
+        if name not in _LAZY:
+            raise AttributeError(f"module 'nuq' has no attribute {name!r}; its names: {', '.join(__all__)}")
+        return getattr(importlib.import_module(_LAZY[name]), name)
 
 
 def __dir__() -> list[str]:

@@ -11,6 +11,7 @@ import pytest
 
 from benchmarks import method_pages
 from benchmarks.method_rows import Row
+from nuq.description import shown
 from nuq.exchange.hook.settings import HookSettings
 from nuq.fsdp import CompressedReduceScatter
 from nuq.registry import METHODS
@@ -77,7 +78,7 @@ def test_what_a_page_says_is_legal(name: str) -> None:
     for word, of in declared(entry.settings).items():
         (row,) = re.findall(rf"^\| `{word}` \| `.*` \| (.*) \| .+ \|$", page, re.MULTILINE)
         choices = re.findall(r"`(\w+)`", row.partition("; read with")[0])
-        assert not of.rule["choices"] or choices == [method_pages._shown(choice) for choice in of.rule["choices"]]
+        assert not of.rule["choices"] or choices == [shown(choice) for choice in of.rule["choices"]]
     for kind in ("none", "error", "momentum"):
         if f"`{kind}`" in page.partition("[Memory]")[2].partition("\n")[0]:
             HookSettings.of(name, (), {"feedback": kind})

@@ -52,12 +52,13 @@ def test_without_processes_there_is_nothing_to_attach_to():
 
 def differing(group):
     rank = dist.get_rank(group)
-    for settings, here, there in (
+    cases: list[tuple[dict[str, Any], str, str]] = [
         ({"method": "alq" if rank != 1 else "amq"}, "method='alq'", "method='amq'"),
         ({"method": "alq", "bits": 3 + (rank == 1)}, "bits=3", "bits=4"),
         ({"method": "alq", "gate": rank == 1}, "gate=False", "gate=True"),
         ({"method": "trn", "collective": "dense" if rank else "gather"}, "collective='gather'", "collective='dense'"),
-    ):
+    ]
+    for settings, here, there in cases:
         with pytest.raises(ValueError, match=f"rank 0 has {here} and rank 1 has {there}: all ranks need the same"):
             nuq.CompressionState(net(), group=group, timeout_s=20, **settings)
     with pytest.raises(

@@ -107,7 +107,7 @@ def layers_in_the_hook(group: dist.ProcessGroup) -> None:
         and second.compressor.gap is not None
         and second.compressor.levels.num_levels == 16
     )
-    again = nuq.CompressionState(model, **{**given, "min_size": 0, "timeout_s": 60.0})
+    again = nuq.CompressionState(model, **(given | {"min_size": 0, "timeout_s": 60.0}))
     again.load_state_dict(state.state_dict())
     assert (
         again._here.driver.levels.every[1].method_state.compressor.levels.values.tolist()

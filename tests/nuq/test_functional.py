@@ -87,7 +87,9 @@ def shapes_and_types(group):
                     torch.testing.assert_close(mean, torch.stack([row.float() for row in of_all(group, x)]).mean(dim=0))
     one = torch.arange(2.0)[1::2]  # whose stride is 2
     for name in METHODS:
-        given = {"bucket_size": 128} if "bucket_size" in METHODS[name].settings.__dataclass_fields__ else {}
+        given: dict[str, Any] = (
+            {"bucket_size": 128} if "bucket_size" in METHODS[name].settings.__dataclass_fields__ else {}
+        )
         assert nuq.all_reduce(one, name, group, step=0, **given).shape == (1,), name
     turned = torch.arange(12.0).view(3, 4).T + rank
     kept = turned.clone()

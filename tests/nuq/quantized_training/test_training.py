@@ -273,5 +273,5 @@ def test_ratios_are_of_bytes():
     x, _ = data()
     model.eval()(x)
     compressed.counts.finish()
-    packed = Format("smaq").pack(x, nuq.kernels.spec.Key(0, 0, 0, ""))
+    packed = Format("smaq").pack(x, nuq.Key(0, 0, 0, ""))
     assert compressed.counts.last["activations"][0] > x.nbytes > packed.nbytes
