@@ -70,6 +70,23 @@ def test_bash_completes_the_lines_of_grid_run() -> None:
     assert dict(zip(offered, _offered(*offered), strict=True)) == offered
 
 
+@pytest.mark.skipif(shutil.which("fish") is None, reason="fish is not installed")
+def test_fish_completes_both() -> None:
+    offered = {
+        "python grid_run.py pl": ["plan"],
+        "python grid_run.py show demo demo AL": ["ALQ", "ALQ-N"],
+        "python main.py -m method=alq,qs": ["method=alq,qsgd", "method=alq,qsgdinf"],
+        "python main.py method=topk method.ra": ["method.ratio="],
+        "python grid_run.py run nosuch ": [],
+    }
+    assert "source files/completion.fish" in (ROOT / "docs" / "start.md").read_text()
+    for line, words in offered.items():
+        command = ["fish", "-N", "-c", "source files/completion.fish; complete -C $argv[1]", line]
+        done = subprocess.run(command, cwd=ROOT, env=_environment(), capture_output=True, text=True, check=True)
+        assert [each.partition("\t")[0] for each in done.stdout.splitlines()] == words
+        assert done.stderr == ""
+
+
 def test_bash_completes_the_lines_of_main() -> None:
     offered = {
         "python main.py method=alq_": ["alq_n", "alq_g", "alq_gn"],  # = divides words for bash
