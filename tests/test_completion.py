@@ -80,10 +80,10 @@ def test_fish_completes_both() -> None:
         "python grid_run.py run nosuch ": [],
     }
     assert "source files/completion.fish" in (ROOT / "docs" / "start.md").read_text()
-    for line, words in offered.items():
+    for line, wanted in offered.items():
         command = ["fish", "-N", "-c", "source files/completion.fish; complete -C $argv[1]", line]
         done = subprocess.run(command, cwd=ROOT, env=_environment(), capture_output=True, text=True, check=True)
-        assert [each.partition("\t")[0] for each in done.stdout.splitlines()] == words
+        assert [each.partition("\t")[0] for each in done.stdout.splitlines()] == wanted
         assert done.stderr == ""
 
 
