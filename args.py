@@ -17,7 +17,7 @@ from nuq.settings.quantized_training import QuantizedTraining
 from settings.data import DATA
 from settings.models import MODELS
 from settings.optim import OPTIMIZERS, SCHEDULES
-from settings.run import Compute, Exchange, Measure, Untrain
+from settings.run import Compute, Exchange, Logging, Measure, Untrain
 
 GROUPS: dict[str, dict[str, type]] = {
     "method": {name: entry.settings for name, entry in METHODS.items()},
@@ -64,6 +64,7 @@ class Config:
     feedback: Feedback = field(default_factory=Feedback)
     untrain: Untrain = field(default_factory=Untrain)
     tensors: QuantizedTraining = field(default_factory=QuantizedTraining)
+    log: Logging = field(default_factory=Logging)
     eval_every: int = setting(
         200,
         "evaluate every so many steps, and at the end (the paper: 2000); 0: never, for mode=evaluate beside it",
@@ -94,6 +95,7 @@ SECTIONS: dict[str, type] = {
     "compute": Compute,
     "exchange": Exchange,
     "feedback": Feedback,
+    "log": Logging,
     "measure": Measure,
     "untrain": Untrain,
     "tensors": QuantizedTraining,

@@ -27,6 +27,17 @@ class Measure:
 
 
 @dataclass
+class Logging:
+    """What a run writes beside its event file."""
+
+    csv: bool = setting(
+        False,
+        "true: every scalar also goes to scalars.csv in the run's folder (attempt, step, tag, value, unix seconds)",
+        identity=False,
+    )
+
+
+@dataclass
 class Untrain:
     """Gradient ascent with noise before training: a bad start, to study the methods far from a minimum."""
 

@@ -63,7 +63,15 @@ def test_identity_changes_with_what_can_change_a_result(
 def test_only_these_settings_change_no_result() -> None:
     free = {name for _, name, item in SETTINGS if not item.metadata["identity"]}
     files = {"data_dir", "run_dir", "data.download", "data.verify"}
-    assert free == {"log_every", "checkpoint_every", "device", "exchange.timeout_s", "tensors.histogram_every", *files}
+    assert free == {
+        "log_every",
+        "checkpoint_every",
+        "device",
+        "exchange.timeout_s",
+        "tensors.histogram_every",
+        "log.csv",
+        *files,
+    }
 
 
 @pytest.mark.slow

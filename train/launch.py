@@ -82,7 +82,7 @@ def launch(config: dict[str, Any], stop: StopSignal | None = None) -> int:
         except (Preempted, ValueError, OSError) as error:
             return _refuse(error)
         try:
-            log = Log(run_dir if rank == 0 else None, status.attempt)
+            log = Log(run_dir if rank == 0 else None, status.attempt, csv=config["log"]["csv"])
             held.callback(log.close)
             log.settings(config)
         except OSError as error:

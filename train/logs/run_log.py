@@ -17,6 +17,7 @@ from tensorboardX import summary
 
 from files.live_line import is_live
 from train.logs import hparams
+from train.logs.csv_file import CsvFile
 from train.logs.event_file import EventFile
 from train.logs.step_line import StepLine
 from train.process.terminal import say
@@ -33,10 +34,13 @@ def keeps_histogram(step: int, every: int, steps: int) -> bool:
 class Log:
     """The event files in the run folder, one per attempt; the ranks that keep no log pass ``run_dir=None``.
 
+    csv: scalars go to ``train.logs.csv_file`` as well.
+
     OSError, with the file's path, where something cannot be written.
     """
 
-    def __init__(self, run_dir: Path | None, attempt: int) -> None:
+    def __init__(self, run_dir: Path | None, attempt: int, *, csv: bool = False) -> None:
+        self._csv = CsvFile(run_dir, attempt) if run_dir and csv else None
         self._file = EventFile(run_dir, f".a{attempt}") if run_dir else None
         self._first_attempt = attempt == 1
         self._shows = run_dir is not None
@@ -46,6 +50,8 @@ class Log:
     def scalars(self, step: int, values: Mapping[str, float]) -> None:
         if self._file:
             self._file.write((summary.scalar(tag, value) for tag, value in values.items()), step)
+        if self._csv:
+            self._csv.scalars(step, values)
         if self._steps and "loss" in values:
             self._steps.loss = values["loss"]
         if time.monotonic() - self._flushed >= FLUSH_S:
@@ -97,11 +103,15 @@ class Log:
         """Write everything logged so far to the disk before returning, so that a machine may lose its power."""
         if self._file:
             self._file.flush()
+        if self._csv:
+            self._csv.flush()
         self._flushed = time.monotonic()
 
     def close(self) -> None:
         if self._steps:
             self._steps.close()
+        if self._csv:
+            self._csv.close()
         if self._file:
             self._file.close()
             self._file = None
