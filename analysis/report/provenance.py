@@ -44,7 +44,7 @@ def facts(runs: Runs) -> dict[str, str]:
 def of_this_checkout() -> str:
     """The commit that made the report, and the versions it was made with."""
     try:
-        code = snapshot.current(ROOT)
+        code = snapshot.marked(ROOT)[0]
         commit = f"commit {code.commit[:12]}{', with changes of its own' * code.dirty}"
         where = commit if code.commit else f"files {code.digest[:12]}"
     except (OSError, ValueError):

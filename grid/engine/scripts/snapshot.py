@@ -76,16 +76,11 @@ class _Tree:
     write: _Write
 
 
-def current(root: Path) -> Code:
-    """The code of the tree as it is.
+def marked(root: Path) -> tuple[Code, dict[str, str]]:
+    """The code of the tree as it is, and a mark for each of its files, which changes with the file.
 
     ValueError for a large file that would be copied, or where git cannot read the tree.
     """
-    return marked(root)[0]
-
-
-def marked(root: Path) -> tuple[Code, dict[str, str]]:
-    """The code of the tree (see ``current``), and a mark for each of its files, which changes with the file."""
     with _tree(root) as tree:
         return tree.code, dict(tree.marks)
 
@@ -93,7 +88,7 @@ def marked(root: Path) -> tuple[Code, dict[str, str]]:
 def snapshot(root: Path) -> tuple[Code, str]:
     """Make the snapshot of the tree, whole or not at all, or use the one that is there; returns its path from ``root``.
 
-    A snapshot that was damaged meanwhile is repaired file by file.  ValueError as in ``current``, and outside git for a
+    A snapshot that was damaged meanwhile is repaired file by file.  ValueError as in ``marked``, and outside git for a
     file that changes while it is copied.
     """
     with _tree(root) as tree:

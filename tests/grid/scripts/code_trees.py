@@ -6,7 +6,7 @@ import json
 import subprocess
 from pathlib import Path
 
-from grid.engine.scripts.snapshot import current
+from grid.engine.scripts.snapshot import Code, marked
 
 
 def run_git(root: Path, *words: str) -> str:
@@ -47,6 +47,10 @@ def code_tree(root: Path, *, git: bool) -> Path:
 
 def is_git(root: Path) -> bool:
     return (root / ".git").exists()
+
+
+def current(root: Path) -> Code:
+    return marked(root)[0]
 
 
 def digest_of(root: Path) -> str:

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from grid.engine.scripts import snapshot as snapshots
-from grid.engine.scripts.snapshot import current, drift, snapshot
-from tests.grid.scripts.code_trees import code_tree, digest_of, is_git
+from grid.engine.scripts.snapshot import drift, snapshot
+from tests.grid.scripts.code_trees import code_tree, current, digest_of, is_git
 
 
 @pytest.fixture(params=[True, False], ids=["git", "no git"])

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from grid.engine.scripts import snapshot as snapshots
-from grid.engine.scripts.snapshot import current, drift, snapshot
-from tests.grid.scripts.code_trees import code_tree, contents_of, digest_of, run_git
+from grid.engine.scripts.snapshot import drift, snapshot
+from tests.grid.scripts.code_trees import code_tree, contents_of, current, digest_of, run_git
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 
