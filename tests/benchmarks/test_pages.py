@@ -23,7 +23,6 @@ NOT_YET = {
     "docs/mean_levels.md",
     "docs/methods.md",
     "docs/results/cifar10_cpu.md",
-    "docs/results/headline.md",
     "docs/results/papers.md",
     "docs/results/smaq.md",
     "docs/results/time_to_accuracy.md",
