@@ -120,7 +120,7 @@ def _named(logs: Logs, options: argparse.Namespace) -> tuple[list[figures.Named]
     every = list(figures.named(logs, WIDTHS[options.width], axes=options.x, target=options.target))
     if only := _words(options.only):
         return figures.only(every, only), every
-    return every if options.all else figures.first(every), every
+    return every if options.all else figures.first(every, options.x), every
 
 
 def _listed(logs: Logs, options: argparse.Namespace) -> int:
@@ -146,7 +146,14 @@ def _figures(logs: Logs, folder: Path, options: argparse.Namespace) -> tuple[lis
     from analysis import figures
 
     wanted, every = _named(logs, options)
-    drawn = figures.draw(wanted, folder)
+    try:
+        drawn = figures.draw(wanted, folder)
+    except (MemoryError, RuntimeError, TypeError, ValueError) as error:
+        if not options.style:
+            raise
+        raise ValueError(
+            f"{options.style}: matplotlib cannot draw with this style: {error or 'out of memory'}"
+        ) from error
     notes = list(drawn.notes)
     if left := len(every) - len(wanted):
         notes.append(f"{left} more can be drawn: --list names them, --only NAME draws some, --all all")

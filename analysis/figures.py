@@ -146,9 +146,14 @@ def means_of(logs: Logs) -> list[Means]:
     return [Means(group) for group in groups(logs)]
 
 
-def first(figures: Sequence[Named]) -> list[Named]:
-    """The figures that one looks at first, at most ``MOST``: those of the group with most runs, then the others'."""
-    places = {kind: place for place, kind in enumerate(FIRST)}
+def first(figures: Sequence[Named], axes: Sequence[str] | None = None) -> list[Named]:
+    """The figures that one looks at first, at most ``MOST``: those of the group with most runs, then the others'.
+
+    ``axes``: curves against these come before.
+    """
+    ends = ["" if axis == "step" else f"-{axis}" for axis in axes or ()]
+    kinds = [*(f"{name}{end}" for end in ends for name in ("overview", "accuracy")), *FIRST]
+    places = {kind: place for place, kind in enumerate(dict.fromkeys(kinds))}
     own = [figure for figure in figures if figure.kind in places]
     most = max((figure.num_runs for figure in own), default=0)
     own.sort(key=lambda figure: (figure.section != ACROSS and figure.num_runs < most, places[figure.kind]))
@@ -164,8 +169,7 @@ def only(figures: Sequence[Named], patterns: Sequence[str]) -> list[Named]:
     for pattern in patterns:
         own = [figure for figure in figures if fnmatchcase(figure.kind, pattern) or fnmatchcase(figure.name, pattern)]
         if not own:
-            kinds = list(dict.fromkeys(figure.kind for figure in figures))
-            raise ValueError(f"{pattern!r}: no figure of this sweep is called so; there are {', '.join(kinds)}")
+            raise unknown("figure of the chosen runs", pattern, list(dict.fromkeys(figure.kind for figure in figures)))
         found |= {figure.name: figure for figure in own}
     return list(found.values())
 
@@ -278,9 +282,10 @@ def _relabel(figure: Figure, labels: Mapping[str, str]) -> None:
     for axes in figure.axes:
         axes.set_xlabel(labels.get(axes.get_xlabel(), axes.get_xlabel()))
         axes.set_ylabel(labels.get(axes.get_ylabel(), axes.get_ylabel()))
-        letter, words = _LETTERED.findall(axes.get_title("left"))[0]
-        if words in labels:
-            axes.set_title(letter + labels[words], loc="left")
+        for place in ("left", "center", "right"):
+            letter, words = _LETTERED.findall(axes.get_title(place))[0]
+            if words in labels:
+                axes.set_title(letter + labels[words], loc=place)
 
 
 def _single(width: float, fill: Callable[[Axes], str | None]) -> Figure | str:
@@ -339,7 +344,7 @@ def save(figure: Figure, folder: Path, name: str) -> list[Path]:
     paths = []
     for extension in chosen().formats:
         paths.append(folder / f"{name}.{extension}")
-        undated = {"CreationDate": None} if extension == "pdf" else None
-        with rc_context(laid_out()), aside(paths[-1]) as place:
+        undated = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}.get(extension)
+        with rc_context({**laid_out(), "svg.hashsalt": name}), aside(paths[-1]) as place:
             figure.savefig(place, format=extension, metadata=undated)
     return paths

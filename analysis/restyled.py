@@ -14,12 +14,12 @@ from nuq.registry import METHODS
 from nuq.settings import named, read, setting, unknown
 
 FORMATS = ("png", "pdf")
-LEGAL_FORMATS = ("png", "pdf", "svg", "eps", "pgf")
+LEGAL_FORMATS = ("png", "pdf", "svg", "eps")
 LEGENDS = ("below", "right", "none", "best", "upper left", "upper right", "lower left", "lower right", "center right")
 
 
 def _size(default: float | None, reason: str) -> Any:
-    return setting(default, reason, low=0.5, high=100, must="be a number of inches, 0.5 to 100")
+    return setting(default, reason, low=1.5, high=100, must="be a number of inches, 1.5 to 100")
 
 
 @dataclass(frozen=True)
@@ -74,23 +74,27 @@ def read_style(path: Path) -> Style:
 def _check_look(style: Style) -> None:
     """Raise ValueError for a method or format that is not known, or where matplotlib would refuse a value."""
     import matplotlib
-    from matplotlib.colors import is_color_like
+    from matplotlib.colors import is_color_like, to_rgba
 
     for name, methods in (("names", style.names), ("order", style.order), ("colors", style.colors)):
         for method in methods:
             if method not in METHODS:
                 raise ValueError(f"{name}: {unknown('method', method, METHODS)}")
+    for name in style.names.values():
+        if not name or list(style.names.values()).count(name) > 1:
+            raise ValueError(f"names: {name!r}: must not be empty, and of one method only, to tell them apart")
     for form in style.formats:
         if form not in LEGAL_FORMATS:
             raise ValueError(f"formats: {unknown('format', form, list(LEGAL_FORMATS))}")
     for method, color in style.colors.items():
-        if not is_color_like(color):
-            raise ValueError(f"colors.{method}={color!r}: must be a color that matplotlib knows (red, '#d55e00', C3)")
+        if not is_color_like(color) or to_rgba(color)[3] < 1:
+            known = "that matplotlib knows, and opaque (red, '#d55e00', C3)"
+            raise ValueError(f"colors.{method}={color!r}: must be a color {known}")
     for name, value in style.rc.items():
         if name not in matplotlib.rcParams:
             family = [one for one in matplotlib.rcParams if one.startswith(f"{name.partition('.')[0]}.")]
             raise ValueError(f"rc: {unknown('setting of matplotlib', name, family or ['axes.*', 'font.*', 'lines.*'])}")
         try:
             matplotlib.RcParams({name: value})
-        except ValueError as error:
+        except (TypeError, ValueError) as error:
             raise ValueError(f"rc.{name}={value!r}: {error}") from error

@@ -38,7 +38,7 @@ def legend_below(figure: Figure, width: float) -> None:
     rows = -(-len(handles) // columns)
     figure.set_figheight(figure.get_figheight() + 0.16 * rows)
     place: dict[str, Any] = {"loc": "outside lower center", "borderaxespad": 0.2}
-    size = rcParams["legend.fontsize"] * min(1, (width - 0.1) / max(_widths(handles)))
+    size = _size() * min(1, (width - 0.1) / max(_widths(handles)))
     figure.legend(list(handles.values()), list(handles), ncols=columns, fontsize=size, **place)
 
 
@@ -67,9 +67,14 @@ def _legend_columns(labels: list[str], width: float) -> int:
     return 1
 
 
+def _size() -> float:
+    """The size of the legend's words in points, which the settings may also have in words."""
+    return FontProperties(size=rcParams["legend.fontsize"]).get_size_in_points()
+
+
 def _widths(labels: Iterable[str]) -> list[float]:
     """The width of each entry, with its key, in inches."""
-    size = rcParams["legend.fontsize"]
+    size = _size()
     key = size * (rcParams["legend.handlelength"] + rcParams["legend.handletextpad"] + rcParams["legend.columnspacing"])
     return [(key + _text_width(label, size)) / 72 for label in labels]
 

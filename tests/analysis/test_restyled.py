@@ -80,6 +80,22 @@ def test_the_legend_has_its_place(logs: Logs) -> None:
     assert without.axes[0].get_legend() is None
 
 
+def test_sizes_may_be_words_and_what_matplotlib_refuses_is_told(
+    logs: Logs, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert legend(drawn(logs, Style(rc={"legend.fontsize": "small"}), "accuracy"))
+    (tmp_path / "large.yaml").write_text("rc: {figure.dpi: 0}\nformats: [png]\n")
+    assert main(["figures", "s", "--only", "accuracy", "--style", "large.yaml"]) == 2
+    assert capsys.readouterr().err.splitlines()[-1].startswith("error: large.yaml: ")
+
+
+def test_svg_of_equal_data_is_equal(logs: Logs, tmp_path: Path) -> None:
+    with restyled.using(Style(formats=("svg",))):
+        named = next(figure for figure in figures.named(logs, 3.4) if figure.name == "accuracy")
+        one, other = (figures.draw([named], tmp_path / name, processes=1).paths[0] for name in "ab")
+    assert one.read_bytes() == other.read_bytes()
+
+
 def test_one_panel_is_an_overview_without_a_letter(logs: Logs) -> None:
     figure = drawn(logs, Style(panels=("accuracy",)))
     assert [axes.get_title("left") for axes in figure.axes] == ["validation accuracy (%)"]
@@ -91,13 +107,16 @@ def test_one_panel_is_an_overview_without_a_letter(logs: Logs) -> None:
     ("text", "message"),
     [
         ("widht: 3", "unknown key 'widht'; did you mean 'width'?"),
-        ("width: 0", r"width=0.0: must be a number of inches, 0.5 to 100"),
+        ("width: 0", r"width=0.0: must be a number of inches, 1.5 to 100"),
         ("names: {alqq: A}", "names: unknown method 'alqq'; did you mean 'alq'?"),
         ("order: alq", r"order='alq': must be a list"),
         ("rc: {font.sizee: 8}", "rc: unknown setting of matplotlib 'font.sizee'; did you mean 'font.size'?"),
         ("rc: {font.size: [8]}", r"rc.font.size=\[8\]: .*convert"),
         ("colors: {alq: blurple}", "colors.alq='blurple': must be a color"),
         ("legend: up", "legend='up': must be one of below, right, none"),
+        ("names: {alq: A, amq: A}", "names: 'A': must not be empty, and of one method only"),
+        ("rc: {legend.fontsize: null}", "rc.legend.fontsize=None: "),
+        ("colors: {alq: none}", "colors.alq='none': must be a color"),
         ("formats: [gif]", "formats: unknown format 'gif'"),
         ("- width", "must be a mapping"),
         ("width: [", "is no YAML"),
@@ -123,7 +142,7 @@ def test_one_figure_of_a_paper_is_one_command(logs: Logs, tmp_path: Path, capsys
     assert [line.split()[1] for line in listed if line.startswith("*")] == ["levels"]
     for wrong, message in (
         (["--style", "nowhere.yaml"], "error: nowhere.yaml: No such file or directory"),
-        (["--only", "levelz"], "error: 'levelz': no figure of this sweep is called so"),
+        (["--only", "levelz"], "error: unknown figure of the chosen runs 'levelz'; did you mean 'levels'"),
         (["--methods", "alqq"], "error: no run with method=alqq"),
         (["--panels", "acc"], "error: panels: unknown panel 'acc'"),
     ):

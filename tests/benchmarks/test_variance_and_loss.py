@@ -6,13 +6,19 @@ import math
 
 import pytest
 
-from benchmarks.variance_and_loss import KURTOSIS, LARGEST, explained
+from benchmarks.variance_and_loss import KURTOSIS, LARGEST, RATE, explained
 
 
-def rows(slope: float, count: int = 12) -> list[dict[str, float]]:
-    """Settings on a line of the variance, whose tails are another direction."""
+def rows(slope: float, count: int = 12, of_rate: float = 0.0) -> list[dict[str, float]]:
+    """Settings on a line of the variance, whose tails and rates are other directions."""
     return [
-        {"loss": 1 + slope * x / 10, "variance": x / 10, KURTOSIS: (7 * x % 12) / 5, LARGEST: (5 * x % 12) / 7}
+        {
+            "loss": 1 + slope * x / 10 + of_rate * (x % 3),
+            "variance": x / 10,
+            KURTOSIS: (7 * x % 12) / 5,
+            LARGEST: (5 * x % 12) / 7,
+            RATE: float(x % 3),
+        }
         for x in range(count)
     ]
 
@@ -26,8 +32,14 @@ def test_a_line_is_found_and_nothing_beside_it() -> None:
     assert found[LARGEST]["beside_variance"]["slope"]["mean"] == pytest.approx(0, abs=1e-9)
 
 
+def test_what_the_rate_explains_is_not_the_variances() -> None:
+    variance = explained(rows(0.5, of_rate=-3.0))["variance"]
+    assert variance["slope"]["high"] - variance["slope"]["low"] > 1, "alone it drowns"
+    assert variance["beside_rate"]["slope"] == pytest.approx({"mean": 0.5, "low": 0.5, "high": 0.5})
+
+
 def test_a_setting_without_a_variance_counts_for_the_tails_alone() -> None:
-    found = explained([*rows(-0.2), {"loss": 2.0, "variance": math.nan, KURTOSIS: 1.0, LARGEST: 1.0}])
+    found = explained([*rows(-0.2), {"loss": 2.0, "variance": math.nan, KURTOSIS: 1.0, LARGEST: 1.0, RATE: 0.0}])
     assert found["settings"] == 13
     assert found["variance"]["settings"] == found[KURTOSIS]["beside_variance"]["settings"] == 12
     assert found[KURTOSIS]["settings"] == 13

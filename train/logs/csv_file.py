@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import os
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -20,7 +21,11 @@ class CsvFile:
 
     def __init__(self, folder: Path, attempt: int) -> None:
         self._attempt = attempt
-        self._file = (folder / NAME).open("a", newline="", encoding="utf-8")
+        path = folder / NAME
+        if path.is_file():  # a killed attempt may have left a part of a row
+            whole = path.read_bytes().rpartition(b"\n")
+            os.truncate(path, len(whole[0]) + len(whole[1]))
+        self._file = path.open("a", newline="", encoding="utf-8")
         self._rows = csv.writer(self._file, lineterminator="\n")
         if self._file.tell() == 0:
             self._rows.writerow(COLUMNS)

@@ -110,8 +110,8 @@ class Log:
     def close(self) -> None:
         if self._steps:
             self._steps.close()
-        if self._csv:
-            self._csv.close()
         if self._file:
             self._file.close()
             self._file = None
+        if self._csv:
+            self._csv.close()

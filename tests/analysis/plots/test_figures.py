@@ -228,6 +228,8 @@ def test_a_few_figures_are_looked_at_first(write_run: Callable[..., Path], tmp_p
     ]  # fmt: skip
     assert [figure.name for figure in first[5:]] == ["overview-bits=2", "accuracy-bytes-bits=2", "levels-bits=2"]
     assert len(every) > 8 * len(first)
+    against_time = [figure.name for figure in figures.first(every, ["time"])]
+    assert against_time[:2] == ["overview-time-bits=3", "accuracy-time-bits=3"]
 
 
 def test_figures_are_chosen_by_name_or_kind(write_run: Callable[..., Path], tmp_path: Path) -> None:
@@ -239,5 +241,5 @@ def test_figures_are_chosen_by_name_or_kind(write_run: Callable[..., Path], tmp_
     names = [figure.name for figure in figures.only(every, patterns)]
     assert names[:3] == ["levels-bits=2", "levels-bits=3", "accuracy-bits=2"]
     assert {"overview-bits=2", "overview-time-bits=3"} < set(names)
-    with pytest.raises(ValueError, match="'levelz': no figure of this sweep is called so; there are overview, est_var"):
+    with pytest.raises(ValueError, match="unknown figure of the chosen runs 'levelz'; did you mean 'levels'"):
         figures.only(every, ["levelz"])

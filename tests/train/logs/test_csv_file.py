@@ -37,6 +37,9 @@ def test_attempts_append_and_without_the_setting_there_is_no_file(tmp_path: Path
         file = CsvFile(tmp_path, attempt)
         file.scalars(10 * attempt, {"a,b": 0.1, "loss": float("nan")})
         file.close()
+        with (tmp_path / NAME).open("a") as torn:
+            torn.write("1,99,lo")  # killed in the middle of a row
+    CsvFile(tmp_path, 3).close()
     rows = rows_of(tmp_path / "scalars.csv")
     assert [(row["attempt"], row["step"], row["tag"]) for row in rows] == [
         ("1", "10", "a,b"), ("1", "10", "loss"), ("2", "20", "a,b"), ("2", "20", "loss"),
