@@ -155,8 +155,9 @@ def first(figures: Sequence[Named], axes: Sequence[str] | None = None) -> list[N
     kinds = [*(f"{name}{end}" for end in ends for name in ("overview", "accuracy")), *FIRST]
     places = {kind: place for place, kind in enumerate(dict.fromkeys(kinds))}
     own = [figure for figure in figures if figure.kind in places]
-    most = max((figure.num_runs for figure in own), default=0)
-    own.sort(key=lambda figure: (figure.section != ACROSS and figure.num_runs < most, places[figure.kind]))
+    of_groups = [figure for figure in own if figure.section != ACROSS]
+    main = max(of_groups, key=lambda figure: figure.num_runs).section if of_groups else ACROSS
+    own.sort(key=lambda figure: (figure.section not in (main, ACROSS), places[figure.kind]))
     return own[:MOST]
 
 
