@@ -30,16 +30,16 @@ def legend_below(figure: Figure, width: float) -> None:
     handles, where = _legend_handles(figure), chosen().legend
     if not handles or where == "none":
         return
+    outside = {"below": "outside lower center", "right": "outside right upper"}
+    place: dict[str, Any] = {"loc": outside.get(where, where)}
     if where != "below":
-        place: dict[str, Any] = {"loc": "outside right upper" if where == "right" else where}
         (figure if where == "right" else figure.axes[0]).legend(list(handles.values()), list(handles), **place)
         return
     columns = _legend_columns(list(handles), width - 0.1)
     rows = -(-len(handles) // columns)
     figure.set_figheight(figure.get_figheight() + 0.16 * rows)
-    place: dict[str, Any] = {"loc": "outside lower center", "borderaxespad": 0.2}
     size = _size() * min(1, (width - 0.1) / max(_widths(handles)))
-    figure.legend(list(handles.values()), list(handles), ncols=columns, fontsize=size, **place)
+    figure.legend(list(handles.values()), list(handles), ncols=columns, fontsize=size, borderaxespad=0.2, **place)
 
 
 def _legend_handles(figure: Figure) -> dict[str, Artist]:

@@ -64,7 +64,7 @@ class Code:
     dirty: bool  # whether the files differ from the commit; False outside git
 
 
-_Write = Callable[[Iterable[str], Path], None]
+_Write = Callable[[Iterable[str], Path], object]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -126,15 +126,13 @@ def _tree(root: Path) -> Iterator[_Tree]:
     folders = {os.path.dirname(name) for name in names} - {""}  # git knows files also where there is a link now
     linked = {folder for folder in folders if os.path.realpath(root / folder) != os.path.join(real, folder)}
     names = [name for name in names if os.path.dirname(name) not in linked]
-    told = None
-    if _in_repository(root):
-        told = _git(root, "status", "--porcelain=v2", "--branch", "-z", "--untracked-files=normal", "--", ".")
-    if told is None:
+    if not _in_repository(root):
         marks = {name: mark for name in names if (mark := _mark(root / name))}
         lines = (os.fsencode(f"{name}\0{mark}\0") for name, mark in marks.items())
         code = Code(hashlib.sha256(b"".join(lines)).hexdigest(), "", False)
         yield _Tree(code, marks, functools.partial(_copy, root, marks))
         return
+    told = _git(root, "status", "--porcelain=v2", "--branch", "-z", "--untracked-files=normal", "--", ".") or ""
     lines = [line for line in told.split("\0") if line]
     commit = next((line.split()[-1] for line in lines if line.startswith("# branch.oid ")), "")
     is_dirty = any(not line.startswith("#") for line in lines)
@@ -157,15 +155,13 @@ def _tree_object(root: Path, names: Iterable[str]) -> Iterator[tuple[str, dict[s
         def git(tree: Path, *words: str, given: Iterable[str] = ()) -> str:
             return _git(tree, *words, given=given, variables={**own, "GIT_WORK_TREE": str(tree.resolve())}) or ""
 
-        def check_out(some: Iterable[str], to: Path) -> None:
-            git(to, "checkout-index", "-z", "--stdin", given=some)
-
         git(root, "update-index", "--add", "--remove", "-z", "--stdin", given=names)
         found = (line.split(" 0\t", 1) for line in git(root, "ls-files", "--stage", "-z").split("\0") if line)
         marks = {name: mark for mark, name in found}
         if lost := [name for name in names if name not in marks and os.path.lexists(root / name)]:
             raise ValueError(f"{root}: git keeps no file of these names, as it takes them for its own: {some(lost)}")
-        yield git(root, "write-tree").strip(), marks, check_out
+        digest = git(root, "write-tree").strip()
+        yield digest, marks, lambda some, to: git(to, "checkout-index", "-z", "--stdin", given=some)
 
 
 def _counts(root: Path, name: str, is_tracked: bool) -> bool:
