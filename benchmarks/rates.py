@@ -32,13 +32,13 @@ from torch.multiprocessing.spawn import spawn
 from torch.nn.parallel import DistributedDataParallel
 
 from analysis.prediction import profile as profiles
-from analysis.prediction.profile import Bucket, CodecRates, Model, Profile
 from benchmarks.timing import seconds
 from benchmarks.wire_rank import LOCAL_BUFFERS, MODELS, batch_of
 from nuq.compressors.quantized import AdaptiveQuantizer
 from nuq.exchange.flat_layout import FlatLayout, Segment
 from nuq.exchange.payload import PayloadCodec
 from nuq.kernels.spec import Key
+from nuq.prediction.rates import Bucket, CodecRates, Model, Profile
 from nuq.registry import METHODS
 
 LONG, SHORT, MANY, REPEATS = 1 << 22, 1 << 10, 64, 9

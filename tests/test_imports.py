@@ -32,6 +32,7 @@ class Rule:
 
 # Rooms, and the rooms below them.  What stands beside them in a rule are packages of others that the room itself needs.
 SETTINGS = ("nuq.registry", "nuq.settings")
+PREDICTION = (*SETTINGS, "nuq.prediction")
 LEVELS = ("nuq.settings", "nuq.native", "nuq.levels")  # without torch: tables, distributions and solvers in float64
 KERNELS = (*LEVELS, "nuq.registry", "nuq.errors", "nuq.kernels")
 DISPATCH = ("nuq.kernels.operators",)  # it imports the implementations of the operators
@@ -63,6 +64,7 @@ RULES = (
     Rule(("args", "settings"), (*OURS[:2], *SETTINGS, "hydra")),
     Rule(("files",), ("files", "yaml", "pyarrow", "argcomplete")),
     Rule(SETTINGS, SETTINGS),
+    Rule(("nuq.prediction",), PREDICTION),
     Rule(("nuq.errors",), ()),
     Rule(("nuq.native",), ("nuq.native", "numpy")),
     Rule(("nuq.levels",), (*LEVELS, "numpy", "scipy")),
@@ -96,7 +98,7 @@ RULES = (
     Rule(("train.models",), (*DATA, "train.models", "torch", "transformers", "safetensors")),
     Rule(("train.steps",), (*STEPS, *ARRAYS)),
     Rule(("train",), (*STEPS, "train", "torch", "tensorboardX", "yaml")),
-    Rule(("analysis",), (*OURS, *SETTINGS, "grid", "analysis", *ANALYSIS)),
+    Rule(("analysis",), (*OURS, *PREDICTION, "grid", "analysis", *ANALYSIS)),
     Rule(("main",), (*OURS, *HYDRA, "train")),
     Rule(("setup",), ("setuptools",)),
 )
@@ -113,9 +115,7 @@ TORCH_FREE = [
     name
     for name in map(_module, FILES)
     if name in ("args", "grid_run")
-    or name.startswith(
-        ("settings", "files", "grid", "analysis", "nuq.registry", "nuq.settings", "nuq.native", "nuq.levels")
-    )
+    or name.startswith(("settings", "files", "grid", "analysis", *PREDICTION, "nuq.native", "nuq.levels"))
 ]
 
 

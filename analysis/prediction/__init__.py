@@ -1,4 +1,5 @@
-"""The cost model: step times on more workers and other links than were measured.
+"""The command ``predict``: questions to the cost model (``nuq.prediction``), its rates as a file, its errors.
 
-May import ``analysis.plots``, the modules of ``analysis``, ``files``, ``nuq.registry`` and ``nuq.settings``.
+May import ``analysis.plots``, the modules of ``analysis``, ``files``, ``nuq.prediction``, ``nuq.registry``, and
+``nuq.settings``.
 """

@@ -16,12 +16,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from analysis.prediction import profile, validate
-from analysis.prediction import steps as predict
-from analysis.prediction.message_size import Format, format_of, predicted, second_format
 from analysis.prediction.question import BASELINE, UNITS, Question, Row, shown_bandwidth
-from analysis.prediction.steps import Variant
 from files.aligned import aligned
 from files.tables import add_json, as_json, beside_json, encoded
+from nuq.prediction import steps as predict
+from nuq.prediction.message_size import Format, format_of, predicted, second_format
+from nuq.prediction.steps import Variant
 from nuq.registry import method
 
 LETTERS = {"ring": "R", "tree": "T", "gather": "G", "two_stage": "S", "server": "P", "hierarchical": "H"}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from analysis.prediction import steps as predict
-from analysis.prediction.profile import Model, Profile
-from analysis.prediction.steps import Network, Prediction, Variant
+from nuq.prediction import steps as predict
+from nuq.prediction.rates import Model, Profile
+from nuq.prediction.steps import Network, Prediction, Variant
 
 BASELINE = "bf16"
 UNITS = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}

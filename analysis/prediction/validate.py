@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from analysis.prediction import steps as predict
-from analysis.prediction.message_size import DENSE, Format, format_of, predicted, second_format
-from analysis.prediction.profile import Model, Profile
-from analysis.prediction.steps import Network, Prediction, Variant
+from nuq.prediction import steps as predict
+from nuq.prediction.message_size import DENSE, Format, format_of, predicted, second_format
+from nuq.prediction.rates import Model, Profile
+from nuq.prediction.steps import Network, Prediction, Variant
 from nuq.settings import unknown
 
 GATED = "_gate"  # suffix of a variant that may do without compression: the quicker of the two

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from analysis.prediction.message_size import KINDS, Format
-from analysis.prediction.profile import Bucket, CodecRates, Profile
-from analysis.prediction.steps import Variant
+from nuq.prediction.message_size import KINDS, Format
+from nuq.prediction.rates import Bucket, CodecRates, Profile
+from nuq.prediction.steps import Variant
 
 MS = 1e-3
 # 1 GB/s encodes a million coordinates of 4 bytes in 4 ms.  No call has a price of its own, the network's processor

@@ -14,12 +14,12 @@ import pytest
 
 from analysis.__main__ import main
 from analysis.prediction import profile, validate
-from analysis.prediction import steps as predict
 from analysis.prediction.command import bandwidths_of, rows_of, workers_of
-from analysis.prediction.message_size import DENSE, Format, predicted
-from analysis.prediction.profile import Bucket, Model
 from analysis.prediction.question import shown_bandwidth
-from analysis.prediction.steps import Network, Variant, break_even, ddp_buckets
+from nuq.prediction import steps as predict
+from nuq.prediction.message_size import DENSE, Format, predicted
+from nuq.prediction.rates import Bucket, Model
+from nuq.prediction.steps import Network, Variant, break_even, ddp_buckets
 from tests.analysis.prediction.known_cases import BF16, MILLION, MS, PLAIN, UNIFORM
 
 ROWS = Path(__file__).with_name("wire_rows.jsonl")

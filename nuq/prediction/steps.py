@@ -29,8 +29,8 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
-from analysis.prediction.message_size import DENSE, Format
-from analysis.prediction.profile import Bucket, Model, Profile
+from nuq.prediction.message_size import DENSE, Format
+from nuq.prediction.rates import Bucket, Model, Profile
 from nuq.settings.exchange import SHARD
 
 SPARSE_COLLECTIVES = ("gather", "two_stage", "server", "hierarchical")

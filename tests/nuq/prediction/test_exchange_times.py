@@ -9,11 +9,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.prediction.message_size import Format, format_of, predicted, second_format
-from analysis.prediction.profile import Bucket, CodecRates, Model
-from analysis.prediction.steps import Network, Stage, schedule, stages
 from nuq.exchange.payload import PayloadCodec
 from nuq.kernels.spec import Key
+from nuq.prediction.message_size import Format, format_of, predicted, second_format
+from nuq.prediction.rates import Bucket, CodecRates, Model
+from nuq.prediction.steps import Network, Stage, schedule, stages
 from nuq.registry import METHODS
 from tests.analysis.prediction.known_cases import BF16, MILLION, MS, PLAIN, UNIFORM
 from tests.nuq.parts import tiled
