@@ -23,7 +23,7 @@ LARGE = 0.2  # an error that is told by its case
 
 def break_even(rates: profile.Profile) -> dict[str, float]:
     """The bandwidth in bit/s, by the number of workers, below which ALQ is quicker than bf16."""
-    rows = rows_of(["alq"], None, 4, None)
+    rows = rows_of(["alq"], None, 4, None, rates)
     question = Question(rates, validate.model_of("mlp", rates), rates.compute_s, rows, 1, 100e9, "auto")
     return {str(workers): float(f"{question.break_even(rows[-1], workers):.4g}") for workers in WORKERS}
 

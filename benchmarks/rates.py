@@ -13,14 +13,12 @@ object.
 from __future__ import annotations
 
 import argparse
-import functools
-import itertools
 import json
 import os
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,143 +26,33 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch._C._distributed_c10d import GradBucket
-from torch.multiprocessing.spawn import spawn
 from torch.nn.parallel import DistributedDataParallel
 
 from analysis.prediction import profile as profiles
-from benchmarks.timing import seconds
 from benchmarks.wire_rank import LOCAL_BUFFERS, MODELS, batch_of
-from nuq.compressors.quantized import AdaptiveQuantizer
-from nuq.exchange.flat_layout import FlatLayout, Segment
-from nuq.exchange.payload import PayloadCodec
-from nuq.kernels.spec import Key
+from nuq.advice import codec_rates, network_rates
+from nuq.exchange.hook.settings import HookSettings
+from nuq.prediction.message_size import FACTORED, MeasuredFormat, by_formula
 from nuq.prediction.rates import Bucket, CodecRates, Model, Profile
 from nuq.registry import METHODS
 
-LONG, SHORT, MANY, REPEATS = 1 << 22, 1 << 10, 64, 9
-COLD_COPIES = 8  # vectors of 16 MB, in turns
-DENSE = {"fp32": torch.float32, "bf16": torch.bfloat16}
-NO_COST = 1e6  # GB/s
 REPRESENTATIVES = {"uniform": "qsgdinf", "levels": "alq", "ternary": "trn", "rotated": "eden", "lattice": "ecdq"}
+LIMIT_S = 5.0  # of each of the six things that are timed of a codec
 
 
-def least_s(call: Callable[[], object], repeats: int = REPEATS) -> float:
-    """The least time of a call: whatever else runs only adds to it."""
-    call()
-    return min(seconds(call) for _ in range(repeats))
-
-
-def _fitted(one: float, many: float, long: float) -> tuple[float, float, float]:
-    """The (GB/s, seconds a message, seconds a frame) behind three times.
-
-    They are those of a frame of one short message, of MANY, and of one long message.
-    """
-    per_coordinate = (long - one) / (LONG - SHORT)
-    message = max((many - one) / (MANY - 1) - SHORT * per_coordinate, 0.0)
-    return 4e-9 / per_coordinate, message, max(one - message - SHORT * per_coordinate, 0.0)
-
-
-def codec_rates_of(name: str) -> CodecRates:
-    """The rates of a codec: encode a frame that can be sent; check it, decode it and add it to a total.
-
-    Memory is as cold as a step leaves it.
-    """
-    method, key = METHODS[name], Key(0, 0, 0)
-    compressor = method.load()(method.settings())
-    if isinstance(compressor, AdaptiveQuantizer):  # as it is in training
-        compressor.update(compressor.observed([(torch.randn(LONG), key)]))
-    codec = PayloadCodec(compressor)
-    encodes, decodes = [], []
-    for size, messages, copies, repeats in ((SHORT, 1, 1, 200), (SHORT, MANY, 1, 50), (LONG, 1, COLD_COPIES, 24)):
-        layout = FlatLayout(tuple(Segment(f"tensor {at}", at * size, size, shape=(size,)) for at in range(messages)))
-        vectors = itertools.cycle([torch.randn(size * messages) for _ in range(copies)])
-        totals = itertools.cycle([torch.zeros(size * messages) for _ in range(copies)])
-        payloads = itertools.cycle([codec.encode(next(vectors), layout, key).clone() for _ in range(copies)])
-
-        def encode(vectors: Iterator[Tensor] = vectors, layout: FlatLayout = layout) -> None:
-            codec.encode(next(vectors), layout, key)
-
-        def decode(
-            payloads: Iterator[Tensor] = payloads, totals: Iterator[Tensor] = totals, layout: FlatLayout = layout
-        ) -> None:
-            codec.add(next(payloads), layout, next(totals))
-
-        encodes.append(least_s(encode, repeats))
-        decodes.append(least_s(decode, repeats))
-    (encode_rate, *encode_fixed), (decode_rate, *decode_fixed) = _fitted(*encodes), _fitted(*decodes)
-    return CodecRates(encode_rate, decode_rate, encode_fixed[0], decode_fixed[0], encode_fixed[1], decode_fixed[1])
-
-
-def dense_codecs(network: dict[str, float], reduce: dict[str, float]) -> dict[str, CodecRates]:
-    """The rates of a dense all-reduce's work on numbers: casts and additions.
-
-    The additions are gloo's: its processor time less that of its bytes.
-    """
-    vector, half = torch.randn(LONG), torch.zeros(LONG, dtype=torch.bfloat16)
-    casts = {"fp32": (0.0, 0.0), "bf16": (least_s(lambda: half.copy_(vector)), least_s(lambda: vector.copy_(half)))}
-    codecs = {}
-    for form, (there, back) in casts.items():
-        sent = LONG * DENSE[form].itemsize  # bytes sent by each of two ranks
-        added = max(reduce[form] - 1e-9 * sent / network["host_gb_s"] - 2 * network["message_s"], 1e-5)
-        codecs[form] = CodecRates(4e-9 * LONG / there if there else NO_COST, 4e-9 * LONG / (added + back))
-    return codecs
-
-
-# --- the network's side -------------------------------------------------------------------------------------------
-
-
-def _exchange(send: Tensor, receive: Tensor, peer: int) -> None:
-    requests = [dist.isend(send, peer), dist.irecv(receive, peer)]
-    for request in requests:
-        assert request is not None
-        request.wait()
-
-
-def _processor_s(call: Callable[[], object]) -> float:
-    """The processor time of this process, its threads included, for one call that all ranks make."""
-    call()
-    times = []
-    for _ in range(REPEATS):
-        dist.barrier()
-        times.append(seconds(call, clock=time.process_time))
-    return min(times)
-
-
-def _network_rank(rank: int, folder: str) -> None:
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=2)
-    small, large = torch.zeros(64, dtype=torch.uint8), torch.zeros(1 << 22, dtype=torch.uint8)
-    found = []
-    for data, repeats in ((small, 500), (large, 10)):
-        other, times, processor = torch.zeros_like(data), [], []
-        for _ in range(11):
-            dist.barrier()
-            cpu = time.process_time()
-            for _ in range(repeats):
-                times.append(seconds(functools.partial(_exchange, data, other, 1 - rank)))
-            processor.append((time.process_time() - cpu) / repeats)
-        found.append((statistics.median(times), min(processor)))  # whatever disturbs adds processor time
-    reduce = {
-        form: _processor_s(lambda dtype=dtype: dist.all_reduce(torch.zeros(LONG, dtype=dtype)))
-        for form, dtype in DENSE.items()
+def codecs() -> tuple[dict[str, CodecRates], dict[str, MeasuredFormat]]:
+    """The rates of all codecs by kind, and the formats of the methods that have no formula."""
+    torch.manual_seed(0)
+    vector = torch.randn(codec_rates.LONG)
+    rates = {
+        kind: codec_rates.measured(HookSettings.of(name, (), {}), vector)[0] for kind, name in REPRESENTATIVES.items()
     }
-    if rank == 0:
-        (latency, message), (_, large_cpu) = found
-        rate = 1e-9 * large.numel() / (large_cpu - message)
-        network = {"latency_s": latency, "message_s": message, "host_gb_s": rate}
-        (Path(folder) / "found.json").write_text(json.dumps([network, reduce]))
-    dist.destroy_process_group()
-
-
-def network_rates() -> tuple[dict[str, float], dict[str, float]]:
-    """The rates of gloo between two processes of this machine: latency_s, message_s and host_gb_s.
-
-    The processor time of its all-reduces follows, by format.
-    """
-    with tempfile.TemporaryDirectory() as folder:
-        spawn(_network_rank, args=(folder,), nprocs=2)
-        network, reduce = json.loads((Path(folder) / "found.json").read_text())
-        return network, reduce
+    formats = {}
+    for name in METHODS:
+        if not by_formula(name) and name not in (FACTORED, "bf16"):
+            rates[name], formats[name] = codec_rates.measured(HookSettings.of(name, (), {}), vector, LIMIT_S)
+    rates[FACTORED] = codec_rates.factor_rates(HookSettings.of(FACTORED, (), {}), vector.device, LIMIT_S)
+    return rates, formats
 
 
 # --- models -------------------------------------------------------------------------------------------------------
@@ -215,8 +103,9 @@ def model_of(make: Callable[[], nn.Module], batch: int, steps: int = 12) -> tupl
 def measure(about: str) -> Profile:
     """The whole profile, measured on one thread."""
     torch.set_num_threads(1)
-    network, reduce = network_rates()
-    codecs = {kind: codec_rates_of(name) for kind, name in REPRESENTATIVES.items()} | dense_codecs(network, reduce)
+    network = network_rates.measured()
+    rates, formats = codecs()
+    dense = network_rates.dense_codecs(network)
     with tempfile.TemporaryDirectory() as folder:
         dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=0, world_size=1)
         models, times = {}, {}
@@ -229,10 +118,12 @@ def measure(about: str) -> Profile:
         shared_core=True,
         cores=cores,
         compute_s=times["mlp"],
-        codecs=codecs,
+        latency_s=network.latency_s,
+        message_s=network.message_s,
+        host_gb_s=network.host_gb_s,
+        codecs=rates | dense,
         models=models,
-        validation={},
-        **network,
+        formats=formats,
     )
 
 
@@ -245,7 +136,7 @@ def main() -> None:
     for kind, codec in found.codecs.items():
         message = f"{1e6 * codec.encode_message_s:6.1f} {1e6 * codec.decode_message_s:6.1f} us a message"
         fixed = f"{message}, {1e6 * codec.encode_frame_s:6.1f} {1e6 * codec.decode_frame_s:6.1f} us a frame"
-        print(f"{kind:8s} encode {codec.encode_gb_s:8.2f} GB/s  decode and add {codec.decode_gb_s:6.2f} GB/s  {fixed}")
+        print(f"{kind:18s} encode {codec.encode_gb_s:8.2f} GB/s  decode and add {codec.decode_gb_s:6.2f} GB/s  {fixed}")
     per_message = f"{1e6 * found.message_s:.0f} us a message, latency {1e6 * found.latency_s:.0f} us"
     print(f"network  {found.host_gb_s:.2f} GB/s of processor, {per_message}")
     for name, model in found.models.items():

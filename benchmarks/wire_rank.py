@@ -35,6 +35,7 @@ LENGTH = 128  # characters of a GPT's window
 LEVEL_UPDATE = (
     2  # the step whose statistics set the adaptive levels: after DDP has rebuilt its buckets, before anything is timed
 )
+OF_HOOK = "hook:"  # before a method: the hook with that method's defaults
 TIMEOUT = timedelta(minutes=2)  # a rank that is lost ends the others
 _parameters = inspect.signature(DistributedDataParallel.__init__).parameters
 # before torch 2.13
@@ -91,7 +92,10 @@ def replica_of(model: nn.Module, variant: str) -> Replica:
     local: dict[str, Any] = {LOCAL_BUFFERS: False}
     own = DistributedDataParallel(copy.deepcopy(model), **local)
     sent: Any
-    if variant.startswith("alq"):
+    if variant.startswith(OF_HOOK):
+        sent = nuq.CompressionState(own, method=variant.removeprefix(OF_HOOK))
+        own.register_comm_hook(sent, nuq.compress_hook)
+    elif variant.startswith("alq"):
         how: dict[str, Any] = (
             {"collective": "two_stage", "second_bits": 4} if dist.get_world_size() > 2 else {"collective": "gather"}
         )

@@ -9,37 +9,27 @@ from __future__ import annotations
 import argparse
 import itertools
 import math
-import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from analysis.prediction import profile, validate
-from analysis.prediction.question import BASELINE, UNITS, Question, Row, shown_bandwidth
+from analysis.prediction.question import BASELINE, Question, Row
 from files.aligned import aligned
 from files.tables import add_json, as_json, beside_json, encoded
 from nuq.prediction import steps as predict
-from nuq.prediction.message_size import Format, format_of, predicted, second_format
+from nuq.prediction.message_size import DENSE, Format, MeasuredFormat, format_of, predicted, second_format
+from nuq.prediction.rates import Profile
 from nuq.prediction.steps import Variant
+from nuq.prediction.units import duration, quantity, shown_bandwidth, shown_break_even
 from nuq.registry import method
 
-LETTERS = {"ring": "R", "tree": "T", "gather": "G", "two_stage": "S", "server": "P", "hierarchical": "H"}
-_NUMBER = re.compile(r"(\d+(?:\.\d*)?|\.\d+)([kKMGT]?)")
+LETTERS = {"ring": "R", "tree": "T", "gather": "G", "two_stage": "S", "server": "P", "hierarchical": "H", "power": "F"}
 _LADDER_FROM = 100  # a wider range has two bandwidths a decade, a narrower one three
 
 
 # --- what was asked -----------------------------------------------------------------------------------------------
-
-
-def quantity(text: str, name: str) -> float:
-    """The number that a text such as ``100M`` (1e8) stands for; ValueError for what is no number above 0."""
-    found = _NUMBER.fullmatch(text.strip())
-    if not found or not float(found[1]):
-        raise ValueError(
-            f"{name} {text!r}: must be a number above 0, with k, M, G or T behind it if you like: 11.2M, 400G"
-        )
-    return float(found[1]) * UNITS[found[2]]
 
 
 def workers_of(text: str) -> list[int]:
@@ -76,12 +66,15 @@ def _ends(part: str, name: str) -> list[float]:
     return ends
 
 
-def rows_of(names: Sequence[str], bits: float | None, second_bits: float, bucket_size: int | None) -> tuple[Row, ...]:
+def rows_of(
+    names: Sequence[str], bits: float | None, second_bits: float, bucket_size: int | None, found: Profile
+) -> tuple[Row, ...]:
     """The rows of the table: fp32 and bf16, then the methods in the order of METHODS, those of equal cost together."""
     together: dict[Variant, list[str]] = {}
     for name in names:
-        if format_of(name).kind != "fp32":  # sgd exchanges nothing, supersgd is the fp32 row
-            variant = Variant(format_of(name, bits, bucket_size), second_format(name, second_bits, bucket_size))
+        first = format_of(name, bits, bucket_size, found.formats)
+        if first.kind not in DENSE:  # sgd exchanges nothing, supersgd is the fp32 row and bf16 the other
+            variant = Variant(first, second_format(name, second_bits, bucket_size, found.formats))
             together.setdefault(variant, []).append(name)
     rows = [Row("fp32", ("supersgd",), Variant(Format("fp32", 32), Format("fp32", 32)))]
     rows.append(Row(BASELINE, (BASELINE,), Variant(Format("bf16", 16), Format("bf16", 16))))
@@ -106,8 +99,8 @@ def add_to(commands: argparse._SubParsersAction) -> None:
     add(
         "--bandwidth", default="100M..400G", help="bit/s of a machine's link: LOW..HIGH or a list (default: 100M..400G)"
     )
-    add("--methods", nargs="+", default=predicted(), metavar="NAME", help="default: all of measured rates")
-    add("--bits", type=float, help="of every method that has bits (default: the method's own)")
+    add("--methods", nargs="+", metavar="NAME", help="default: all of measured rates")
+    add("--bits", type=float, help="of every quantizer whose length follows from them (default: its own)")
     add("--second_bits", type=float, default=4, help="of the second encoding of two_stage and server (default: 4)")
     add("--bucket_size", type=int, help="coordinates that share a scale (default: the method's own)")
     add(
@@ -166,11 +159,12 @@ def _question(options: argparse.Namespace) -> Question:
         raise ValueError(f"--compute {compute_s}: must be seconds, at least 0")
     if options.bucket_size is not None and options.bucket_size < 1:
         raise ValueError(f"--bucket_size {options.bucket_size}: must be at least 1")
-    for name in options.methods:
+    names = options.methods or predicted(found.formats)
+    for name in names:
         method(name)
     if not (options.second_bits % 1 == 0 and 1 <= options.second_bits <= 8):
         raise ValueError(f"--second_bits {options.second_bits:g}: must be a whole number from 1 to 8")
-    rows = rows_of(options.methods, options.bits, options.second_bits, options.bucket_size)
+    rows = rows_of(names, options.bits, options.second_bits, options.bucket_size, found)
     local = quantity(options.local_bandwidth, "--local_bandwidth")
     return Question(found, model, compute_s, rows, options.per_machine, local, options.collective)
 
@@ -242,6 +236,8 @@ def _answer(question: Question, workers: Sequence[int], bandwidths: Sequence[flo
     for row in question.rows[2:]:
         if row.methods[1:]:
             print(f"{row.label}: {', '.join(row.methods)}, which cost the same")
+    if measured := [row.label for row in question.rows if isinstance(row.variant.first, MeasuredFormat)]:
+        print(f"with their default settings: {', '.join(measured)}")
     if any(row.variant.first.kind == "lattice" for row in question.rows):
         print(
             "ecdq: entropy-coded, taken to spend the bits of its setting, as on normal coordinates; real gradients "
@@ -258,16 +254,6 @@ def _table(question: Question, workers: int, bandwidths: Sequence[float]) -> str
             found = question.step(row, workers, speed)
             lines[-1].append(f"{duration(found.step_s)} {base / found.step_s:4.2f}{LETTERS[found.collective]}")
     return aligned(lines)
-
-
-def duration(seconds: float) -> str:
-    """A duration in s or ms, with three digits."""
-    return f"{seconds:.3g} s" if seconds >= 0.9995 else f"{1e3 * seconds:.3g} ms"
-
-
-def shown_break_even(bandwidth: float) -> str:
-    """A break-even bandwidth as text, or the word never or always."""
-    return "never" if not bandwidth else "always" if math.isinf(bandwidth) else shown_bandwidth(bandwidth)
 
 
 def _plain(row: Mapping[str, object]) -> Mapping[str, object]:

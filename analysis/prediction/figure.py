@@ -13,9 +13,10 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullForma
 
 from analysis.plots import style
 from analysis.plots.legends import legend_below
-from analysis.prediction.question import Question, shown_bandwidth
+from analysis.prediction.question import Question
 from analysis.restyled import FORMATS
 from analysis.seed_groups import SeedGroup
+from nuq.prediction.units import shown_bandwidth
 from nuq.registry import METHODS
 
 MOST_PANELS, COLUMNS, PANEL_HEIGHT = 6, 3, 1.9

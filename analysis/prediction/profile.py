@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from files.atomic import write_text
-from nuq.prediction.message_size import KINDS
+from nuq.prediction.message_size import FACTORED, KINDS, MeasuredFormat
 from nuq.prediction.rates import Bucket, CodecRates, Model, Profile
 
 DEFAULT = Path(__file__).with_name("profile.json")
@@ -31,7 +31,8 @@ def read(path: Path) -> Profile:
             name: Model(**{**model, "buckets": tuple(Bucket(**bucket) for bucket in model["buckets"])})
             for name, model in data.get("models", {}).items()
         }
-        profile = Profile(**{**data, "codecs": codecs, "models": models})
+        formats = {name: MeasuredFormat(**values) for name, values in data.get("formats", {}).items()}
+        profile = Profile(**{**data, "codecs": codecs, "models": models, "formats": formats})
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         legal = ", ".join(item.name for item in fields(Profile))
         raise ValueError(f"profile {str(path)!r} is not one: {error} (it has {legal})") from error
@@ -50,8 +51,9 @@ def _codec_rates(name: str, values: Mapping[str, Any]) -> CodecRates:
 
 
 def _check(profile: Profile, path: Path) -> None:
-    if missing := sorted(set(KINDS) - set(profile.codecs)):
-        raise ValueError(f"profile {str(path)!r} has no rates for {', '.join(missing)} (it needs {', '.join(KINDS)})")
+    needed = [*KINDS, FACTORED, *profile.formats]
+    if missing := sorted(set(needed) - set(profile.codecs)):
+        raise ValueError(f"profile {str(path)!r} has no rates for {', '.join(missing)} (it needs {', '.join(needed)})")
     numbers = {name: value for name, value in asdict(profile).items() if name.endswith(("_s", "cores"))}
     for kind, codec in profile.codecs.items():
         numbers |= {f"{kind}.{name}": value for name, value in asdict(codec).items()}

@@ -9,7 +9,6 @@ from nuq.prediction.rates import Model, Profile
 from nuq.prediction.steps import Network, Prediction, Variant
 
 BASELINE = "bf16"
-UNITS = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 
 
 @dataclass(frozen=True)
@@ -46,9 +45,3 @@ class Question:
             lambda bandwidth: self.step(row, workers, bandwidth).step_s,
             lambda bandwidth: self.step(baseline, workers, bandwidth).step_s,
         )
-
-
-def shown_bandwidth(bandwidth: float) -> str:
-    """A bandwidth as text: ``1e8`` is 100M."""
-    unit = next(unit for unit in ("T", "G", "M", "k", "") if bandwidth >= UNITS[unit] or not unit)
-    return f"{bandwidth / UNITS[unit]:.3g}{unit}"

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from nuq.prediction import steps as predict
-from nuq.prediction.message_size import DENSE, Format, format_of, predicted, second_format
+from nuq.prediction.message_size import DENSE, FACTORED, Format, format_of, predicted, second_format
 from nuq.prediction.rates import Model, Profile
 from nuq.prediction.steps import Network, Prediction, Variant
 from nuq.settings import unknown
@@ -93,15 +93,18 @@ def _checked(row: object, number: int, path: Path) -> dict[str, Any]:
     return row
 
 
-def variant_of(row: Mapping[str, Any], bits: float | None, second_bits: float) -> Variant | None:
+def variant_of(row: Mapping[str, Any], bits: float | None, second_bits: float, profile: Profile) -> Variant | None:
     """The formats that a row's runs sent (it may state its bits); None where the model does not know them."""
     name = str(row["variant"]).removesuffix(GATED)
     if name in DENSE:
         form = Format(name, 32 if name == "fp32" else 16)
         return Variant(form, form)
-    if name not in predicted():
+    if name == FACTORED or name not in predicted(profile.formats):  # those rows are of another program's PowerSGD
         return None
-    return Variant(format_of(name, row.get("bits", bits)), second_format(name, row.get("second_bits", second_bits)))
+    return Variant(
+        format_of(name, row.get("bits", bits), None, profile.formats),
+        second_format(name, row.get("second_bits", second_bits), None, profile.formats),
+    )
 
 
 def validated(
@@ -113,7 +116,7 @@ def validated(
     """
     kept, predictions, left_out = [], [], set()
     for row in rows:
-        variant, model = variant_of(row, bits, second_bits), _known(str(row["model"]), profile)
+        variant, model = variant_of(row, bits, second_bits, profile), _known(str(row["model"]), profile)
         if variant is None or model is None:
             left_out |= {str(row["variant" if variant is None else "model"])} - {COMPUTATION_ONLY}
             continue

@@ -1,4 +1,4 @@
-"""The size in bytes of what a worker sends, from a method's settings alone: ``nuq.compressors`` without torch.
+"""The size in bytes of what a worker sends, without torch: from a method's settings alone, or as it was measured.
 
 A test holds ``Format.frame_bytes`` to the lengths of real frames.
 """
@@ -6,7 +6,8 @@ A test holds ``Format.frame_bytes`` to the lengths of real frames.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 
 from nuq.registry import METHODS, method
 from nuq.settings import declared
@@ -22,13 +23,22 @@ DENSE = ("fp32", "bf16")
 _KINDS = {"qsgd": "uniform", "qsgdinf": "uniform", "trn": "ternary", "ecdq": "lattice"}
 _KINDS |= {"eden": "rotated", "drive": "rotated"}
 KINDS = ("uniform", "levels", "ternary", "rotated", "lattice", *DENSE)
-# code whose rates profiles hold
-_MEASURED = tuple(f"nuq.compressors.{name}:" for name in ("full_precision", "quantized", "eden"))
+# code whose messages have a formula here
+_BY_FORMULA = tuple(f"nuq.compressors.{name}:" for name in ("full_precision", "quantized", "eden"))
+FACTORED = "powersgd"  # its factors travel, not messages
+SPARSE_MEANS = "nonzero"  # the method that encodes the means of messages of some coordinates
+_DENSEST = 4 + 1 / 8  # bytes a coordinate, at most, of a sparse mean: a float32 and a bit
 
 
-def predicted() -> list[str]:
-    """The methods whose arithmetic was measured, and so have a format, in the order of METHODS."""
-    return [name for name, entry in METHODS.items() if entry.code.startswith(_MEASURED)]
+def by_formula(name: str) -> bool:
+    """Whether the lengths of a method's messages follow from its settings alone, by ``Format``."""
+    return METHODS[name].code.startswith(_BY_FORMULA)
+
+
+def predicted(measured: Iterable[str] = ()) -> list[str]:
+    """The methods that have a format, in the order of METHODS; measured: those whose lengths a profile holds."""
+    also = {FACTORED, "bf16", *measured}
+    return [name for name in METHODS if by_formula(name) or name in also]
 
 
 @dataclass(frozen=True)
@@ -67,17 +77,67 @@ class Format:
         return before + 4 * scales + codes
 
 
-def format_of(name: str, bits: float | None = None, bucket_size: int | None = None) -> Format:
-    """The format of one of ``predicted()``; ``bits`` and ``bucket_size`` replace those defaults that it has.
+@dataclass(frozen=True)
+class MeasuredFormat:
+    """The format of messages whose lengths were measured, in bytes a coordinate, a message and a frame.
 
-    An entropy-coded method is taken to spend the ``bits`` of its setting, which is what normal coordinates take: real
-    gradients take fewer.
+    kind: the method, whose rates have its name.  sparse: a mean holds the coordinates of all its messages.
     """
-    chosen = method(name)
-    if name not in predicted():
-        raise ValueError(f"method {name!r}: no profile holds rates of it (legal: {', '.join(predicted())})")
+
+    kind: str
+    coordinate_bytes: float
+    message_bytes: float = 0.0
+    head_bytes: float = 0.0
+    sparse: bool = False
+
+    def frame_bytes(self, num_coordinates: float, messages: float = 1) -> float:
+        """The length of a frame of so many messages of this many coordinates together."""
+        return self.head_bytes + messages * self.message_bytes + num_coordinates * self.coordinate_bytes
+
+    def of_mean(self, workers: int) -> MeasuredFormat:
+        """The format of the mean of so many workers' messages."""
+        together = min(workers * self.coordinate_bytes, _DENSEST) if self.sparse else self.coordinate_bytes
+        return replace(self, coordinate_bytes=together)
+
+
+@dataclass(frozen=True)
+class Factors:
+    """The format of PowerSGD's factors of square matrices, one to a message, in float32."""
+
+    rank: int
+    kind: str = FACTORED
+
+    def frame_bytes(self, num_coordinates: float, messages: float = 1) -> float:
+        """The bytes of both factors of so many equal matrices of this many coordinates together."""
+        return 4 * 2 * self.rank * math.sqrt(num_coordinates * messages)
+
+
+AnyFormat = Format | MeasuredFormat | Factors
+
+
+def format_of(
+    name: str,
+    bits: float | None = None,
+    bucket_size: int | None = None,
+    measured: Mapping[str, MeasuredFormat] | None = None,
+) -> AnyFormat:
+    """The format of one of ``predicted(measured)``.
+
+    ``bits`` and ``bucket_size`` replace those defaults that a method by formula has; PowerSGD has its default rank, and
+    a measured method the settings that it was measured with.  An entropy-coded method by formula is taken to spend the
+    ``bits`` of its setting, which is what normal coordinates take: real gradients take fewer.
+    """
+    chosen, measured = method(name), measured or {}
+    if name not in predicted(measured):
+        raise ValueError(f"method {name!r}: no profile holds rates of it (legal: {', '.join(predicted(measured))})")
     if name in ("sgd", "supersgd"):
         return Format("fp32", 32)
+    if name == "bf16":
+        return Format("bf16", 16)
+    if name == FACTORED:
+        return Factors(declared(chosen.settings)["rank"].default)
+    if not by_formula(name):
+        return measured[name]
     settings = declared(chosen.settings)
     defaults = {key: setting.default for key, setting in settings.items()}
     own_bits = {"trn": 8 / _PER_BYTE, "drive": 1.0}.get(name) or float(defaults["bits"] if bits is None else bits)
@@ -90,6 +150,16 @@ def format_of(name: str, bits: float | None = None, bucket_size: int | None = No
     return Format(kind, own_bits, int(defaults["bucket_size"] if bucket_size is None else bucket_size))
 
 
-def second_format(name: str, bits: float, bucket_size: int | None = None) -> Format:
+def second_format(
+    name: str,
+    bits: float,
+    bucket_size: int | None = None,
+    measured: Mapping[str, MeasuredFormat] | None = None,
+) -> AnyFormat:
     """The format in which means are encoded again: the method's own, or that of the one that the table names for it."""
-    return format_of(METHODS[name].mean_compressor or name, bits, bucket_size)
+    of_means = METHODS[name].mean_compressor or name
+    if of_means == SPARSE_MEANS:
+        own = format_of(name, measured=measured)
+        assert isinstance(own, MeasuredFormat)
+        return replace(own, kind=SPARSE_MEANS, sparse=True)
+    return format_of(of_means, bits, bucket_size, measured)

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from nuq.prediction.message_size import MeasuredFormat
+
 
 @dataclass(frozen=True)
 class CodecRates:
@@ -63,7 +65,8 @@ class Profile:
     latency_s: from the sending of a small message to its arrival; message_s: processor time that one more message
     takes; host_gb_s: bytes that a rank can send, and receive as many, in a second of processor time. shared_core:
     encoding and the network's work run on the core that computes. cores: of the machine the rates were measured on,
-    where several ranks shared them. validation: what ``--validate --keep`` found, or nothing.
+    where several ranks shared them. formats: of the methods that have no formula. validation: what ``--validate
+    --keep`` found, or nothing.
     """
 
     about: str
@@ -75,4 +78,5 @@ class Profile:
     compute_s: float
     codecs: Mapping[str, CodecRates]
     models: Mapping[str, Model] = field(default_factory=dict)
+    formats: Mapping[str, MeasuredFormat] = field(default_factory=dict)
     validation: Mapping[str, Any] = field(default_factory=dict)

@@ -16,6 +16,8 @@ per machine of L workers (flat: L = 1)::
     two_stage    encode n in M shards; (M-1) m(n/M); decode M (n/M), encode n/M anew; (M-1) m'(n/M); decode n
                  (r rounds of this, with n/r coordinates each, where n is r times ``SHARD`` M or more)
     server       encode n; rank 0 receives (M-1) m(n), decodes M n, encodes n, sends (M-1) m'(n); decode n
+    power        PowerSGD's: encode n; both factors to every other, one after the other (from three workers on in two
+                 stages, 2 (M-1)/M of their bytes); decode n
     hierarchical float32 ring inside a machine; gather or two_stage among the machines' first ranks; float32 back again
 
 A wire stage takes ``rounds * latency + max(bytes / B, its processor time)``, processor time being bytes / host rate +
@@ -29,10 +31,11 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
-from nuq.prediction.message_size import DENSE, Format
+from nuq.prediction.message_size import DENSE, FACTORED, AnyFormat, Format, MeasuredFormat
 from nuq.prediction.rates import Bucket, Model, Profile
 from nuq.settings.exchange import SHARD
 
+POWER = "power"
 SPARSE_COLLECTIVES = ("gather", "two_stage", "server", "hierarchical")
 DENSE_COLLECTIVES = ("ring", "tree")
 BUCKET_BYTES, FIRST_BUCKET_BYTES = 25 * 2**20, 2**20  # DDP's defaults
@@ -69,12 +72,18 @@ class Network:
 class Variant:
     """The formats that travel: the first stage's and the second's."""
 
-    first: Format
-    second: Format
+    first: AnyFormat
+    second: AnyFormat
 
     @property
     def collectives(self) -> tuple[str, ...]:
+        if self.first.kind == FACTORED:
+            return (POWER,)
         return DENSE_COLLECTIVES if self.first.kind in DENSE else SPARSE_COLLECTIVES
+
+    def of_means(self, workers: int) -> AnyFormat:
+        """The format of a mean of so many workers' messages."""
+        return self.second.of_mean(workers) if isinstance(self.second, MeasuredFormat) else self.second
 
 
 @dataclass(frozen=True)
@@ -122,10 +131,10 @@ class _Costs:
     def _cpu(self, seconds: float) -> Stage:
         return Stage(seconds * self.busy, seconds * self.busy)
 
-    def encode(self, form: Format, coordinates: float, messages: float = 1, frames: int = 1) -> Stage:
+    def encode(self, form: AnyFormat, coordinates: float, messages: float = 1, frames: int = 1) -> Stage:
         return self._cpu(self.profile.codecs[form.kind].encode_s(coordinates, messages, frames))
 
-    def decode(self, form: Format, coordinates: float, messages: float = 1, frames: int = 1) -> Stage:
+    def decode(self, form: AnyFormat, coordinates: float, messages: float = 1, frames: int = 1) -> Stage:
         return self._cpu(self.profile.codecs[form.kind].decode_s(coordinates, messages, frames))
 
     def wire(self, out_bytes: float, local_bytes: float, handled_bytes: float, messages: int, rounds: int) -> Stage:
@@ -162,8 +171,10 @@ def stages(
         return _dense(collective, variant.first, bucket.coordinates, costs)
     if collective == "hierarchical":
         return _hierarchical(variant, bucket, costs)
+    if collective == POWER:
+        return _power(variant.first, bucket, costs)
     workers, n, tensors = network.workers, bucket.coordinates, bucket.tensors
-    first, second = variant.first, variant.second
+    first, second = variant.first, variant.of_means(workers)
     if collective == "gather":
         size = first.frame_bytes(n, tensors)
         decode = costs.decode(first, workers * n, workers * tensors, workers)
@@ -194,13 +205,25 @@ def stages(
     ], round((workers - 1) * sizes[1])
 
 
-def _dense(collective: str, form: Format, coordinates: int, costs: _Costs) -> tuple[list[Stage], int]:
+def _dense(collective: str, form: AnyFormat, coordinates: int, costs: _Costs) -> tuple[list[Stage], int]:
     workers, local = costs.network.workers, costs.network.local_workers
     whole = 2 * coordinates * (4 if form.kind == "fp32" else 2)
     sent = whole * (workers - 1) / workers if collective == "ring" else whole
     rounds = 2 * (workers - 1) if collective == "ring" else 2 * math.ceil(math.log2(workers))
     wire = costs.wire(sent if workers > local else 0, sent if local > 1 else 0, sent, rounds, rounds)
     return [costs.encode(form, coordinates), wire, costs.decode(form, coordinates)], round(sent)
+
+
+def _power(form: AnyFormat, bucket: Bucket, costs: _Costs) -> tuple[list[Stage], int]:
+    n, tensors, workers = bucket.coordinates, bucket.tensors, costs.network.workers
+    size = form.frame_bytes(n, tensors) / 2  # of one factor of every matrix
+    if workers > 2:
+        size, rounds = size / workers, 4
+    else:
+        rounds = 2
+    wires = [costs.direct(size)] * rounds
+    found = [costs.encode(form, n, tensors), *wires, costs.decode(form, n, tensors)]
+    return found, round(rounds * (workers - 1) * size)
 
 
 def _hierarchical(variant: Variant, bucket: Bucket, costs: _Costs) -> tuple[list[Stage], int]:

@@ -15,11 +15,12 @@ import pytest
 from analysis.__main__ import main
 from analysis.prediction import profile, validate
 from analysis.prediction.command import bandwidths_of, rows_of, workers_of
-from analysis.prediction.question import shown_bandwidth
 from nuq.prediction import steps as predict
 from nuq.prediction.message_size import DENSE, Format, predicted
 from nuq.prediction.rates import Bucket, Model
 from nuq.prediction.steps import Network, Variant, break_even, ddp_buckets
+from nuq.prediction.units import shown_bandwidth
+from nuq.registry import METHODS
 from tests.analysis.prediction.known_cases import BF16, MILLION, MS, PLAIN, UNIFORM
 
 ROWS = Path(__file__).with_name("wire_rows.jsonl")
@@ -124,11 +125,14 @@ def test_ranges_and_lists() -> None:
 
 
 def test_methods_of_equal_cost_share_a_row() -> None:
-    rows = {row.label: row.methods for row in rows_of(predicted(), None, 4, None)}
-    assert {"fp32", "bf16", "qsgd +1", "trn", "eden", "drive", "ecdq"} < set(rows)
+    found = profile.read(profile.DEFAULT)
+    every = predicted(found.formats)
+    assert every == list(METHODS)
+    rows = {row.label: row.methods for row in rows_of(every, None, 4, None, found)}
+    assert {"fp32", "bf16", "qsgd +1", "trn", "eden", "drive", "ecdq", "topk", "dgc", "powersgd"} < set(rows)
     assert {"alq", "amq", "nuqsgd"} < set(rows["alq +7"])
     named = [name for methods in rows.values() for name in methods]
-    assert sorted(named) == sorted([*(set(predicted()) - {"sgd"}), "bf16"])
+    assert sorted(named) == sorted(set(every) - {"sgd"})
 
 
 @pytest.mark.parametrize(
@@ -184,7 +188,7 @@ def _profile(**changes: Any) -> dict[str, Any]:
             json.dumps(_profile(codecs={"uniform": {"encode_call_s": 1}})),
             "codecs.uniform has encode_call_s (legal: encode_gb",
         ),
-        (json.dumps(_profile(codecs={})), "has no rates for bf16, fp32, lattice"),
+        (json.dumps(_profile(codecs={}, formats={})), "has no rates for bf16, fp32, lattice, levels, powersgd"),
         (json.dumps(_profile(host_gb_s=0)), "host_gb_s=0 must be a number above 0"),
         (json.dumps(_profile(latency_s="fast")), "latency_s='fast' must be a number at least 0"),
         (json.dumps(_profile(models={"mlp": {"buckets": []}})), "buckets of 'mlp' must hold"),

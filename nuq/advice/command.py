@@ -1,0 +1,184 @@
+"""The command line of ``python -m nuq advise``."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import sys
+import traceback
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nuq.prediction.units import duration, quantity, shown_bandwidth, shown_break_even
+from nuq.registry import method
+
+if TYPE_CHECKING:
+    from nuq.advice.answer import Advice
+    from nuq.advice.script import Observed
+
+MOST_GRADIENTS = 8
+
+
+def parser() -> argparse.ArgumentParser:
+    """The options; what it does not know belongs to the script."""
+    made = argparse.ArgumentParser(
+        prog="python -m nuq advise",
+        usage="python -m nuq advise [options] train.py [the script's own arguments]",
+        description="Does gradient compression pay for this training script on this link? It runs some steps of an "
+        "unchanged DDP script as the only rank, measures its computation, every method's encoding, decoding, bytes and "
+        "error on its gradients, predicts the step on the link, and says what to add.",
+        epilog="An option that both have goes to advise; after -- all go to the script.",
+        allow_abbrev=False,
+    )
+    add = made.add_argument
+    add("script", type=Path, help="a script that trains with DistributedDataParallel")
+    add("--link", default="1G", help="bit/s of a machine's link to the others, such as 400M or 10G (default: 1G)")
+    add("--ranks", type=int, default=8, help="ranks of the training, each on a machine of its own (default: 8)")
+    add(
+        "--method",
+        action="append",
+        metavar="NAME[:SETTING=VALUE,..]",
+        help="such as alq:bits=4; may be repeated (default: one method of every kind that may pay)",
+    )
+    add("--json", action="store_true", help="print every figure as JSON; all else goes to stderr")
+    return made
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command and return its exit code: 0, or 2 with a sentence where there is no answer."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    ours = given.index("--") if "--" in given else len(given)
+    options, unknown = parser().parse_known_args(given[:ours])
+    try:
+        _answer(options, [*unknown, *given[ours + 1 :]])
+    except ValueError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def _answer(options: argparse.Namespace, of_script: Sequence[str]) -> None:
+    link = quantity(options.link, "--link")
+    if options.ranks < 2:
+        raise ValueError(f"--ranks {options.ranks}: must be at least 2, one rank exchanges nothing")
+    asked = [_method(text) for text in options.method or ()]
+
+    import torch
+
+    from nuq.advice import network_rates
+    from nuq.advice.answer import CANDIDATES, advice
+    from nuq.advice.script import observed
+    from nuq.exchange.hook.settings import HookSettings
+    from nuq.prediction.steps import Network
+
+    methods = asked or [(name, {}) for name in CANDIDATES]
+    for name, settings in methods:
+        HookSettings.of(name, (), settings)  # before anything runs
+
+    def tell(line: str) -> None:
+        print(f"advise: {line}", file=sys.stderr, flush=True)
+
+    tell(f"running {options.script.name} as the only rank until enough steps were seen; it may write its files")
+    with contextlib.redirect_stdout(sys.stderr) if options.json else contextlib.nullcontext(), _told(options.script):
+        seen = observed(options.script, of_script, min(max(options.ranks, 2), MOST_GRADIENTS))
+    tell("measuring the network's code on the loopback")
+    network = network_rates.measured(torch.get_num_threads())
+    found = advice(seen, network, methods, Network(options.ranks, link), tell)
+    if options.json:
+        rows = [vars(row) for row in found.rows]
+        head = {"link_bit_s": link, "ranks": options.ranks, "compute_s": seen.compute_s, "noise": found.noise}
+        print(json.dumps({**head, "parameters": seen.model.parameters, "rows": rows}, default=str))
+    else:
+        print(text(seen, found, link, options.ranks))
+
+
+@contextlib.contextmanager
+def _told(script: Path) -> Iterator[None]:
+    """A script's own error with its traceback, and one sentence."""
+    try:
+        yield
+    except ValueError:
+        raise
+    except Exception as error:
+        traceback.print_exc()
+        raise ValueError(f"{script.name} ended with {type(error).__name__}: {error}") from error
+
+
+def _method(text: str) -> tuple[str, dict[str, Any]]:
+    """The name and the settings of ``alq:bits=4,norm=linf``."""
+    name, _, settings = text.partition(":")
+    method(name)
+    found = {}
+    for word in settings.split(",") if settings else ():
+        key, equals, value = word.partition("=")
+        if not equals:
+            raise ValueError(f"--method {text!r}: {word!r} must be SETTING=VALUE, as in alq:bits=4")
+        try:
+            found[key] = json.loads(value)
+        except ValueError:
+            found[key] = value
+    return name, found
+
+
+def text(seen: Observed, found: Advice, link: float, ranks: int) -> str:
+    """The answer for people: a table, quickest first, and the lines to add."""
+    buckets = len(seen.model.buckets)
+    lines = [
+        f"{seen.model.parameters:,} parameters in {buckets} DDP buckets; a step computes for "
+        f"{duration(seen.compute_s)} on this machine",
+        f"Predicted on {ranks} ranks with links of {shown_bandwidth(link)}bit/s:",
+        "",
+        f"{'':28}{'step':>9}{'of bf16':>8}{'break-even':>11}{'MB sent':>9}{'error':>10}{'encode':>9}{'decode':>9}"
+        "  collective",
+    ]
+    base = next(row.step_s for row in found.rows if row.name == "bf16")
+    for row in found.rows:
+        even = "" if row.break_even_bit_s is None else shown_break_even(row.break_even_bit_s)
+        mark = "*" if row.remembers else " "
+        lines.append(
+            f"{row.name:28}{duration(row.step_s):>9}{base / row.step_s:7.2f}x{even:>11}{row.bytes_sent / 1e6:9.3g}"
+            f"{row.error:9.2g}{mark}{_shown(row.encode_s):>9}{_shown(row.decode_s):>9}  {row.collective}"
+        )
+    lines += [
+        "",
+        "of bf16: times as quick as a bfloat16 all-reduce. break-even: the bandwidth below which it is quicker.",
+        f"error: of the mean of {len(seen.gradients)} gradients in one step, |error|^2 / |mean|^2; their own noise is "
+        f"{found.noise:.2g}.",
+    ]
+    if any(row.remembers for row in found.rows):
+        lines.append("*: what a step leaves out is remembered and sent later, so that its error does not add up.")
+    return "\n".join([*lines, "", *_to_add(found)])
+
+
+def _to_add(found: Advice) -> list[str]:
+    best, quickest = found.recommended, found.quickest
+    lines = [f"Take {best.name}: of those whose error is below the gradients' own noise, the quickest."]
+    if best.name == "fp32":
+        lines = ["Leave the script as it is: nothing whose error is below the gradients' own noise is quicker."]
+    else:
+        name, *settings = best.name.split()
+        given = "".join(f", {setting}" for setting in (_as_python(word) for word in settings))
+        how = f'method="{name}"{given}' if name != "bf16" else 'collective="dense"'
+        lines += [
+            "",
+            "    import nuq",
+            f"    state = nuq.CompressionState(ddp, {how})",
+            "    ddp.register_comm_hook(state, nuq.compress_hook)",
+        ]
+    if quickest is not best:
+        lines += ["", f"{quickest.name} is quicker still; see what its larger error does to your loss."]
+    return lines
+
+
+def _shown(seconds: float) -> str:
+    return duration(seconds) if seconds >= 1e-6 else "0"
+
+
+def _as_python(word: str) -> str:
+    key, _, value = word.partition("=")
+    try:
+        return f"{key}={json.loads(value)!r}"
+    except ValueError:
+        return f"{key}={value!r}"

@@ -1,0 +1,106 @@
+"""What gloo's network code takes of this machine's processors, measured between two processes on the loopback."""
+
+from __future__ import annotations
+
+import functools
+import json
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.multiprocessing.spawn import spawn
+
+from nuq.advice.codec_rates import LONG, least_s, seconds
+from nuq.prediction.rates import CodecRates
+
+DENSE = {"fp32": torch.float32, "bf16": torch.bfloat16}
+_NO_COST = 1e6  # GB/s
+_REPEATS = 9
+_CPU = torch.device("cpu")
+
+
+@dataclass(frozen=True)
+class NetworkRates:
+    """The rates of gloo between two processes: as in ``Profile``; reduce_s: of an all-reduce of LONG numbers."""
+
+    latency_s: float
+    message_s: float
+    host_gb_s: float
+    reduce_s: dict[str, float]  # processor time of one of two ranks, by format
+
+
+def measured(threads: int = 1) -> NetworkRates:
+    """Measure the rates, with so many threads a process."""
+    with tempfile.TemporaryDirectory() as folder:
+        spawn(_rank, args=(folder, threads), nprocs=2)
+        return NetworkRates(**json.loads((Path(folder) / "found.json").read_text()))
+
+
+def dense_codecs(network: NetworkRates) -> dict[str, CodecRates]:
+    """The rates of a dense all-reduce's work on numbers: casts and additions.
+
+    The additions are gloo's: its processor time less that of its bytes.
+    """
+    vector, half = torch.randn(LONG), torch.zeros(LONG, dtype=torch.bfloat16)
+    there, back = (
+        least_s(lambda: half.copy_(vector), _REPEATS, _CPU),
+        least_s(lambda: vector.copy_(half), _REPEATS, _CPU),
+    )
+    casts = {"fp32": (0.0, 0.0), "bf16": (there, back)}
+    codecs = {}
+    for form, (there, back) in casts.items():
+        sent = LONG * DENSE[form].itemsize  # bytes sent by each of two ranks
+        added = max(network.reduce_s[form] - 1e-9 * sent / network.host_gb_s - 2 * network.message_s, 1e-5)
+        codecs[form] = CodecRates(4e-9 * LONG / there if there else _NO_COST, 4e-9 * LONG / (added + back))
+    return codecs
+
+
+def _exchange(send: Tensor, receive: Tensor, peer: int) -> None:
+    requests = [dist.isend(send, peer), dist.irecv(receive, peer)]
+    for request in requests:
+        assert request is not None
+        request.wait()
+
+
+def _processor_s(call: Callable[[], object]) -> float:
+    """The processor time of this process, its threads included, for one call that all ranks make."""
+    call()
+    times = []
+    for _ in range(_REPEATS):
+        dist.barrier()
+        begun = time.process_time()
+        call()
+        times.append(time.process_time() - begun)
+    return min(times)
+
+
+def _rank(rank: int, folder: str, threads: int) -> None:
+    torch.set_num_threads(threads)
+    dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=2)
+    small, large = torch.zeros(64, dtype=torch.uint8), torch.zeros(1 << 22, dtype=torch.uint8)
+    found = []
+    for data, repeats in ((small, 500), (large, 10)):
+        other, times, processor = torch.zeros_like(data), [], []
+        for _ in range(11):
+            dist.barrier()
+            cpu = time.process_time()
+            for _ in range(repeats):
+                times.append(seconds(functools.partial(_exchange, data, other, 1 - rank), _CPU))
+            processor.append((time.process_time() - cpu) / repeats)
+        found.append((statistics.median(times), min(processor)))  # whatever disturbs adds processor time
+    reduce_s = {
+        form: _processor_s(lambda dtype=dtype: dist.all_reduce(torch.zeros(LONG, dtype=dtype)))
+        for form, dtype in DENSE.items()
+    }
+    if rank == 0:
+        (latency, message), (_, large_cpu) = found
+        rate = 1e-9 * large.numel() / (large_cpu - message)
+        network = {"latency_s": latency, "message_s": message, "host_gb_s": rate, "reduce_s": reduce_s}
+        (Path(folder) / "found.json").write_text(json.dumps(network))
+    dist.destroy_process_group()

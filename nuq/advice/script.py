@@ -1,0 +1,217 @@
+"""A few steps of an unchanged DDP script, in this process as the only rank: gradients, buckets and times."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import os
+import runpy
+import socket
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch._C._distributed_c10d import GradBucket
+from torch.nn.parallel import DistributedDataParallel
+
+from nuq.parameters import named
+from nuq.prediction.rates import Bucket, Model
+
+WARM_UP = 3  # steps before anything is noted: DDP has built its buckets anew by then
+TIMED = 6  # steps whose times are noted
+_MOST_BYTES = 2e9  # of the gradients that are kept
+_SINGLE_RANK = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1"}
+
+
+@dataclass(frozen=True)
+class Observed:
+    """What some steps of a script showed.
+
+    shapes: of its parameters, by name.  gradients: float32[n] of several steps in the parameters' order, which stand
+    for those of several workers.  model, compute_s: its buckets, and the seconds of a step without an exchange.
+    """
+
+    shapes: dict[str, torch.Size]
+    gradients: list[Tensor]
+    model: Model
+    compute_s: float
+
+
+def observed(script: Path, arguments: Sequence[str], num_gradients: int) -> Observed:
+    """Run a script as ``torchrun`` would run a single rank of it, until enough steps were seen.
+
+    ValueError where it is no DDP training, registers a hook of its own, ends too early or fails.
+    """
+    if not script.is_file():
+        raise ValueError(f"{str(script)!r}: no such file; the script comes before its own arguments")
+    watch = _Watch(num_gradients)
+    with _as_single_rank(script, arguments), watch.installed():
+        why = "ended"
+        try:
+            runpy.run_path(str(script), run_name="__main__")
+        except _Enough:
+            return watch.found()
+        except SystemExit as left:
+            why = f"ended with exit code {left.code!r}"
+        finally:
+            if dist.is_initialized():
+                dist.destroy_process_group()
+    if not watch.names:
+        raise ValueError(
+            f"{script.name} {why} and made no DistributedDataParallel in its own process: advise runs a script as "
+            "torchrun starts one rank of it, with RANK=0 and WORLD_SIZE=1 (one that spawns its ranks itself cannot be "
+            "measured)"
+        )
+    raise ValueError(
+        f"{script.name} {why} after {watch.step} training steps: {watch.needed} are needed; let it train longer"
+    )
+
+
+class _Enough(BaseException):
+    """Leaves the script; no ``except Exception`` of its own holds it up."""
+
+
+@dataclass
+class _Watch:
+    """Notes what a DDP module does from step to step."""
+
+    num_gradients: int
+    step: int = 0
+    names: dict[int, str] = field(default_factory=dict)
+    ready: list[tuple[int, int, float]] = field(default_factory=list)  # coordinates, tensors, when: of this step
+    times: list[tuple[float, list[tuple[int, int, float]]]] = field(default_factory=list)  # begin and buckets of steps
+    begun: float | None = None
+    pieces: dict[str, Tensor] = field(default_factory=dict)
+    gradients: list[Tensor] = field(default_factory=list)
+    shapes: dict[str, torch.Size] = field(default_factory=dict)
+
+    @property
+    def needed(self) -> int:
+        return WARM_UP + TIMED + self.num_gradients
+
+    @contextmanager
+    def installed(self) -> Iterator[None]:
+        """Let the first DDP module that is made be watched."""
+        of = DistributedDataParallel
+        make, run, register = of.__init__, of.forward, of.register_comm_hook
+        watched: list[DistributedDataParallel] = []
+
+        @functools.wraps(make)
+        def made(module: DistributedDataParallel, *args: Any, **kwargs: Any) -> None:
+            make(module, *args, **kwargs)
+            if not watched:
+                watched.append(module)
+                parameters = named(module)
+                self.names = {id(p): name for name, p in parameters.items()}
+                self.shapes = {name: p.shape for name, p in parameters.items()}
+                most = int(_MOST_BYTES / (4 * sum(p.numel() for p in parameters.values())))
+                self.num_gradients = max(min(self.num_gradients, most), 2)
+                register(module, None, _annotated(self.note))
+
+        @functools.wraps(run)
+        def ran(module: DistributedDataParallel, *args: Any, **kwargs: Any) -> Any:
+            if module in watched and torch.is_grad_enabled() and module.training:
+                self.begins()
+            return run(module, *args, **kwargs)
+
+        @functools.wraps(register)
+        def registered(module: DistributedDataParallel, *args: Any, **kwargs: Any) -> None:
+            if module in watched:
+                raise ValueError(
+                    "the script registers a communication hook of its own: advise takes a script without one"
+                )
+            register(module, *args, **kwargs)
+
+        with (
+            mock.patch.object(of, "__init__", made),
+            mock.patch.object(of, "forward", ran),
+            mock.patch.object(of, "register_comm_hook", registered),
+        ):
+            yield
+
+    def begins(self) -> None:
+        """Note that a forward pass begins, the first one since the last exchange if it is."""
+        if self.step >= self.needed:
+            raise _Enough
+        if self.begun is None:
+            self.begun = time.perf_counter()
+
+    def note(self, state: object, bucket: GradBucket) -> torch.futures.Future[Tensor]:
+        """The hook: the bucket as it is, after a note of it."""
+        del state
+        buffer = bucket.buffer()
+        if buffer.is_cuda:
+            torch.cuda.current_stream(buffer.device).synchronize()
+        self.ready.append((buffer.numel(), len(bucket.parameters()), time.perf_counter()))
+        if self.step >= WARM_UP + TIMED:
+            for parameter, gradient in zip(bucket.parameters(), bucket.gradients(), strict=True):
+                self.pieces[self.names[id(parameter)]] = gradient.detach().float().reshape(-1).clone()
+        if bucket.is_last():
+            self.ends()
+        future: torch.futures.Future[Tensor] = torch.futures.Future()
+        future.set_result(buffer)
+        return future
+
+    def ends(self) -> None:
+        """Note that the last bucket of a step was there."""
+        if self.begun is not None:
+            self.times.append((self.begun, self.ready))
+        if self.pieces:
+            self.gradients.append(torch.cat([self.pieces[name] for name in self.shapes if name in self.pieces]))
+            self.pieces = {}
+        self.begun, self.ready = None, []
+        self.step += 1
+
+    def found(self) -> Observed:
+        """What was noted: medians over the timed steps."""
+        timed = self.times[WARM_UP : WARM_UP + TIMED + 1]
+        tails = [after[0] - before[1][-1][2] for before, after in itertools.pairwise(timed)]
+        same = [(begun, ready) for begun, ready in timed[:TIMED] if len(ready) == len(timed[0][1])]
+        whole = [ready[-1][2] - begun for begun, ready in same]
+        shares = [[(at - begun) / (ready[-1][2] - begun) for *_, at in ready] for begun, ready in same]
+        sizes = [(size, tensors) for size, tensors, _ in same[-1][1]]
+        buckets = tuple(
+            Bucket(size, statistics.median(column), tensors)
+            for (size, tensors), column in zip(sizes, zip(*shares, strict=True), strict=True)
+        )
+        computation, tail = statistics.median(whole), statistics.median(tails)
+        model = Model(buckets, forward=0.0, tail=tail / (computation + tail))
+        return Observed(self.shapes, self.gradients, model, computation + tail)
+
+
+def _annotated(hook: Callable[[object, GradBucket], object]) -> Callable[..., Any]:
+    """A hook with the annotations that DDP compares, as objects."""
+
+    def called(state: object, bucket: GradBucket) -> object:
+        return hook(state, bucket)
+
+    called.__annotations__ = {"bucket": GradBucket, "return": torch.futures.Future[Tensor]}
+    return called
+
+
+@contextmanager
+def _as_single_rank(script: Path, arguments: Sequence[str]) -> Iterator[None]:
+    """The environment, the arguments and the path of imports that a script has as the only rank of ``torchrun``."""
+    if os.environ.get("WORLD_SIZE", "1") != "1":
+        raise ValueError(
+            f"WORLD_SIZE={os.environ['WORLD_SIZE']}: advise runs the script as a single rank; start it without torchrun"
+        )
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    path = [str(script.resolve().parent), *sys.path]
+    with (
+        mock.patch.dict(os.environ, {**_SINGLE_RANK, "MASTER_PORT": port}),
+        mock.patch.object(sys, "argv", [str(script), *arguments]),
+        mock.patch.object(sys, "path", path),
+    ):
+        yield

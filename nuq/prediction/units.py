@@ -1,0 +1,35 @@
+"""Numbers, durations and bandwidths as people write them."""
+
+from __future__ import annotations
+
+import math
+import re
+
+UNITS = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
+_NUMBER = re.compile(r"(\d+(?:\.\d*)?|\.\d+)([kKMGT]?)")
+
+
+def quantity(text: str, name: str) -> float:
+    """The number that a text such as ``100M`` (1e8) stands for; ValueError for what is no number above 0."""
+    found = _NUMBER.fullmatch(text.strip())
+    if not found or not float(found[1]):
+        raise ValueError(
+            f"{name} {text!r}: must be a number above 0, with k, M, G or T behind it if you like: 11.2M, 400G"
+        )
+    return float(found[1]) * UNITS[found[2]]
+
+
+def duration(seconds: float) -> str:
+    """A duration in s or ms, with three digits."""
+    return f"{seconds:.3g} s" if seconds >= 0.9995 else f"{1e3 * seconds:.3g} ms"
+
+
+def shown_break_even(bandwidth: float) -> str:
+    """A break-even bandwidth as text, or the word never or always."""
+    return "never" if not bandwidth else "always" if math.isinf(bandwidth) else shown_bandwidth(bandwidth)
+
+
+def shown_bandwidth(bandwidth: float) -> str:
+    """A bandwidth as text: ``1e8`` is 100M."""
+    unit = next(unit for unit in ("T", "G", "M", "k", "") if bandwidth >= UNITS[unit] or not unit)
+    return f"{bandwidth / UNITS[unit]:.3g}{unit}"

@@ -1,0 +1,35 @@
+"""Training scripts to be advised on, as text."""
+
+from __future__ import annotations
+
+TRAINING = """
+import argparse, sys
+import torch, torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+options = argparse.ArgumentParser()
+options.add_argument("--steps", type=int, default=1000)
+steps = options.parse_args().steps
+dist.init_process_group("gloo")
+torch.manual_seed(3)
+model = nn.Sequential(nn.Linear(40, 300), nn.ReLU(), nn.Linear(300, 5))
+ddp = DistributedDataParallel(model)
+optimizer = torch.optim.SGD(ddp.parameters(), lr=0.1)
+for step in range(steps):
+    x = torch.randn(16, 40, generator=torch.Generator().manual_seed(step))
+    optimizer.zero_grad()
+    ddp(x).square().mean().backward()
+    optimizer.step()
+    with torch.no_grad():  # no training step
+        ddp(x)
+"""
+"""A small training of 13,805 parameters whose data follow from the step."""
+
+ANOTHER_HOOK = TRAINING.replace(
+    "optimizer = ",
+    "from torch.distributed.algorithms.ddp_comm_hooks import default_hooks\n"
+    "ddp.register_comm_hook(None, default_hooks.allreduce_hook)\noptimizer = ",
+)
+WITHOUT_DDP = "print('nothing to see')"
+BROKEN = TRAINING.replace("optimizer.step()", "raise KeyError('lost')")

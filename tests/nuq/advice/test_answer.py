@@ -1,0 +1,96 @@
+"""The rows of the answer: bytes and errors of real messages, the order by predicted steps, and what is recommended."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from nuq.advice import answer
+from nuq.advice.answer import Advice, Row, advice, named
+from nuq.advice.network_rates import NetworkRates
+from nuq.advice.script import Observed
+from nuq.exchange.mean_error import least_bits
+from nuq.kernels.spec import Key
+from nuq.prediction.rates import Bucket, Model
+from nuq.prediction.steps import Network
+from nuq.registry import METHODS
+
+SHAPES = {"weight": torch.Size((400, 300)), "bias": torch.Size((300,))}
+SIZE = 400 * 300 + 300
+NETWORK = NetworkRates(1e-5, 0.0, 1e6, {"fp32": 0.02, "bf16": 0.02})
+
+
+@pytest.fixture(scope="module")
+def seen() -> Observed:
+    random = torch.Generator().manual_seed(5)
+    common = torch.randn(SIZE, generator=random)
+    gradients = [common + torch.randn(SIZE, generator=random) for _ in range(4)]
+    return Observed(SHAPES, gradients, Model((Bucket(SIZE, 1.0, 2),), 0.0, 0.1), 0.01)
+
+
+@pytest.fixture(scope="module")
+def found(seen: Observed) -> Advice:
+    """On a link so slow that bytes alone count."""
+    methods = [("alq", {}), ("alq", {"bits": 2}), ("topk", {"ratio": 0.01}), ("powersgd", {}), ("fp8", {})]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(answer, "LIMIT_S", 0.0)
+        return advice(seen, NETWORK, methods, Network(4, 1e6))
+
+
+def test_a_slow_link_orders_by_bytes(found: Advice) -> None:
+    names = [row.name for row in found.rows]
+    assert set(names) == {"fp32", "bf16", "alq", "alq bits=2", "topk ratio=0.01", "powersgd", "fp8"}
+    assert names[-2:] == ["bf16", "fp32"]
+    assert [row.bytes_sent for row in found.rows] == sorted(row.bytes_sent for row in found.rows)
+    of = {row.name: row for row in found.rows}
+    assert of["fp32"].bytes_sent == 2 * of["bf16"].bytes_sent == round(2 * 3 / 4 * 4 * SIZE)
+    assert of["powersgd"].bytes_sent == pytest.approx(2 * 3 / 4 * 4 * (2 * (400 + 300) + 300), rel=0.05)
+    assert of["topk ratio=0.01"].collective == "gather"  # three messages of 1200 values and places, and what is around
+    assert of["topk ratio=0.01"].bytes_sent == pytest.approx(3 * 1203 * 5, rel=0.15)
+    for row in found.rows:
+        assert row.step_s > 8 * row.bytes_sent / 1e6
+        assert (row.break_even_bit_s is None) == (row.name in ("fp32", "bf16"))
+        assert row.remembers == (row.name.split()[0] in ("topk", "powersgd"))
+    assert all(row.break_even_bit_s > 1e6 for row in found.rows if row.break_even_bit_s is not None)
+
+
+def test_errors_are_of_the_mean(found: Advice, seen: Observed) -> None:
+    of = {row.name: row.error for row in found.rows}
+    exact = torch.stack(seen.gradients).mean(dim=0)
+    method = METHODS["topk"]
+    topk = method.load()(method.settings(ratio=0.01, scope="tensor"))
+    total = torch.zeros(SIZE)
+    for worker, gradient in enumerate(seen.gradients):
+        for piece, place in ((gradient[:-300], slice(0, -300)), (gradient[-300:], slice(-300, None))):
+            total[place] += topk.decode(topk.encode(piece, Key(0, 0, worker))) / 4
+    expected = float((total - exact).square().sum() / exact.square().sum())
+    assert of["topk ratio=0.01"] == pytest.approx(expected, rel=1e-4)
+    assert of["fp32"] == 0 < of["bf16"] < 1e-4 < of["fp8"] < of["alq"] < of["alq bits=2"] < of["powersgd"] < 1
+    # four gradients, each the common part and as much of its own
+    assert found.noise == pytest.approx((1 / 4) / (1 + 1 / 4), rel=0.05)
+
+
+def _row(name: str, step_s: float, error: float) -> Row:
+    return Row(name, {}, "gather", step_s, None, 0, error, remembers=False, encode_s=0.0, decode_s=0.0)
+
+
+def test_the_quickest_below_the_noise_is_recommended() -> None:
+    rows = [_row("topk", 1.0, 0.9), _row("alq", 1.1, 0.1), _row("fp8", 1.2, 0.01), _row("bf16", 2.0, 1e-6)]
+    assert [Advice(rows, noise).recommended.name for noise in (1.0, 0.2, 0.05, 0.0)] == ["topk", "alq", "fp8", "bf16"]
+    assert Advice(rows, 0.2).quickest.name == "topk"
+
+
+def test_two_stages_are_predicted_with_the_bits_of_the_means(seen: Observed, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answer, "LIMIT_S", 0.0)
+    more = replace(seen, gradients=seen.gradients * 2)
+    (row,) = [one for one in advice(more, NETWORK, [("qsgdinf", {"bits": 3})], Network(64, 1e8)).rows if one.settings]
+    assert row.collective == "two_stage"
+    of_means = least_bits("qsgdinf", METHODS["qsgdinf"].settings(bits=3), 4, 64, SIZE)
+    assert of_means is not None
+    assert row.bytes_sent == pytest.approx(63 / 64 * SIZE * (3 + of_means) / 8, rel=0.15)
+
+
+def test_names_are_as_they_are_typed() -> None:
+    assert named("alq", {"bits": 4, "norm": "linf", "scaled": True}) == "alq bits=4 norm=linf scaled=true"

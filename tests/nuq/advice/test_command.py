@@ -1,0 +1,81 @@
+"""``python -m nuq advise``: a table and lines to add, JSON, and a sentence for what a user gets wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from nuq import __main__ as nuq_command
+from nuq.advice import command
+from nuq.advice.answer import Advice, Row
+from nuq.advice.script import Observed
+from nuq.prediction.rates import Bucket, Model
+from tests.nuq.advice import scripts
+
+
+@pytest.mark.slow
+def test_a_script_is_advised_on_and_left_alone(tmp_path: Path) -> None:
+    (path := tmp_path / "train.py").write_text(scripts.TRAINING)
+    options = ["--link", "100M", "--ranks", "4", "--method", "alq:bits=2", "--method", "powersgd", "--json"]
+    arguments = [sys.executable, "-m", "nuq", "advise", *options, str(path), "--steps", "500"]
+    root = str(Path(command.__file__).parents[2])
+    environment = os.environ | {"PYTHONPATH": root, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(arguments, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["parameters"] == 13_805 and told["ranks"] == 4 and told["link_bit_s"] == 1e8
+    assert {row["name"] for row in told["rows"]} == {"fp32", "bf16", "alq bits=2", "powersgd"}
+    assert path.read_text() == scripts.TRAINING
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["train.py", "--link", "fast"], "error: --link 'fast': must be a number above 0"),
+        (["train.py", "--ranks", "1"], "error: --ranks 1: must be at least 2, one rank exchanges nothing"),
+        (["train.py", "--method", "alk"], "error: unknown method 'alk'; did you mean 'alq'?"),
+        (["train.py", "--method", "alq:bits"], "error: --method 'alq:bits': 'bits' must be SETTING=VALUE"),
+        (["train.py", "--method", "alq:bitz=3"], "error: unknown setting of method=alq 'bitz'; did you mean 'bits'?"),
+        (["train.py", "--method", "alq:bits=99"], "error: bits=99: must be"),
+        (["nowhere/train.py", "--lr", "1"], "error: 'nowhere/train.py': no such file"),
+    ],
+)
+def test_a_mistake_is_one_sentence(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.main(arguments) == 2
+    assert message in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_a_script_that_fails_shows_where(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (path := tmp_path / "train.py").write_text(scripts.BROKEN)
+    assert command.main([str(path)]) == 2
+    told = capsys.readouterr().err
+    assert "Traceback" in told and told.splitlines()[-1] == "error: train.py ended with KeyError: 'lost'"
+
+
+def test_commands_are_listed(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["nuq", "advice"])
+    assert nuq_command.main() == 2
+    assert capsys.readouterr().err == "error: 'advice' is no command of nuq (legal: advise)\n"
+    monkeypatch.setattr(sys, "argv", ["nuq", "--help"])
+    assert nuq_command.main() == 0
+    assert "usage: python -m nuq {advise} ..." in capsys.readouterr().out
+
+
+def _row(name: str, step_s: float, error: float, *, remembers: bool = False) -> Row:
+    return Row(name, {}, "gather", step_s, None if name == "bf16" else 2.5e9, 10**6, error, remembers, 0.001, 0.0)
+
+
+def test_the_lines_to_add_are_python(capsys: pytest.CaptureFixture[str]) -> None:
+    seen = Observed({}, [], Model((Bucket(10, 1.0),)), 0.05)
+    rows = [_row("powersgd", 0.1, 0.9, remembers=True), _row("alq bits=4 norm=linf", 0.2, 0.1), _row("bf16", 0.4, 1e-6)]
+    told = command.text(seen, Advice(rows, 0.3), 1e9, 8)
+    assert "state = nuq.CompressionState(ddp, method=\"alq\", bits=4, norm='linf')" in told
+    assert "powersgd is quicker still" in told and "*: what a step leaves out is remembered" in told
+    assert "alq bits=4 norm=linf           200 ms   2.00x" in told and "2.5G" in told
+    assert 'nuq.CompressionState(ddp, collective="dense")' in command.text(seen, Advice(rows[-1:], 0.3), 1e9, 8)
+    assert "Leave the script as it is" in command.text(seen, Advice([_row("fp32", 0.1, 0), rows[-1]], 0.3), 1e9, 8)

@@ -1,0 +1,73 @@
+"""What is noted of an unchanged script is what the script does, and what cannot be measured is said in a sentence."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+from nuq.advice.script import TIMED, WARM_UP, observed
+from tests.nuq.advice import scripts
+
+
+def _script(folder: Path, text: str) -> Path:
+    (path := folder / "train.py").write_text(text)
+    return path
+
+
+def _gradients(steps: range) -> list[torch.Tensor]:
+    """Those of the script's steps, without DDP."""
+    torch.manual_seed(3)
+    model = nn.Sequential(nn.Linear(40, 300), nn.ReLU(), nn.Linear(300, 5))
+    found = []
+    for step in range(steps.stop):
+        model.zero_grad()
+        x = torch.randn(16, 40, generator=torch.Generator().manual_seed(step))
+        model(x).square().mean().backward()
+        gradients = [p.grad for p in model.parameters() if p.grad is not None]
+        found.append(torch.cat([gradient.reshape(-1) for gradient in gradients]))
+        with torch.no_grad():
+            for parameter, gradient in zip(model.parameters(), gradients, strict=True):
+                parameter -= 0.1 * gradient
+    return found[steps.start :]
+
+
+def test_the_gradients_are_the_scripts_own(tmp_path: Path) -> None:
+    made = DistributedDataParallel.__init__
+    seen = observed(_script(tmp_path, scripts.TRAINING), [], 3)
+    first = WARM_UP + TIMED
+    for found, expected in zip(seen.gradients, _gradients(range(first, first + 3)), strict=True):
+        torch.testing.assert_close(found, expected)
+    assert seen.shapes == {"0.weight": (300, 40), "0.bias": (300,), "2.weight": (5, 300), "2.bias": (5,)}
+    assert seen.model.parameters == 300 * 41 + 5 * 301
+    assert sum(bucket.tensors for bucket in seen.model.buckets) == 4
+    assert seen.model.buckets[-1].ready == 1.0
+    assert 0 < seen.model.tail < 1 and seen.compute_s > 0
+    assert DistributedDataParallel.__init__ is made and not dist.is_initialized()
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments", "message"),
+    [
+        (scripts.WITHOUT_DDP, [], "train.py ended and made no DistributedDataParallel in its own process"),
+        (scripts.TRAINING, ["--steps", "4"], "train.py ended after 4 training steps: 11 are needed"),
+        (scripts.TRAINING, ["--steps", "x"], "train.py ended with exit code 2 and made no DistributedDataParallel"),
+        (scripts.ANOTHER_HOOK, [], "the script registers a communication hook of its own"),
+    ],
+)
+def test_what_cannot_be_measured(text: str, arguments: list[str], message: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=message):
+        observed(_script(tmp_path, text), arguments, 2)
+    assert not dist.is_initialized()
+
+
+def test_a_script_is_there_and_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ValueError, match=r"train\.py': no such file"):
+        observed(tmp_path / "train.py", [], 2)
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(ValueError, match=r"WORLD_SIZE=2: .* start it without torchrun"):
+        observed(_script(tmp_path, scripts.TRAINING), [], 2)
