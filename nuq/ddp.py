@@ -161,12 +161,17 @@ class CompressionState:
         return self._attached.driver.bytes_sent if self._attached else 0
 
     @property
+    def bits_by_layer(self) -> dict[str, float]:
+        """Bits a coordinate of this rank's messages so far, headers included, by parameter (or vector of several)."""
+        return self._attached.driver.bits_by_vector() if self._attached else {}
+
+    @property
     def seconds(self) -> dict[str, float]:
         """The seconds that the exchanging threads spent on encode, wire, decode and levels."""
         return dict(self._attached.driver.stats.seconds) if self._attached else {}
 
     def summary(self) -> str:
-        """Sentences on what the exchanges since ``attach`` took and saved here: collective, gate, bytes, time."""
+        """Sentences on what the exchanges since ``attach`` took and saved here: collective, bytes, bits, gate, time."""
         nothing = f"{self.settings.method}: without a model, nothing has been exchanged."
         return self._attached.summary() if self._attached else nothing
 

@@ -131,6 +131,10 @@ class Driver:
         every = [self.transport, *self._compressing.inner_transports]
         return sum(transport.bytes_sent.total() for transport in every)
 
+    def bits_by_vector(self) -> dict[str, float]:
+        """Bits a coordinate of this process's messages so far, by the name of the vector; empty where all was dense."""
+        return self.compressors.codec.bits_by_vector() | self._compressing.bits_by_vector()
+
     def settle(self) -> None:
         """Read what a server left unread.  Every process calls it after the same exchange, before the ranks part."""
         self._compressing.settle()

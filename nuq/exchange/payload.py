@@ -7,6 +7,7 @@ marker that names the worker and the segment, and whoever decodes it raises NonF
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -35,14 +36,19 @@ def joined(pieces: Sequence[Tensor], device: torch.device) -> Tensor:
     return torch.cat(list(pieces)) if pieces else torch.empty(0, dtype=torch.uint8, device=device)
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Plan:
-    """What is known of every payload of a layout: who encodes which segments, and the table if lengths are known."""
+    """What is known of every payload of a layout: who encodes which segments, and the table if lengths are known.
+
+    encoded: how many payloads were; bytes_each: of all their messages by segment, where lengths are not known.
+    """
 
     groups: list[tuple[Compressor, Pieces]]
     table: Table | None
     counts: list[int]
     most_bytes: int
+    bytes_each: list[int]
+    encoded: int = 0
 
 
 def checked(told_bytes: int, most_bytes: int, rank: int) -> int:
@@ -83,7 +89,7 @@ class PayloadCodec:
         longest = Table.of(counts, sizes)
         fixed = all(compressor.exact_bytes for compressor in members)
         most_bytes = longest.num_bytes + _SLACK_BYTES
-        plan = self._plans[layout] = _Plan(groups, longest if fixed else None, counts, most_bytes)
+        plan = self._plans[layout] = _Plan(groups, longest if fixed else None, counts, most_bytes, [0] * len(counts))
         return plan
 
     def size(self, layout: FlatLayout) -> int | None:
@@ -100,6 +106,7 @@ class PayloadCodec:
         plan = self._plan(layout)
         if not layout.segments:
             return torch.empty(0, dtype=torch.uint8, device=vector.device)
+        plan.encoded += 1
         if plan.table is not None:
             frame = Frame.room_for(plan.table, vector.device)
             for compressor, pieces in plan.groups:
@@ -109,8 +116,20 @@ class PayloadCodec:
         for compressor, pieces in plan.groups:
             for number, piece, own in pieces.each(vector, key, shaped=compressor.shaped):
                 with told(number):
-                    messages[number] = compressor.encode(piece, own)
+                    messages[number] = message = compressor.encode(piece, own)
+                    plan.bytes_each[number] += message.num_bytes
         return Frame.of([message for message in messages if message is not None], vector.device).sealed()
+
+    def bits_by_vector(self) -> dict[str, float]:
+        """Bits a coordinate of all messages encoded so far, with their headers, by the name of the vector."""
+        num_bytes: Counter[str] = Counter()
+        coordinates: Counter[str] = Counter()
+        for layout, plan in self._plans.items():
+            for segment, measured in zip(layout.segments, plan.bytes_each, strict=True):
+                fixed = plan.encoded * self._of(segment).message_bytes(segment.size)
+                num_bytes[segment.name] += measured if plan.table is None else fixed
+                coordinates[segment.name] += plan.encoded * segment.size
+        return {name: 8 * num_bytes[name] / count for name, count in coordinates.items() if count}
 
     def encode_or_mark(self, vector: Tensor, layout: FlatLayout, key: Key) -> Tensor:
         """The payload, or the marker that says which segment is not finite."""

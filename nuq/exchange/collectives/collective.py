@@ -94,6 +94,10 @@ class Collective(ABC):
         """The transports that carry bytes beside the one that it was built with."""
         return ()
 
+    def bits_by_vector(self) -> dict[str, float]:
+        """Bits a coordinate of what this collective encoded without the method's codec, by the name of the vector."""
+        return {}
+
     def settle(self) -> None:
         """Read what came late; every rank calls it after the same exchange, before the ranks part."""
         return

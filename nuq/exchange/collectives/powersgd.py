@@ -20,6 +20,7 @@ before.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -117,6 +118,8 @@ class Power(Collective):
 
     def __post_init__(self) -> None:
         self._layouts: dict[tuple[int, int], FlatLayout] = {}  # of factors, by how many are exact and how many halves
+        self._bits: Counter[str] = Counter()  # of all factors so far, by vector
+        self._coordinates: Counter[str] = Counter()
         codec = PayloadCodec(FullPrecision(), fp16(FP16()))
         self._inner: Collective = Gather(self.transport, self.placement, codec, self.stats)
         if self.two_stage:
@@ -132,6 +135,8 @@ class Power(Collective):
                 if part.exact or part.encoder in self.encoders
             ]
             debts = {w: self._owed(ours, vector, replace(key, worker=w)) for w, vector in vectors.items()}
+        for matrix in ours:
+            self._coordinates[matrix.part.name] += matrix.part.size
         for number in range(max((matrix.iterations for matrix in ours), default=0) or 1):
             still = [matrix for matrix in ours if number < matrix.iterations]
             for matrix in still if number else ():
@@ -149,6 +154,9 @@ class Power(Collective):
             check_mean(out, layout)  # before anything is remembered of it
             for matrix in ours:
                 self._remember(matrix, debts, key, out[matrix.place])
+
+    def bits_by_vector(self) -> dict[str, float]:
+        return {name: self._bits[name] / count for name, count in self._coordinates.items()}
 
     def _mean_of_others(
         self, vectors: Vectors, others: FlatLayout, key: Key, device: torch.device
@@ -197,6 +205,8 @@ class Power(Collective):
         exact = sum(lengths) - halves
         if not exact + halves:
             return
+        for matrix, length in zip(matrices, lengths, strict=True):
+            self._bits[matrix.part.name] += length * (16 if matrix.half else 32)
         if (exact, halves) not in self._layouts:
             both = Segment("factors", 0, exact), Segment("factors", exact, halves, encoder=1)
             self._layouts[exact, halves] = FlatLayout(tuple(part for part in both if part.size))

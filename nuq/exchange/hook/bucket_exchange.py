@@ -134,7 +134,9 @@ class BucketExchange:
         first = f"{self.chosen.method} by {name}: {steps} steps of {size:,} coordinates on {world} ranks."
         of_gate = summary.of_gate(self.hook.gate, self.gate_s, size, name, self.step - speed_gate.STEP)
         of_bytes = summary.of_bytes(self.driver.bytes_sent, size, world, steps)
-        return f"{first} {of_bytes} {of_gate} {summary.of_seconds(dict(self.driver.stats.seconds))}"
+        bits = self.driver.bits_by_vector()
+        of_bits = [summary.of_bits(bits)] if bits else []
+        return " ".join([first, of_bytes, *of_bits, of_gate, summary.of_seconds(dict(self.driver.stats.seconds))])
 
     # --- one step ---
 

@@ -44,6 +44,18 @@ def of_gate(asked: bool, measured: Mapping[str, float], num_coordinates: int, ch
     )
 
 
+def of_bits(by_vector: Mapping[str, float]) -> str:
+    """The sentence on the bits a coordinate, vectors of as many together."""
+    alike: dict[str, list[str]] = {}
+    for name, bits in by_vector.items():
+        alike.setdefault(f"{bits:.3g}", []).append(name)
+    return f"Bits a coordinate: {'; '.join(f'{bits} of {_names(names)}' for bits, names in alike.items())}."
+
+
+def _names(names: list[str]) -> str:
+    return names[0] + (f" and {len(names) - 1} more" if names[1:] else "")
+
+
 def of_seconds(spent: Mapping[str, float]) -> str:
     """The sentence on where the exchanging threads' time went."""
     return f"Spent: {', '.join(f'{what} {seconds:.3g} s' for what, seconds in spent.items()) or 'nothing'}."

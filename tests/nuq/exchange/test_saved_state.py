@@ -338,6 +338,7 @@ def says(group) -> list[str]:
         size = sum(p.numel() for p in model.parameters())
         assert f"5 steps of {size:,} coordinates on 2 ranks." in found[-1]
         ratio = re.search(r"all-reduce of float32 sends .*? \((.*?) times as much\)", found[-1])
+        assert f"Bits a coordinate: {state.bits_by_layer['0.weight']:.3g} of 0.weight" in found[-1]
         assert ratio is not None and float(ratio[1]) == pytest.approx(5 * 4 * size / state.bytes_sent, abs=0.051)
     return found
 
