@@ -17,6 +17,8 @@ import grid_run
 from benchmarks.gpu import prepare
 from benchmarks.gpu import run as gpu_run
 from benchmarks.gpu.steps import chosen
+from nuq.advice import command as advise
+from nuq.prediction.units import quantity
 from settings import command_line, resolving
 
 ROOT = Path(__file__).parent.parent
@@ -137,6 +139,10 @@ def check(command: str, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             assert command_line.evaluation(command_line.parse_overrides(rest)).run
         case ["python", "main.py", *rest]:
             _check_overrides(rest)
+        case ["python", "-m", "nuq", "advise", *rest]:
+            options, of_script = advise.parser().parse_known_args(rest)
+            assert options.script.suffix == ".py" and quantity(options.link, "--link") and options.ranks > 1
+            assert not {"--link", "--ranks", "--method"} & set(of_script)
         case ["python", "-m", "train.dry_run", *rest]:
             _check_overrides(rest)
         case ["torchrun", processes, "main.py", *rest]:

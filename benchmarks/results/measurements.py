@@ -140,6 +140,7 @@ MEASUREMENTS: dict[str, Benchmark | Sweep] = {
         needs=(ROOT_USER,),
     ),
     "prediction": Benchmark("python -m benchmarks.prediction", "How far is the cost model off?", 0.1),
+    "advise": Benchmark("python -m benchmarks.advise", "Does advise find the quickest way?", 20, needs=(ROOT_USER,)),
     "time_to_accuracy": Benchmark(
         "python -m benchmarks.time_to_accuracy --folder figures/time_to_accuracy",
         "How much sooner is a training over a slow link done?",
