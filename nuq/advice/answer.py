@@ -69,11 +69,13 @@ class Advice:
 
     @property
     def recommended(self) -> Row:
-        """The quickest whose mean errs less than the gradients of a step do by themselves."""
-        return next(row for row in self.rows if row.error <= max(self.noise, _BF16_ERROR))
+        """The quickest whose mean errs less than the gradients of a step do by themselves, if it gains something."""
+        as_it_is = next(row for row in self.rows if row.name == "fp32")
+        best = next(row for row in self.rows if row.error <= self.noise or row is as_it_is)
+        return best if _GAIN * best.step_s < as_it_is.step_s else as_it_is
 
 
-_BF16_ERROR = 2**-16  # about: so that a dense row is always among them
+_GAIN = 1.05  # below it a script is best left as it is
 _NO_COST_GB_S = 1e6
 
 

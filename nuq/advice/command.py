@@ -130,7 +130,7 @@ def text(seen: Observed, found: Advice, link: float, ranks: int) -> str:
         f"{duration(seen.compute_s)} on this machine",
         f"Predicted on {ranks} ranks with links of {shown_bandwidth(link)}bit/s:",
         "",
-        f"{'':28}{'step':>9}{'of bf16':>8}{'break-even':>11}{'MB sent':>9}{'error':>10}{'encode':>9}{'decode':>9}"
+        f"{'':28}{'step':>9}{'of bf16':>8}{'break-even':>11}{'MB sent':>9}{'error':>10}{'encode':>10}{'decode':>10}"
         "  collective",
     ]
     base = next(row.step_s for row in found.rows if row.name == "bf16")
@@ -139,7 +139,7 @@ def text(seen: Observed, found: Advice, link: float, ranks: int) -> str:
         mark = "*" if row.remembers else " "
         lines.append(
             f"{row.name:28}{duration(row.step_s):>9}{base / row.step_s:7.2f}x{even:>11}{row.bytes_sent / 1e6:9.3g}"
-            f"{row.error:9.2g}{mark}{_shown(row.encode_s):>9}{_shown(row.decode_s):>9}  {row.collective}"
+            f"{row.error:9.2g}{mark}{_shown(row.encode_s):>10}{_shown(row.decode_s):>10}  {row.collective}"
         )
     lines += [
         "",
@@ -156,7 +156,7 @@ def _to_add(found: Advice) -> list[str]:
     best, quickest = found.recommended, found.quickest
     lines = [f"Take {best.name}: of those whose error is below the gradients' own noise, the quickest."]
     if best.name == "fp32":
-        lines = ["Leave the script as it is: nothing whose error is below the gradients' own noise is quicker."]
+        lines = ["Leave the script as it is: nothing whose error is below the gradients' own noise is 5 % quicker."]
     else:
         name, *settings = best.name.split()
         given = "".join(f", {setting}" for setting in (_as_python(word) for word in settings))

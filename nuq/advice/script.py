@@ -49,6 +49,8 @@ class Observed:
 def observed(script: Path, arguments: Sequence[str], num_gradients: int) -> Observed:
     """Run a script as ``torchrun`` would run a single rank of it, until enough steps were seen.
 
+    One that spawns its ranks itself runs its first one, here and alone.
+
     ValueError where it is no DDP training, registers a hook of its own, ends too early or fails.
     """
     if not script.is_file():
@@ -67,9 +69,8 @@ def observed(script: Path, arguments: Sequence[str], num_gradients: int) -> Obse
                 dist.destroy_process_group()
     if not watch.names:
         raise ValueError(
-            f"{script.name} {why} and made no DistributedDataParallel in its own process: advise runs a script as "
-            "torchrun starts one rank of it, with RANK=0 and WORLD_SIZE=1 (one that spawns its ranks itself cannot be "
-            "measured)"
+            f"{script.name} {why} and made no DistributedDataParallel: advise runs a script as torchrun starts its "
+            "first rank, with RANK=0 and WORLD_SIZE=1"
         )
     raise ValueError(
         f"{script.name} {why} after {watch.step} training steps: {watch.needed} are needed; let it train longer"
@@ -209,7 +210,18 @@ def _as_single_rank(script: Path, arguments: Sequence[str]) -> Iterator[None]:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
     path = [str(script.resolve().parent), *sys.path]
+
+    def spawned(work: Callable[..., object], args: Sequence[Any] = (), *_: Any, **__: Any) -> None:
+        work(0, *args)
+
+    def initialized(backend: str | None = None, init_method: str | None = None, **kwargs: Any) -> None:
+        del init_method  # of other ranks, too
+        begin(backend, **{**kwargs, "rank": 0, "world_size": 1})
+
+    begin = dist.init_process_group
     with (
+        mock.patch.object(torch.multiprocessing, "spawn", spawned),
+        mock.patch.object(dist, "init_process_group", initialized),
         mock.patch.dict(os.environ, {**_SINGLE_RANK, "MASTER_PORT": port}),
         mock.patch.object(sys, "argv", [str(script), *arguments]),
         mock.patch.object(sys, "path", path),

@@ -31,5 +31,20 @@ ANOTHER_HOOK = TRAINING.replace(
     "from torch.distributed.algorithms.ddp_comm_hooks import default_hooks\n"
     "ddp.register_comm_hook(None, default_hooks.allreduce_hook)\noptimizer = ",
 )
+SPAWNING = """
+import os
+import torch, torch.distributed as dist, torch.multiprocessing as mp
+from torch.nn.parallel import DistributedDataParallel
+
+def work(rank, world):
+    os.environ["MASTER_ADDR"] = "localhost"
+    dist.init_process_group("gloo", rank=rank, world_size=world)
+    ddp = DistributedDataParallel(torch.nn.Linear(7, 4))
+    for _ in range(100):
+        ddp(torch.randn(2, 7)).sum().backward()
+
+if __name__ == "__main__":
+    mp.spawn(work, args=(2,), nprocs=2)
+"""
 WITHOUT_DDP = "print('nothing to see')"
 BROKEN = TRAINING.replace("optimizer.step()", "raise KeyError('lost')")

@@ -72,10 +72,11 @@ def _row(name: str, step_s: float, error: float, *, remembers: bool = False) -> 
 
 def test_the_lines_to_add_are_python(capsys: pytest.CaptureFixture[str]) -> None:
     seen = Observed({}, [], Model((Bucket(10, 1.0),)), 0.05)
-    rows = [_row("powersgd", 0.1, 0.9, remembers=True), _row("alq bits=4 norm=linf", 0.2, 0.1), _row("bf16", 0.4, 1e-6)]
+    rows = [_row("powersgd", 0.1, 0.9, remembers=True), _row("alq bits=4 norm=linf", 0.2, 0.1)]
+    rows += [_row("bf16", 0.4, 1e-6), _row("fp32", 0.8, 0.0)]
     told = command.text(seen, Advice(rows, 0.3), 1e9, 8)
     assert "state = nuq.CompressionState(ddp, method=\"alq\", bits=4, norm='linf')" in told
     assert "powersgd is quicker still" in told and "*: what a step leaves out is remembered" in told
     assert "alq bits=4 norm=linf           200 ms   2.00x" in told and "2.5G" in told
-    assert 'nuq.CompressionState(ddp, collective="dense")' in command.text(seen, Advice(rows[-1:], 0.3), 1e9, 8)
-    assert "Leave the script as it is" in command.text(seen, Advice([_row("fp32", 0.1, 0), rows[-1]], 0.3), 1e9, 8)
+    assert 'nuq.CompressionState(ddp, collective="dense")' in command.text(seen, Advice(rows[-2:], 0.3), 1e9, 8)
+    assert "Leave the script as it is" in command.text(seen, Advice([_row("fp32", 0.1, 0.0), rows[-2]], 0.3), 1e9, 8)

@@ -8,6 +8,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.multiprocessing.spawn import spawn
 from torch.nn.parallel import DistributedDataParallel
 
 from nuq.advice.script import TIMED, WARM_UP, observed
@@ -53,7 +54,7 @@ def test_the_gradients_are_the_scripts_own(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "arguments", "message"),
     [
-        (scripts.WITHOUT_DDP, [], "train.py ended and made no DistributedDataParallel in its own process"),
+        (scripts.WITHOUT_DDP, [], "train.py ended and made no DistributedDataParallel: "),
         (scripts.TRAINING, ["--steps", "4"], "train.py ended after 4 training steps: 11 are needed"),
         (scripts.TRAINING, ["--steps", "x"], "train.py ended with exit code 2 and made no DistributedDataParallel"),
         (scripts.ANOTHER_HOOK, [], "the script registers a communication hook of its own"),
@@ -63,6 +64,12 @@ def test_what_cannot_be_measured(text: str, arguments: list[str], message: str, 
     with pytest.raises(ValueError, match=message):
         observed(_script(tmp_path, text), arguments, 2)
     assert not dist.is_initialized()
+
+
+def test_a_script_that_spawns_its_ranks_runs_the_first(tmp_path: Path) -> None:
+    seen = observed(_script(tmp_path, scripts.SPAWNING), [], 2)
+    assert seen.shapes == {"weight": (4, 7), "bias": (4,)}
+    assert vars(torch.multiprocessing)["spawn"] is spawn
 
 
 def test_a_script_is_there_and_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
