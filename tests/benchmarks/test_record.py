@@ -203,7 +203,7 @@ def test_commands_are_those_of_the_checkout() -> None:
             experiments = load(measurement.family, measurement.name).experiments()
             assert {item.folder for item in experiments} == {measurement.folder}, name
             if not isinstance(measurement.seeds, int):
-                assert {str(item.seed) for item in experiments} >= set(measurement.seeds.split(",")), name
+                assert {str(item.seed) for item in experiments} == set(measurement.seeds.split(",")), name
         else:
             module = measurement.command.split()[2]
             assert (result_file.ROOT / f"{module.replace('.', '/')}.py").is_file(), name
