@@ -15,7 +15,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormat
 from analysis import axes as on_axis
 from analysis.aggregate import estimate, final, runs_to_use, wide
 from analysis.logs.load import Logs
-from analysis.plots.style import WIDTHS, look, new_figure, styled
+from analysis.plots.style import WIDTHS, look, new_figure
 from analysis.seed_groups import Group, SeedGroup, groups, title
 
 TAG = "Vacc"
@@ -66,7 +66,6 @@ def default_target(group: Group) -> Target | None:
     return Target(mean - BELOW, f"{BELOW:g} point below {name} final mean")
 
 
-@styled
 def time_to_accuracy(logs: Logs, width: float, target: float | None = None) -> Figure | str:
     """A figure of the training time and sent bytes until the validation accuracy first reaches ``target`` percent.
 

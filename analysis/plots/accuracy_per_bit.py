@@ -13,7 +13,6 @@ from analysis.logs.load import Logs
 from analysis.plots.across import Panel, Series, arithmetic, varies_within_a_method, without
 from analysis.plots.comparisons import FULL_PRECISION
 from analysis.plots.panels import Counts, draw, limit, line, reference
-from analysis.plots.style import styled
 from analysis.seed_groups import groups, shown
 
 # The settings by which one method sends more or fewer bits.
@@ -21,7 +20,6 @@ _NAMES = ("bits", "ratio", "svd_rank", "rank", "clusters", "cells_ratio", "num_l
 KNOBS = tuple(f"method.{name}" for name in _NAMES)
 
 
-@styled
 def accuracy_per_bit(logs: Logs, width: float) -> Figure | str:
     """The final accuracy of every method against its measured bits per coordinate, for sweeps over ``KNOBS``.
 

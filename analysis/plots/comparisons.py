@@ -16,7 +16,6 @@ from analysis.logs.load import Logs
 from analysis.plots.across import Mean, Panel, along, arithmetic, geometric, trade_offs
 from analysis.plots.bits_figure import BITS_LABEL
 from analysis.plots.panels import Counts, columns_of, draw, limit, line, reference
-from analysis.plots.style import styled
 from analysis.seed_groups import SeedGroup
 
 FULL_PRECISION = ("sgd", "supersgd")  # methods that quantize nothing
@@ -57,7 +56,6 @@ _VARIANCE = _Quantity(
 )
 
 
-@styled
 def against_setting(logs: Logs, width: float, setting: str) -> Figure | str:
     """The final accuracy against a numeric setting such as ``method.bits``, as in Fig. 7 of the paper.
 
@@ -160,7 +158,6 @@ _EXCESS = _Quantity(
 )
 
 
-@styled
 def error_per_bit(logs: Logs, width: float) -> Figure | str:
     """The variance that quantization adds, relative to the minibatches' own, against the measured bits per coordinate.
 

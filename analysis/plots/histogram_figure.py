@@ -10,12 +10,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
-from matplotlib.ticker import LogLocator, NullFormatter, NullLocator
 
 from analysis.aggregate import runs_to_use
 from analysis.logs.histograms import COORDINATES, FIT, Histogram, read
 from analysis.plots.level_figures import levels_at, threshold, value_axis
-from analysis.plots.style import look, new_figure, styled
+from analysis.plots.style import look, new_figure
+from analysis.plots.ticks import log_ticks
 from analysis.seed_groups import Group, SeedGroup
 
 _DEPTH = 1e-6  # the axis ends at this part of the highest density
@@ -39,7 +39,6 @@ class _Shown:
         return density(self.measured)
 
 
-@styled
 def gradient_histogram(group: Group, width: float) -> Figure | str:
     """A figure of each adaptive method's density of the normalised coordinates, weighted by norm^2, as last measured.
 
@@ -93,9 +92,7 @@ def density_axis(axes: Axes, low: float, high: float) -> None:
     """Set the y axis of densities, logarithmic with few ticks."""
     axes.set_yscale("log")
     axes.set_ylim(low, high)
-    axes.yaxis.set_major_locator(LogLocator(numticks=5))
-    axes.yaxis.set_minor_locator(NullLocator())
-    axes.yaxis.set_minor_formatter(NullFormatter())
+    log_ticks(axes)
 
 
 def _measurements(group: Group, *, early: bool) -> list[_Shown]:

@@ -17,7 +17,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 from analysis import published
 from analysis.aggregate import mark, marked, runs_to_use
 from analysis.logs.load import Logs
-from analysis.plots.style import look, new_figure, styled
+from analysis.plots.style import look, new_figure
 from analysis.plots.ticks import x_axis
 from analysis.seed_groups import Group, SeedGroup
 
@@ -89,7 +89,6 @@ def _number(value: float, _position: int = 0) -> str:
 # --- at the end ---------------------------------------------------------------------------------------------------
 
 
-@styled
 def final(group: Group, width: float) -> Figure | str:
     """The last levels of each method as positions: a stroke at the mean over seeds, a bar over their range.
 
@@ -133,7 +132,6 @@ def final(group: Group, width: float) -> Figure | str:
 # --- during training ----------------------------------------------------------------------------------------------
 
 
-@styled
 def over_steps(group: Group, widths: dict[str, float]) -> Figure | str:
     """Levels against the step, a panel for each method whose levels move; one thin line per seed and level."""
     moving = [(seed_group, table) for seed_group, table in _levels(group) if _moves(table)]

@@ -5,14 +5,11 @@ A style file changes parts of it (``analysis.restyled``).
 
 from __future__ import annotations
 
-import functools
 import math
 import zlib
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
-from matplotlib import rc_context
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
@@ -68,23 +65,11 @@ RC: dict[Any, Any] = {
     "ps.fonttype": 42,
     "figure.constrained_layout.use": True,
 }
-_Draw = TypeVar("_Draw", bound=Callable[..., Any])
 
 
 def rc() -> dict[Any, Any]:
     """RC, with what the style in force changes."""
     return {**RC, **chosen().rc}
-
-
-def styled(draw: _Draw) -> _Draw:
-    """A function that draws under ``rc()``."""
-
-    @functools.wraps(draw)
-    def drawn(*words: Any, **more: Any) -> Any:
-        with rc_context(rc()):
-            return draw(*words, **more)
-
-    return drawn  # pyright: ignore[reportReturnType]
 
 
 OWN_TEXT = {**RC, "text.parse_math": True}  # for figures whose every word is in our code

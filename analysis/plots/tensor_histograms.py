@@ -11,7 +11,7 @@ from matplotlib.patches import Patch
 from analysis.aggregate import runs_to_use
 from analysis.logs.histograms import Histogram, read
 from analysis.plots.histogram_figure import density, density_axis, density_panels, seed_of, sound
-from analysis.plots.style import COLOURS, new_figure, styled
+from analysis.plots.style import COLOURS, new_figure
 from analysis.results import compression_ratio
 from analysis.seed_groups import Group, SeedGroup
 from analysis.tensor_formats import KINDS
@@ -24,7 +24,6 @@ _ASPECT = 0.8
 _COLOUR, _NORMAL = COLOURS[3], COLOURS[6]
 
 
-@styled
 def tensor_histograms(group: Group, width: float) -> Figure | str:
     """A figure of the density of z = (x - mean) / std over all tensors of a kind, last measured, beside a normal one.
 

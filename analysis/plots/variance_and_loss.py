@@ -18,7 +18,6 @@ from analysis.logs.load import Logs
 from analysis.plots.across import Panel, arithmetic, trade_offs
 from analysis.plots.comparisons import FULL_PRECISION, excess
 from analysis.plots.panels import Counts, draw, limit, line
-from analysis.plots.style import styled
 from analysis.plots.ticks import x_axis
 
 KURTOSIS, LARGEST = "error_kurtosis", "error_max"
@@ -81,7 +80,6 @@ def of_seed_groups(panel: Panel) -> Rows:
     return found
 
 
-@styled
 def variance_and_loss(logs: Logs, width: float) -> Figure | str:
     """The final validation loss against the added variance, the kurtosis of the error, and its largest value.
 

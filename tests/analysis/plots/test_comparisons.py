@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.text import Text
@@ -65,6 +64,7 @@ def assert_nothing_overlaps(figure: Figure) -> None:
         if text.get_visible() and text.get_text().strip() and id(text) not in beyond:
             box = text.get_window_extent()
             assert box.x0 >= -1 and box.y0 >= -1 and box.x1 <= figure.bbox.x1 + 1 and box.y1 <= figure.bbox.y1 + 1, text
+            assert "$" not in text.get_text(), "nothing is set as mathematics"
             boxes.append((text.get_text(), box))
     for index, (first, box) in enumerate(boxes):
         for second, other in boxes[:index]:
@@ -290,5 +290,4 @@ def test_nothing_overlaps_at_either_width(write_run: Write, tmp_path: Path, widt
         error_per_bit(one, width),
         time_to_accuracy.time_to_accuracy(one, width, 55.0),
     ):
-        with rc_context(style.RC):
-            assert_nothing_overlaps(drawn(figure))
+        assert_nothing_overlaps(drawn(figure))

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-import matplotlib
 import pytest
 from matplotlib.figure import Figure
 from matplotlib.text import Text
@@ -37,7 +36,6 @@ AGAINST = [f"{name}{end}" for end in ("", "-time", "-epoch", "-bytes") for name 
 MEASURED = {"levels", "levels_steps", "bits_accuracy"}  # of those not against an axis, what ``everything`` has data for
 
 
-@matplotlib.rc_context(style.RC)
 def check(figure: Figure, name: str) -> None:
     """Check that nothing is cut, nothing lies on something else, and nothing is too small to read."""
     figure.draw_without_rendering()
@@ -110,16 +108,15 @@ def test_twenty_settings_with_long_names_keep_clear_of_their_labels(
     )  # in one figure, not one for each bucket size
     assert len(group.seed_groups) == 20
     means = curves.Means(group)
-    with matplotlib.rc_context(style.RC):
-        for axis, plot in zip(itertools.cycle(AXES), curves.PLOTS, strict=False):
-            figure = figures._single(
-                style.WIDTHS["column"], lambda axes, plot=plot, axis=axis: curves.curves(axes, means, plot, axis)
-            )
-            assert isinstance(figure, Figure)
-            check(figure, f"{plot.name}-{axis}")
-        overview = figures._overview(means, "time")
-        assert isinstance(overview, Figure)
-        check(overview, "overview")
+    for axis, plot in zip(itertools.cycle(AXES), curves.PLOTS, strict=False):
+        figure = figures._single(
+            style.WIDTHS["column"], lambda axes, plot=plot, axis=axis: curves.curves(axes, means, plot, axis)
+        )
+        assert isinstance(figure, Figure)
+        check(figure, f"{plot.name}-{axis}")
+    overview = figures._overview(means, "time")
+    assert isinstance(overview, Figure)
+    check(overview, "overview")
 
 
 @pytest.mark.slow

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-import matplotlib
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
@@ -14,7 +13,7 @@ from matplotlib.lines import Line2D
 from analysis import figures
 from analysis.axes import AXES
 from analysis.logs.load import Logs, load
-from analysis.plots import curves, legends, style
+from analysis.plots import curves, legends
 from analysis.seed_groups import Group, groups
 from nuq.registry import METHODS
 from tests.analysis.conftest import everything
@@ -60,8 +59,7 @@ def test_of_many_bands_the_wide_ones_are_left_out(write_run: Callable[..., Path]
     figure, problem = panel(group, "accuracy")
     assert problem is None
     assert len(figure.axes[0].collections) == (6 if methods == 6 else 1)
-    with matplotlib.rc_context(style.RC):
-        legends.legend_below(figure, 7.0)
+    legends.legend_below(figure, 7.0)
     assert (legends.NO_BANDS in [text.get_text() for text in figure.legends[0].get_texts()]) == (methods == 8)
 
 
