@@ -69,7 +69,7 @@ def _parser() -> argparse.ArgumentParser:
          help="YAML: sizes, fonts, names, colors, labels, legend, as in examples/paper_style.yaml")  # fmt: skip
     look("--methods", nargs="+", metavar="NAME", help="these methods alone, in this order")
     look("--panels", nargs="+", metavar="NAME", help="these quantities in an overview, in this order")
-    listing = _options("--list", action="store_true", help="name the figures (* those to be drawn), and draw none")
+    listing = _options("--list", action="store_true", help="name the figures of these runs (* drawn), draw none")
     add_json(listing)
     shown = (
         "of the table, in this order: final best difference p loss bits sent variance speed images seconds paper .. "

@@ -28,7 +28,7 @@ _LONG = 100  # characters of a folder's name
 
 def folder_of(options: argparse.Namespace) -> Path:
     """The folder for a sweep's figures, with a folder inside it for the runs that conditions select."""
-    chosen = re.sub(r"[^\w.=,-]+", "_", " ".join(options.where))
+    chosen = re.sub(r"[^\w.=,-]+", "_", " ".join(_conditions(options)))
     if len(chosen) > _LONG:  # file systems do not like longer names
         chosen = f"{chosen[:_LONG]}-{hashlib.sha256(chosen.encode()).hexdigest()[:8]}"
     return options.out / options.sweep / chosen
@@ -36,10 +36,27 @@ def folder_of(options: argparse.Namespace) -> Path:
 
 def loaded(options: argparse.Namespace) -> Logs:
     """The chosen runs of a sweep; FileNotFoundError for a sweep, ValueError for a condition that does not exist."""
-    every = load(options.runs, options.sweep, cache=not options.no_cache)
-    chosen = select(every, options.where)
-    lost = without_partner(every.settings, chosen.settings, options.where) if options.where else []
+    every, conditions = load(options.runs, options.sweep, cache=not options.no_cache), _conditions(options)
+    chosen = select(every, conditions)
+    lost = without_partner(every.settings, chosen.settings, options.where, _methods(options)) if conditions else []
     return dataclasses.replace(chosen, notes=(*chosen.notes, *lost))
+
+
+def _conditions(options: argparse.Namespace) -> list[str]:
+    """The conditions of --where, and that of --methods."""
+    methods = _methods(options)
+    return [*options.where, *([f"method={','.join(methods)}"] if methods else [])]
+
+
+def _methods(options: argparse.Namespace) -> list[str]:
+    return _words(options, "methods") if "methods" in options else []
+
+
+def _words(options: argparse.Namespace, name: str) -> list[str]:
+    """The words of an option, set apart by blanks or commas; ValueError for an empty one or one that comes twice."""
+    words = [word.strip() for given in getattr(options, name) or () for word in given.split(",")]
+    restyled.once(f"--{name}", words)
+    return words
 
 
 def note(texts: Sequence[str]) -> None:
@@ -64,7 +81,10 @@ def _is_empty(logs: Logs) -> bool:
 def _figures_and_table(options: argparse.Namespace) -> int:
     wants_figures, wants_table = options.command in ("figures", "all"), options.command in ("table", "all")
     if wants_table:
+        restyled.once("--format", options.format)
         check_formats(options.format)
+    if wants_figures:
+        restyled.once("--x", options.x or [])
     style = _style(options) if wants_figures else restyled.OURS
     folder, of = folder_of(options), fresh.digest(options.runs / options.sweep) if wants_figures else ""
     drawn_with = _drawn_with(options, style) if wants_figures else []
@@ -93,23 +113,18 @@ def _figures_and_table(options: argparse.Namespace) -> int:
 def _drawn_with(options: argparse.Namespace, style: restyled.Style) -> list[str]:
     which = ["all"] if options.all else options.only or ["first"]
     x = ",".join(options.x or ["all"])
-    return [str(options.runs), options.width, x, str(options.target), *which, repr(style), *options.where]
+    return [str(options.runs), options.width, x, str(options.target), *which, repr(style), *_conditions(options)]
 
 
 def _style(options: argparse.Namespace) -> restyled.Style:
-    """The style of the options: the file's, with the panels and the methods that they name, which are chosen, too."""
-    style = restyled.read_style(options.style) if options.style else restyled.OURS
-    if panels := _words(options.panels):
-        style = dataclasses.replace(style, panels=tuple(panels))
-    if methods := _words(options.methods):
-        style = dataclasses.replace(style, order=tuple(methods))
-        options.where = [*options.where, f"method={','.join(methods)}"]
-    return style
+    """The style of the options: the file's, with the panels and the order of methods that they name."""
+    style = restyled.OURS
+    if options.style:
+        from analysis.plots.curves import PLOTS
 
-
-def _words(given: Sequence[str] | None) -> list[str]:
-    """Words that are set apart by blanks or commas."""
-    return [word for words in given or () for word in words.split(",") if word]
+        style = restyled.read_style(options.style, [plot.name for plot in PLOTS])
+    panels, methods = _words(options, "panels"), _methods(options)
+    return dataclasses.replace(style, panels=tuple(panels) or style.panels, order=tuple(methods) or style.order)
 
 
 def _named(logs: Logs, options: argparse.Namespace) -> tuple[list[figures.Named], list[figures.Named]]:
@@ -118,7 +133,7 @@ def _named(logs: Logs, options: argparse.Namespace) -> tuple[list[figures.Named]
     from analysis.plots.style import WIDTHS
 
     every = list(figures.named(logs, WIDTHS[options.width], axes=options.x, target=options.target))
-    if only := _words(options.only):
+    if only := _words(options, "only"):
         return figures.only(every, only), every
     return every if options.all else figures.first(every, options.x), every
 
@@ -155,6 +170,9 @@ def _figures(logs: Logs, folder: Path, options: argparse.Namespace) -> tuple[lis
             f"{options.style}: matplotlib cannot draw with this style: {error or 'out of memory'}"
         ) from error
     notes = list(drawn.notes)
+    if lost := [words for words in restyled.chosen().labels if words not in drawn.words] if drawn.paths else []:
+        there = ", ".join(repr(words) for words in sorted(drawn.words) if words and "\n" not in words)
+        notes.append(f"{options.style}: labels: no drawn figure has {', '.join(map(repr, lost))} (there are: {there})")
     if left := len(every) - len(wanted):
         notes.append(f"{left} more can be drawn: --list names them, --only NAME draws some, --all all")
     if missing := incomplete(logs):
@@ -165,7 +183,7 @@ def _figures(logs: Logs, folder: Path, options: argparse.Namespace) -> tuple[lis
 def _table(logs: Logs, folder: Path, options: argparse.Namespace) -> int:
     from analysis.tables import result_table
 
-    columns = [name for names in options.columns for name in names.split(",") if name] if options.columns else None
+    columns = _words(options, "columns") or None
     found = result_table.table(logs)
     if options.sort or options.descending:
         found = result_table.arranged(found, options.sort or "method", descending=options.descending)

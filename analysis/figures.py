@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -29,7 +30,7 @@ from analysis.plots.panels import RATIO, TALLEST
 from analysis.plots.style import WIDTHS, new_figure, rc
 from analysis.plots.tensor_histograms import tensor_histograms
 from analysis.plots.variance_and_loss import variance_and_loss
-from analysis.restyled import chosen
+from analysis.restyled import SIZES, chosen, label, labelled
 from analysis.seed_groups import Group, begun, groups, short_name, shown
 from analysis.time_to_accuracy import time_to_accuracy
 from files.atomic import aside
@@ -135,10 +136,14 @@ class Named:
 
 @dataclass(frozen=True)
 class Drawn:
-    """The result of drawing a sweep: the files, and a sentence for each figure that could not be drawn."""
+    """The result of drawing a sweep.
+
+    The files, a sentence for each figure that could not be drawn, and the words that labels of a style could replace.
+    """
 
     paths: tuple[Path, ...]
     notes: tuple[str, ...]
+    words: frozenset[str]
 
 
 def means_of(logs: Logs) -> list[Means]:
@@ -164,13 +169,17 @@ def first(figures: Sequence[Named], axes: Sequence[str] | None = None) -> list[N
 def only(figures: Sequence[Named], patterns: Sequence[str]) -> list[Named]:
     """The figures whose name or kind fits one of the patterns (``overview``, ``accuracy*``), in the patterns' order.
 
-    ValueError for a pattern that none fits, with the kinds that there are.
+    ValueError for a pattern that none fits, with the kinds that there are: a name's other part is that of its group of
+    runs, and groups follow the choice of runs.
     """
     found: dict[str, Named] = {}
     for pattern in patterns:
         own = [figure for figure in figures if fnmatchcase(figure.kind, pattern) or fnmatchcase(figure.name, pattern)]
         if not own:
-            raise unknown("figure of the chosen runs", pattern, list(dict.fromkeys(figure.kind for figure in figures)))
+            kinds = list(dict.fromkeys(figure.kind for figure in figures))
+            of_other_runs = sorted((kind for kind in kinds if pattern.startswith(f"{kind}-")), key=len)[-1:]
+            wrong = unknown("figure of the chosen runs", pattern, kinds, of_other_runs)
+            raise ValueError(f"{wrong}; with the same options, --list names them")
         found |= {figure.name: figure for figure in own}
     return list(found.values())
 
@@ -183,17 +192,19 @@ def draw(
 ) -> Drawn:
     """Draw figures into ``folder``; ``processes``: how many at the same time, by default one for each core."""
     found = each(functools.partial(_drawn, folder), figures, processes)
-    notes = [
-        f"{figure.name}: not drawn, {drawn}"
-        for figure, drawn in zip(figures, found, strict=True)
-        if isinstance(drawn, str)
-    ]
-    return Drawn(tuple(path for drawn in found if not isinstance(drawn, str) for path in drawn), tuple(notes))
+    paths: list[Path] = []
+    notes = []
+    for figure, (drawn, _) in zip(figures, found, strict=True):
+        if isinstance(drawn, str):
+            notes.append(f"{figure.name}: not drawn, {drawn}")
+        else:
+            paths += drawn
+    return Drawn(tuple(paths), tuple(notes), frozenset().union(*(words for _, words in found)))
 
 
-def _drawn(folder: Path, figure: Named) -> list[Path] | str:
+def _drawn(folder: Path, figure: Named) -> tuple[list[Path] | str, frozenset[str]]:
     drawn = figure.make()
-    return drawn if isinstance(drawn, str) else save(drawn, folder, figure.name)
+    return drawn if isinstance(drawn, str) else save(drawn, folder, figure.name), labelled()
 
 
 def named(
@@ -270,23 +281,29 @@ def _styled(function: Callable[[Any, float], Figure | str], of: Any, width: floa
         figure = function(of, style.width or width)
     if isinstance(figure, Figure):
         figure.set_size_inches(style.width or figure.get_figwidth(), style.height or figure.get_figheight())
-        with rc_context(laid_out()):
-            _relabel(figure, style.labels)
-            if engine := figure.get_layout_engine():
-                engine.execute(figure)
+        with rc_context(laid_out()), warnings.catch_warnings():
+            warnings.filterwarnings("error", "constrained_layout not applied")
+            _relabel(figure)
+            try:
+                if engine := figure.get_layout_engine():
+                    engine.execute(figure)
+            except UserWarning:
+                size = " by ".join(f"{inches:g}" for inches in figure.get_size_inches())
+                larger = f"choose a larger width or height ({SIZES} inches) or smaller fonts"
+                return f"{size} inches leave no room for its panels: {larger}"
             figure.set_layout_engine(None)
     return figure
 
 
-def _relabel(figure: Figure, labels: Mapping[str, str]) -> None:
-    """Put other words on axes and above panels, whose letters stay."""
+def _relabel(figure: Figure) -> None:
+    """Put the style's words on axes and above panels, whose letters stay."""
     for axes in figure.axes:
-        axes.set_xlabel(labels.get(axes.get_xlabel(), axes.get_xlabel()))
-        axes.set_ylabel(labels.get(axes.get_ylabel(), axes.get_ylabel()))
+        axes.set_xlabel(label(axes.get_xlabel()))
+        axes.set_ylabel(label(axes.get_ylabel()))
         for place in ("left", "center", "right"):
             letter, words = _LETTERED.findall(axes.get_title(place))[0]
-            if words in labels:
-                axes.set_title(letter + labels[words], loc=place)
+            if (other := label(words)) != words:
+                axes.set_title(letter + other, loc=place)
 
 
 def _single(width: float, fill: Callable[[Axes], str | None]) -> Figure | str:

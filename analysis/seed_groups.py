@@ -14,8 +14,8 @@ from typing import Any
 import pandas as pd
 
 import args
+from analysis import restyled
 from analysis.logs.load import Logs
-from analysis.restyled import chosen
 from analysis.tensor_formats import FULL_PRECISION, PREFIX, compressor, keeps, label, said, spoken_of, uneven
 from nuq.registry import METHODS
 from nuq.settings import declared
@@ -147,12 +147,12 @@ def _phrase(name: str, value: Any) -> str:
 
 def title(method: str) -> str:
     """The name of a method in figures: the style's, else the paper's, else its own where METHODS does not know it."""
-    return chosen().names.get(method, METHODS[method].title if method in METHODS else method)
+    return restyled.chosen().names.get(method, METHODS[method].title if method in METHODS else method)
 
 
 def method_order(name: str) -> tuple[int, str]:
     """The sort key of methods: first as the style in force lists them, then as METHODS does, strangers last."""
-    order = list(dict.fromkeys([*chosen().order, *METHODS]))
+    order = list(dict.fromkeys([*restyled.chosen().order, *METHODS]))
     return (order.index(name) if name in order else len(order), name)
 
 
@@ -184,8 +184,7 @@ def seed_groups(settings: pd.DataFrame) -> tuple[SeedGroup, ...]:
             told = [name for name in differs if name in telling and name not in in_head and _is_read(name, whole)]
             text = ", ".join(_phrase(name, differs[name]) for name in told)
             words = f"{heads[key]} ({text})" if text else heads[key]
-            words = chosen().labels.get(words, words)
-            found.append(SeedGroup(str(method), variant, words, tuple(points[key]), differs))
+            found.append(SeedGroup(str(method), variant, restyled.label(words), tuple(points[key]), differs))
     return _told_apart(found, kept) if with_tensors else tuple(found)
 
 

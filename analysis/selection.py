@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import yaml
@@ -29,23 +30,29 @@ def setting_named(name: str, legal: Sequence[str]) -> str:
 
 
 def select(logs: Logs, conditions: Sequence[str]) -> Logs:
-    """The runs whose settings fulfil every ``name=value`` or ``name=value,value`` (any of them)."""
-    runs = logs.settings
+    """The runs whose settings fulfil every ``name=value`` or ``name=value,value`` (any of them).
+
+    A note tells of a value that no run has; ValueError where no run has any.
+    """
+    runs, notes = logs.settings, list(logs.notes)
     for condition in conditions:
-        name, sign, text = condition.partition("=")
-        if not sign or not name or not text:
+        name, _, text = condition.partition("=")
+        parts = [part.strip() for part in text.split(",")]
+        if not name or "" in parts:
             example = "name=value or name=value,value, as in method=alq,amq bits=3"
             raise ValueError(f"condition {condition!r}: must be {example}")
         column = runs[setting_named(name, list(logs.settings.columns))]
         have = column.map(shown)
-        wanted = {text} if text in set(have) else {part.strip() for part in text.split(",")}
-        wanted |= {shown(_parsed(part)) for part in list(wanted)}
-        chosen = have.isin(list(wanted))
+        wanted = {part: {part, shown(_parsed(part))} for part in ([text] if text in set(have) else parts)}
+        chosen = have.isin([value for values in wanted.values() for value in values])
+        there = ", ".join(sorted({shown(value) for value in column.dropna()})) or "none that read this setting"
         if len(runs) and chosen.to_numpy().sum() == 0:
-            there = ", ".join(sorted({shown(value) for value in column.dropna()})) or "none that read this setting"
             raise ValueError(f"no run with {condition} (there are: {there})")
+        lost = [part for part, values in wanted.items() if values.isdisjoint(have)]
+        if len(runs) and lost:
+            notes.append(f"no run with {name}={','.join(lost)} (there are: {there})")
         runs = runs.loc[chosen]
-    return logs.keep(runs.index)
+    return replace(logs.keep(runs.index), notes=tuple(notes))
 
 
 def _parsed(text: str) -> Any:

@@ -79,16 +79,27 @@ def read_json(path: Path, *, any_number: bool = False) -> Any:
 
 def read_yaml(path: Path) -> Any:
     """The value of a YAML file of plain, finite values (dates among them): no setting may be infinite."""
+    return parsed_yaml(read_text(path))
+
+
+def parsed_yaml(text: str) -> Any:
+    """The value of a text in YAML, as ``read_yaml``."""
     import yaml
 
-    text = read_text(path)
     check_yaml(text)
     try:
         return checked(yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader)), finite=True)
     except Unreadable:
         raise
     except (yaml.YAMLError, RecursionError, ValueError, TypeError, AttributeError) as error:
-        raise Unreadable(f"is no YAML ({type(error).__name__})") from error
+        raise Unreadable(f"is no YAML ({yaml_mistake(error)})") from error
+
+
+def yaml_mistake(error: Exception) -> str:
+    """What is wrong with a text that PyYAML refuses, after its line where that is known."""
+    mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
+    words = " ".join(str(getattr(error, "problem", None) or error).split())
+    return f"line {mark.line + 1}: {words}" if mark else words
 
 
 def check_yaml(text: str) -> None:

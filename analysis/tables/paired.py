@@ -21,6 +21,7 @@ from analysis.tensor_formats import keeps
 from nuq.registry import METHODS
 
 BASELINE = "supersgd"
+_METHOD = ("method", "method.name")
 _ROUNDING = 1e-12  # differences of equal numbers, relative to the numbers
 
 
@@ -98,13 +99,20 @@ def _exact(value: Any) -> str:
     return repr(int(value) if isinstance(value, float) and value.is_integer() else value)
 
 
-def without_partner(every: pd.DataFrame, chosen: pd.DataFrame, conditions: Sequence[str]) -> list[str]:
-    """A sentence where ``conditions`` chose (of ``every`` settings) runs without those of the baseline beside them."""
+def without_partner(
+    every: pd.DataFrame, chosen: pd.DataFrame, conditions: Sequence[str], methods: Sequence[str] = ()
+) -> list[str]:
+    """A sentence where --where (``conditions``) or --methods chose runs without those of the baseline beside them.
+
+    ``every``, ``chosen``: the settings of all runs and of these.
+    """
     with_one = partners(without_chosen_rate(every)).dropna()
     lost = [run for run, partner in with_one.items() if run in chosen.index and partner not in chosen.index]
     if not lost:
         return []
-    named = next((text for text in conditions if text.partition("=")[0] in ("method", "method.name")), "")
+    option, named = "--where", next((text for text in conditions if text.partition("=")[0] in _METHOD), "")
     way_out = f"; {named},{BASELINE} keeps it" if named else ""
+    if methods and BASELINE not in methods:
+        option, way_out = "--methods", f"; --methods {' '.join([*methods, BASELINE])} keeps it"
     title = METHODS[BASELINE].title
-    return [f"--where leaves out {title}, with which {len(lost)} of these runs would be compared{way_out}"]
+    return [f"{option} leaves out {title}, with which {len(lost)} of these runs would be compared{way_out}"]

@@ -133,6 +133,11 @@ def test_the_table_takes_columns_and_an_order(runs: Path, capsys: pytest.Capture
     head, _, first, second, *_ = capsys.readouterr().out.splitlines()
     assert head.split() == ["method", "seeds", "final", "acc.", "%", "bits"]
     assert first.startswith("ALQ") and second.startswith("SGD")
+    assert main(["table", "demo", "--columns", "final", "final"]) == main(["table", "demo", "--columns", ""]) == 2
+    assert (
+        capsys.readouterr().err
+        == "error: --columns: 'final' is given twice\nerror: --columns: a name must not be empty\n"
+    )
     assert main(["table", "demo", "--sort", "bitz"]) == 2
     assert "unknown column 'bitz'; did you mean 'bits'?" in capsys.readouterr().err
 

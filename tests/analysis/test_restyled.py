@@ -13,10 +13,12 @@ from matplotlib.text import Text
 from analysis import figures, restyled
 from analysis.__main__ import main
 from analysis.logs.load import Logs, load
+from analysis.plots.curves import PLOTS
 from analysis.restyled import Style, read_style
 from tests.analysis.conftest import measured
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "paper_style.yaml"
+PANELS = [plot.name for plot in PLOTS]
 
 
 @pytest.fixture
@@ -43,7 +45,7 @@ def legend(figure: Figure) -> list[str]:
 
 
 def test_the_example_is_a_style(logs: Logs) -> None:
-    figure = drawn(logs, read_style(EXAMPLE))
+    figure = drawn(logs, read_style(EXAMPLE, PANELS))
     assert figure.get_figwidth() == 3.3
     assert [axes.get_title("left") for axes in figure.axes] == [
         "(a) variance relative to SuperSGD",
@@ -60,8 +62,8 @@ def test_the_example_is_a_style(logs: Logs) -> None:
 
 def test_the_empty_style_changes_nothing(logs: Logs, tmp_path: Path) -> None:
     (tmp_path / "style.yaml").write_text("# nothing\n")
-    assert read_style(tmp_path / "style.yaml") == restyled.OURS
-    ours, again = (drawn(logs, style) for style in (restyled.OURS, read_style(tmp_path / "style.yaml")))
+    assert read_style(tmp_path / "style.yaml", PANELS) == restyled.OURS
+    ours, again = (drawn(logs, style) for style in (restyled.OURS, read_style(tmp_path / "style.yaml", PANELS)))
     assert legend(ours) == legend(again) == ["SuperSGD", "QSGDinf", "ALQ", "SGD (reference)"]
     assert [text.get_text() for text in ours.findobj(Text)] == [text.get_text() for text in again.findobj(Text)]
 
@@ -106,26 +108,35 @@ def test_one_panel_is_an_overview_without_a_letter(logs: Logs) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("widht: 3", "unknown key 'widht'; did you mean 'width'?"),
-        ("width: 0", r"width=0.0: must be a number of inches, 1.5 to 100"),
-        ("names: {alqq: A}", "names: unknown method 'alqq'; did you mean 'alq'?"),
-        ("order: alq", r"order='alq': must be a list"),
-        ("rc: {font.sizee: 8}", "rc: unknown setting of matplotlib 'font.sizee'; did you mean 'font.size'?"),
-        ("rc: {font.size: [8]}", r"rc.font.size=\[8\]: .*convert"),
-        ("colors: {alq: blurple}", "colors.alq='blurple': must be a color"),
-        ("legend: up", "legend='up': must be one of below, right, none"),
-        ("names: {alq: A, amq: A}", "names: 'A': must not be empty, and of one method only"),
-        ("rc: {legend.fontsize: null}", "rc.legend.fontsize=None: "),
-        ("colors: {alq: none}", "colors.alq='none': must be a color"),
-        ("formats: [gif]", "formats: unknown format 'gif'"),
+        ("widht: 3", "line 1: unknown key 'widht'; did you mean 'width'?"),
+        ("width: 0", r"line 1: width=0.0: must be a number of inches, 1.5 to 100"),
+        ("names:\n  alq: A\n  alqq: A", "line 3: names: unknown method 'alqq'; did you mean 'alq'?"),
+        ("order: alq", r"line 1: order='alq': must be a list"),
+        ("order: alq, amq\nwidht: 3", r"line 1: order='alq, amq': must be a list"),
+        ("rc:\n\n  font.sizee: 8", "line 3: rc: unknown setting of matplotlib 'font.sizee'; did you mean 'font.size'?"),
+        ("rc: {font.size: [8]}", r"line 1: rc.font.size=\[8\]: .*convert"),
+        ("rc: {figure.figsize: [.1, .1]}", "line 1: rc: figure.figsize has no effect here: give width and height"),
+        ("rc:\n  font.size: 7\n  font.family: nosuch", "line 3: rc: none of the fonts nosuch is installed"),
+        ("colors: {alq: blurple}", "line 1: colors.alq='blurple': must be a color"),
+        ("# mine\nlegend: up", "line 2: legend='up': must be one of below, right, none"),
+        ("names:\n- alq", "line 1: names: must be a mapping"),
+        ("names:\n  alq: A\n  amq: A", "line 3: names: 'A': must not be empty, and of one method only"),
+        ("rc: {legend.fontsize: null}", "line 1: rc.legend.fontsize=None: "),
+        ("colors: {alq: none}", "line 1: colors.alq='none': must be a color"),
+        ("formats:\n- pdf\n- gif", "line 3: formats: unknown format 'gif'"),
+        ("panels:\n- acuracy", "line 2: panels: unknown panel 'acuracy'; did you mean 'accuracy'?"),
+        ("order: [alq, amq,\n  alq]", "line 2: order: 'alq' is given twice"),
+        ("width: 3\nwidth: 4", "line 2: 'width' is given twice"),
+        ("labels:\n  a: b\n  a: c", "line 3: 'a' is given twice"),
+        ("3: 4", "line 1: key 3 must be text"),
         ("- width", "must be a mapping"),
-        ("width: [", "is no YAML"),
+        ("width: 3\nrc: {a: [\n", r"is no YAML \(line 3: "),
     ],
 )
 def test_a_mistake_is_one_sentence_with_the_file(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "mine.yaml").write_text(text)
     with pytest.raises(ValueError, match=rf"mine\.yaml: {message}") as error:
-        read_style(tmp_path / "mine.yaml")
+        read_style(tmp_path / "mine.yaml", PANELS)
     assert "\n" not in str(error.value)
 
 
@@ -140,7 +151,13 @@ def test_one_figure_of_a_paper_is_one_command(logs: Logs, tmp_path: Path, capsys
     assert main(["figures", "s", "--list", "--only", "levels"]) == 0
     listed = capsys.readouterr().out.splitlines()
     assert [line.split()[1] for line in listed if line.startswith("*")] == ["levels"]
+    (tmp_path / "old.yaml").write_text("rc:\n  font.sizee: 8\n")
     for wrong, message in (
+        (["--style", "old.yaml"], "error: old.yaml: line 2: rc: unknown setting of matplotlib 'font.sizee'"),
+        (["--only", "accuracy,,levels"], "error: --only: a name must not be empty\n"),
+        (["--methods", "alq", "alq"], "error: --methods: 'alq' is given twice\n"),
+        (["--panels", ""], "error: --panels: a name must not be empty\n"),
+        (["--x", "step", "step"], "error: --x: 'step' is given twice\n"),
         (["--style", "nowhere.yaml"], "error: nowhere.yaml: No such file or directory"),
         (["--only", "levelz"], "error: unknown figure of the chosen runs 'levelz'; did you mean 'levels'"),
         (["--methods", "alqq"], "error: no run with method=alqq"),
@@ -148,3 +165,38 @@ def test_one_figure_of_a_paper_is_one_command(logs: Logs, tmp_path: Path, capsys
     ):
         assert main(["figures", "s", *wrong]) == 2
         assert capsys.readouterr().err.startswith(message)
+
+
+def test_words_that_fit_nothing_are_told(logs: Logs, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "mine.yaml").write_text(
+        "labels: {accurazy: A, validation accuracy (%): acc, ALQ: ours}\nformats: [svg]\n"
+    )
+    words = ["figures", "s", "--only", "accuracy", "levels", "--methods", "alq", "trn", "--style", "mine.yaml"]
+    assert main(words) == 0
+    notes = [line for line in capsys.readouterr().err.splitlines() if line.startswith("note: ")]
+    there = "'ALQ', 'levels at the end of training', 'training step', 'validation accuracy (%)'"
+    assert notes[:3] == [
+        "note: no run with method=trn (there are: alq, qsgdinf, supersgd)",
+        "note: --methods leaves out SuperSGD, with which 1 of these runs would be compared; --methods alq trn supersgd "
+        "keeps it",
+        f"note: mine.yaml: labels: no drawn figure has 'accurazy' (there are: {there})",
+    ]
+
+
+def test_a_size_without_room_is_told(logs: Logs, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "tiny.yaml").write_text("width: 1.5\nheight: 1.5\nrc: {font.size: 30}\n")
+    assert main(["figures", "s", "--only", "overview", "--style", "tiny.yaml"]) == 1
+    told = "note: overview: not drawn, 1.5 by 1.5 inches leave no room for its panels: choose a larger width or height"
+    assert capsys.readouterr().err.startswith(told)
+
+
+def test_a_name_of_other_runs_leads_to_that_of_these(
+    write_run: Callable[..., Path], logs: Logs, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_run("s", {"method": "alq", "workers": 2}, measured(2.0, (0, 50)))
+    assert main(["figures", "s", "--list", "--only", "accuracy-workers=2"]) == 0
+    assert "*  accuracy-workers=2 " in capsys.readouterr().out
+    assert main(["figures", "s", "--where", "workers=2", "--only", "accuracy-workers=2"]) == 2
+    said = capsys.readouterr().err
+    assert "unknown figure of the chosen runs 'accuracy-workers=2'; did you mean 'accuracy'? (legal: " in said
+    assert said.endswith("; with the same options, --list names them\n")

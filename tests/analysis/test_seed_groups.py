@@ -55,6 +55,14 @@ def test_conditions(sweep: Callable[..., Logs], conditions: list[str], count: in
     assert len(select(logs, conditions).settings) == count
 
 
+def test_a_value_that_no_run_has_is_noted(sweep: Callable[..., Logs]) -> None:
+    logs = sweep({"method": "alq", "method.bits": 2}, {"method": "sgd"})
+    assert select(logs, ["method=alq,amq,trn", "bits=2.0,3"]).notes == (
+        "no run with method=amq,trn (there are: alq, sgd)",
+        "no run with bits=3 (there are: 2)",
+    )
+
+
 @pytest.mark.parametrize(
     ("condition", "message"),
     [
@@ -63,6 +71,7 @@ def test_conditions(sweep: Callable[..., Logs], conditions: list[str], count: in
         ("bits=9", r"no run with bits=9 \(there are: 3\)"),
         ("bits", r"condition 'bits': must be name=value"),
         ("bits=", r"must be name=value"),
+        ("bits=3,,4", r"must be name=value"),
     ],
 )
 def test_conditions_that_make_no_sense(sweep: Callable[..., Logs], condition: str, message: str) -> None:

@@ -83,9 +83,7 @@ def _parse(text: str) -> Any:
             values["environment"] = yaml.load(text, Loader=yaml.BaseLoader)["environment"]  # as written: 007 stays 007
         return plain.checked(values)
     except (yaml.YAMLError, LookupError, TypeError, AttributeError) as error:
-        mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
-        words = " ".join(str(getattr(error, "problem", None) or error).split())
-        raise ValueError(f"line {mark.line + 1}: {words}" if mark else words) from error
+        raise ValueError(plain.yaml_mistake(error)) from error
 
 
 def _check_options(options: Sequence[str]) -> None:
