@@ -65,8 +65,9 @@ def launch(config: dict[str, Any], stop: StopSignal | None = None) -> int:
             rank = rendezvous.own_rank()
             _check_folder(run_dir, config)
             if statuses.read(run_dir).get("state") == "done":
-                say(f"{run_dir}: done already{_elsewhere(run_dir, config)}")
-                _warn_of_damage(run_dir / FILE)
+                if rank == 0:
+                    say(f"{run_dir}: done already{_elsewhere(run_dir, config)}")
+                    _warn_of_damage(run_dir / FILE)
                 return statuses.EXIT_DONE
             device = choose_device(config["device"], int(os.environ.get("LOCAL_RANK", "0")))
             if rank == 0:

@@ -331,7 +331,7 @@ def test_exit_codes_and_a_finished_run(tmp_path):
     assert other.returncode == 2 and "other settings" in other.stderr
 
 
-def test_a_finished_run_whose_last_checkpoint_is_damaged(tmp_path, capsys):
+def test_a_finished_run_whose_last_checkpoint_is_damaged(tmp_path, capsys, monkeypatch):
     settings = config("sgd", run_dir=str(tmp_path), steps=1, eval_every=0)
     assert launch(settings) == 0
     (tmp_path / checkpoint.FILE).write_bytes(b"")
@@ -341,6 +341,9 @@ def test_a_finished_run_whose_last_checkpoint_is_damaged(tmp_path, capsys):
     assert capsys.readouterr() == (f"{tmp_path}: done already\n", told)
     (tmp_path / checkpoint.FILE).unlink()
     assert launch(settings) == 0 and capsys.readouterr().err == "", "it may be wanted no more"
+    for name, value in {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}.items():
+        monkeypatch.setenv(name, value)
+    assert launch(settings) == 0 and capsys.readouterr().out == "", "one rank says it for all"
 
 
 def test_what_killed_attempts_left_half_written_is_tidied(tmp_path):
