@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from files.plain import parsed_yaml, read_text
 from nuq.registry import METHODS
@@ -23,9 +23,7 @@ _NOT_READ = {
     "savefig.format": "give formats",
 }
 LEGENDS = ("below", "right", "none", "best", "upper left", "upper right", "lower left", "lower right", "center right")
-
-
-SIZES = "1.5 to 100"
+SIZES = "1.5 to 100"  # inches
 
 
 def _size(default: float | None, reason: str) -> Any:
@@ -162,8 +160,8 @@ def _check_look(style: Style, panels: Collection[str]) -> None:
     for panel in style.panels:
         if panel not in panels:
             raise ValueError(f"panels: {unknown('panel', panel, list(panels))}")
-    for where in ("order", "panels", "formats"):
-        once(where, getattr(style, where))
+    for where in ("order", "panels", "formats", "labels"):
+        once(where, [*getattr(style, where)])
     for name in style.names.values():
         if not name or list(style.names.values()).count(name) > 1:
             raise ValueError(f"names: {name!r}: must not be empty, and of one method only, to tell them apart")
@@ -186,9 +184,9 @@ def _check_look(style: Style, panels: Collection[str]) -> None:
             raise ValueError(f"rc.{name}={value!r}: {error}") from error
     own: dict[Any, Any] = {**style.rc}
     with matplotlib.rc_context(own):
-        fonts = FontProperties()
+        font, settings = FontProperties(), cast(Mapping[str, Any], matplotlib.rcParams)
         try:
-            findfont(fonts, fallback_to_default=False)
+            findfont(font, fallback_to_default=False)
         except ValueError as error:
-            families = [font for family in fonts.get_family() for font in own.get(f"font.{family}", [family])]
-            raise ValueError(f"rc: none of the fonts {', '.join(families)} is installed") from error
+            fonts = [name for family in font.get_family() for name in settings.get(f"font.{family}", [family])]
+            raise ValueError(f"rc: none of the fonts {', '.join(fonts)} is installed") from error

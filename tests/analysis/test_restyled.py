@@ -117,6 +117,8 @@ def test_one_panel_is_an_overview_without_a_letter(logs: Logs) -> None:
         ("rc: {font.size: [8]}", r"line 1: rc.font.size=\[8\]: .*convert"),
         ("rc: {figure.figsize: [.1, .1]}", "line 1: rc: figure.figsize has no effect here: give width and height"),
         ("rc:\n  font.size: 7\n  font.family: nosuch", "line 3: rc: none of the fonts nosuch is installed"),
+        ("rc:\n  font.family: serif\n  font.serif: nosuch", "line 3: rc: none of the fonts nosuch is installed"),
+        ("labels: {'': a}", "line 1: labels: a name must not be empty"),
         ("colors: {alq: blurple}", "line 1: colors.alq='blurple': must be a color"),
         ("# mine\nlegend: up", "line 2: legend='up': must be one of below, right, none"),
         ("names:\n- alq", "line 1: names: must be a mapping"),
