@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from nuq.settings import setting
-from settings.text import Glue, Imdb
+from settings.limit import Limited, check_within
+from settings.text import TASKS, Glue, Imdb
 
 CUTOUT = (
     "side in pixels of a square that is blanked at a random place of each training image (0: none; 8 in ResNet-9's "
@@ -28,12 +29,12 @@ DECODE = (
 
 
 @dataclass
-class Embedded:
+class Embedded(Limited):
     """Data that every installation has: scikit-learn's digits."""
 
 
 @dataclass
-class Synthetic:
+class Synthetic(Limited):
     """Points of a random linear model with label noise; drawn from its own seed, so every run sees the same task."""
 
     num_train: int = setting(10000, "training points", low=1)
@@ -44,7 +45,7 @@ class Synthetic:
 
 
 @dataclass
-class SourceText:
+class SourceText(Limited):
     """Characters of the standard library's own sources, each to be predicted from those before it in its window."""
 
     length: int = setting(
@@ -55,7 +56,7 @@ class SourceText:
 
 
 @dataclass
-class Files:
+class Files(Limited):
     """Pictures read from ``data_dir``."""
 
     augment: bool = setting(True, "random crop and flip of training images, as in the paper")
@@ -110,7 +111,7 @@ class Folder(Pictures):
 class DataRecord:
     """A line of the catalog: a data set with all that is known of it before it is read."""
 
-    settings: type
+    settings: type[Limited]
     code: str  # ``module:class``, a ``train.data.source.Source``
     # of a folder of pictures in its stand-in (the true ones are the folder's); of GLUE those of a score
     num_classes: int
@@ -155,6 +156,27 @@ DATA: dict[str, DataRecord] = {
         Imdb, "train.data.imdb:Imdb", 2, None, (25_000, 25_000), ("aclImdb", "imdb/aclImdb", "imdb"), tokens=True
     ),
 }
+
+
+def check_limit(config: Mapping[str, Any]) -> None:
+    """Raise ValueError for a limit that fills no step, or that is above the training examples as far as known here."""
+    data, per_worker = config["data"], config["batch_size"] * config["compute"]["accumulate"]
+    limit, per_step = data["limit"], per_worker * config["workers"]
+    if 0 < limit < per_step:
+        raise ValueError(
+            f"data.limit={limit}: a step takes {per_step} samples (workers={config['workers']} with {per_worker} "
+            f"each); legal: at least {per_step}, or 0 for all examples"
+        )
+    if (num_train := _num_train(data)) is not None:
+        check_within(data, num_train)
+
+
+def _num_train(data: Mapping[str, Any]) -> int | None:
+    """The training examples of a data set; None where only its files could tell."""
+    if "task" in data:
+        return TASKS[data["task"]].num_train
+    sizes = DATA[data["name"]].sizes
+    return sizes[0] if sizes else data.get("num_train")
 
 
 def is_on_disk(config: Mapping[str, Any]) -> bool:

@@ -11,6 +11,7 @@ from nuq.registry import METHODS
 from nuq.settings import check, declared, unknown
 from nuq.settings.feedback import Feedback, check_masking, check_memory
 from settings.command_line import jobs, parse_overrides
+from settings.data import check_limit
 from settings.models import check_model
 from settings.optim import check_optimizer, check_schedule
 from settings.run import Exchange, check_compute, check_tensors
@@ -129,6 +130,7 @@ def _check_together(config: Mapping[str, Any]) -> None:
     """Raise ValueError for values, each legal, that do not go together."""
     if config["trajectory"] == "sgd" and config["measure"]["every"] == 0 and config["method"]["name"] != "sgd":
         raise ValueError("trajectory='sgd' measures the method without training on it: measure.every must be above 0")
+    check_limit(config)
     check_model(config["model"])
     check_text(config)
     check_schedule(config["schedule"])

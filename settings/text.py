@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from nuq.settings import setting
+from settings.limit import Limited
 
 # --- data ---------------------------------------------------------------------------------------------------------
 
@@ -66,7 +67,7 @@ TASKS: dict[str, Task] = {
 
 
 @dataclass
-class Sentences:
+class Sentences(Limited):
     """Sentences, or pairs of them, as tokens of BERT's WordPiece."""
 
     length: int = setting(

@@ -117,6 +117,9 @@ def experiments(draw: st.DrawFn) -> dict[str, Any]:
     if chosen["schedule"] == "piecewise_linear" and ("schedule.at" in chosen or "schedule.factors" in chosen):
         chosen["schedule.at"] = sorted({3, *chosen.get("schedule.at", [])})
         chosen["schedule.factors"] = (chosen.get("schedule.factors", []) + [0.5] * 4)[: len(chosen["schedule.at"])]
+    if chosen.get("data.limit"):  # at least a step, and at most the smallest data set
+        chosen |= {"data.limit": 1 + chosen["data.limit"] % 600, "workers": 1, "batch_size": 1, "compute.accumulate": 1}
+        chosen = {name: chosen[name] for name in chosen.keys() - {"data.num_train", "exchange.num_aggregate"}}
     if "exchange.num_aggregate" in chosen:
         chosen["workers"] = max(chosen.get("workers", 0), chosen["exchange.num_aggregate"], 1)
     return chosen
@@ -143,6 +146,7 @@ def _every_setting() -> Iterator[tuple[dict[str, Any], str, dataclasses.Field[An
     for group, name in CHOICES:
         for item in dataclasses.fields(args.GROUPS[group][name]):
             others = {"warmup_factor": {"schedule.warmup_steps": 3}, "decay_norms": {"optim.weight_decay": 0.5}}
+            others |= {"limit": {"workers": 1, "batch_size": 1}}
             others |= {"heads": {"model.width": 60}, "width": {"model.heads": 1}}
             needed = others.get(item.name, {})
             yield {group: name, **needed}, f"{group}.{item.name}", item

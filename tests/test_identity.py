@@ -98,6 +98,7 @@ def test_a_setting_counts_unless_default_where_it_is_younger_than_names() -> Non
         "method.scale",
         "data.cutout",
         "data.decode",
+        "data.limit",
         "label_smoothing",
         "method.rounding",
         "method.objective",

@@ -46,6 +46,10 @@ def stand_in(config: Mapping[str, Any], device: torch.device | str) -> DataSet:
 
 
 def true_size(config: Mapping[str, Any]) -> Size:
-    """The size of the complete data set, here or not; FileNotFoundError where only the files could tell."""
+    """The size of the data set, here or not; FileNotFoundError where only the files could tell.
+
+    The examples are those that ``data.limit`` leaves; in memory the whole set is, while it is read.
+    """
     found = source_of(config)
-    return Size(*found.sizes(), found.num_bytes())
+    num_train, num_test = found.sizes()
+    return Size(config["data"]["limit"] or num_train, num_test, found.num_bytes())

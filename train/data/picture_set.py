@@ -64,7 +64,7 @@ class PictureSet:
         normalization: Normalization,
     ) -> None:
         """Make the data set; an evaluated picture is scaled to ``short_side`` before its centre is taken."""
-        self.name = settings["name"]
+        self.name, train = settings["name"], train.limited(settings)
         self.num_train, self.num_test = sum(train.counts), sum(test.counts)
         self.input_shape = (3, size, size)
         self.num_classes = len(train.classes)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from PIL import Image
 
+from . import limit
 from .augment import random_resized_box
 from .data_files import damaged, missing
 
@@ -36,6 +38,12 @@ class Tree:
 
     def labels(self) -> np.ndarray:
         return np.repeat(np.arange(len(self.classes)), self.counts)
+
+    def limited(self, settings: Mapping[str, Any]) -> Tree:
+        """The pictures that ``data.limit`` leaves to train on: the first ones of each class."""
+        counts = np.bincount(self.labels()[limit.chosen(self.labels(), settings)], minlength=len(self.classes))
+        files = (names[:count] for names, count in zip(self.files, counts, strict=True))
+        return Tree(self.root, self.classes, tuple(files))
 
 
 def list_tree(root: Path, remedy: str) -> Tree:

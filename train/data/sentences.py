@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from . import wordpiece
+from . import limit, wordpiece
 from .dataset import Arrays, InMemory
 from .objective import CLASSES, Objective
 from .source import Source
@@ -46,7 +46,9 @@ class SentenceSource(Source):
         raise NotImplementedError
 
     def load(self, device: torch.device) -> Sentences:
-        train, test = self.texts()
+        (texts, labels), test = self.texts()
+        kept = np.arange(len(texts))[limit.chosen(np.asarray(labels), self.settings)]
+        train = [texts[place] for place in kept], [labels[place] for place in kept]
         tokens = wordpiece.vocabulary(self.settings, train[0])
 
         def encoded(examples: Examples) -> Arrays:

@@ -16,6 +16,7 @@ import torch
 
 from settings.data import DATA
 
+from . import limit
 from .augment import Augmentation, Cutout
 from .data_files import Origin, download
 from .dataset import Arrays, DataSet, InMemory, Normalization
@@ -98,6 +99,9 @@ class Source:
         *,
         is_stand_in: bool = False,
     ) -> DataSet:
+        if not is_stand_in:
+            kept = limit.chosen(train.labels, self.settings)
+            train = Arrays(train.inputs[kept], train.labels[kept])
         return InMemory(
             self.name,
             train,

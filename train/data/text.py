@@ -113,7 +113,7 @@ class StandardLibrary(Source):
         home = Path(sysconfig.get_path("stdlib"))
         files = source_files(home)
         splits = {}
-        for split, count in (("train", settings["num_train"]), ("test", settings["num_test"])):
+        for split, count in (("train", settings["limit"] or settings["num_train"]), ("test", settings["num_test"])):
             parts, found, needed = [], 0, count * length + 1
             for name in files[split]:
                 parts.append(encode((home / name).read_bytes()))
