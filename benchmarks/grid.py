@@ -66,7 +66,7 @@ def two_thousand() -> Sweep:
     bits, buckets = axis("method.bits", range(2, 7)), axis("method.bucket_size", [512, 8192])
     axes = [bits, buckets, axis("optim.lr", [.01, .02, .05, .1])]
     needs = lambda config: {"gpus": 0, "time": "4:00:00" if config["method"]["bits"] == 6 else "1:00:00"}
-    return Sweep(product(TASK, METHODS, *axes), seeds=range(1, 11), resources=needs)
+    return Sweep(product(TASK, METHODS, *axes), seeds=range(1, 11), resources=needs, folder="two_thousand")
 """
 # One command of grid_run.py; then its peak of memory in MB.
 MEASURED = """

@@ -3,7 +3,7 @@
 python grid_run.py show examples/my_sweep.py bits
 python grid_run.py plan examples/my_sweep.py bits --site examples/my_site.yaml
 python grid_run.py run examples/my_sweep.py bits
-python -m analysis figures bits
+python -m analysis figures my_sweep_bits
 """
 
 from grid.engine.sweep import Sweep, axis, point, product, union

@@ -19,19 +19,20 @@ def _bucket_sizes() -> list[Point]:
 
 def bucket_size() -> Sweep:
     """Ten variants x 11 bucket sizes at 3 bits, measured on the SGD trajectory."""
-    return Sweep(product(cifar10("resnet8", trajectory="sgd"), _bucket_sizes()))
+    return Sweep(product(cifar10("resnet8", trajectory="sgd"), _bucket_sizes()), folder="bucket_size")
 
 
 def bucket_size_trained() -> Sweep:
     """The same 112 points, each trained with its own gradient: accuracy against bucket size."""
-    return Sweep(product(cifar10("resnet8"), _bucket_sizes()))
+    return Sweep(product(cifar10("resnet8"), _bucket_sizes()), folder="bucket_size_trained")
 
 
 def bits() -> Sweep:
     """Ten variants x 2..7 bits at bucket 16384, trained; TRN has no bits, so its six points are one run."""
     methods = union(SGD, SUPERSGD, product(variants(NUM_COMPONENTS), axis("method.bits", range(2, 8))))
     return Sweep(
-        product(cifar10("resnet8"), where_read({"method.bucket_size": 16384}), updates([100, 2000], 10000), methods)
+        product(cifar10("resnet8"), where_read({"method.bucket_size": 16384}), updates([100, 2000], 10000), methods),
+        folder="bits",
     )
 
 
@@ -46,4 +47,4 @@ def interval() -> Sweep:
     )
     methods = union(SGD, SUPERSGD, variants(NUM_COMPONENTS))
     quantizer = where_read({"method.bits": 3, "method.bucket_size": 16384})
-    return Sweep(product(cifar10("resnet8"), quantizer, methods, schedules))
+    return Sweep(product(cifar10("resnet8"), quantizer, methods, schedules), folder="interval")

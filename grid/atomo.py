@@ -87,12 +87,12 @@ def lenet_mnist() -> Sweep:
     """MNIST, LeNet, 100 epochs: ATOMO at ranks 1 to 4, factors in full and in 4 bits, against QSGD, TernGrad, TopK and
     full precision.
     """
-    return Sweep(product(paper("mnist", "lenet"), _methods()), folder="atomo_lenet_mnist")
+    return Sweep(product(paper("mnist", "lenet"), _methods()))
 
 
 def resnet18_cifar10() -> Sweep:
     """CIFAR-10, ResNet-18 for small images, 100 epochs: the same methods."""
-    return Sweep(product(paper("cifar10", "cifar_resnet18"), _methods()), folder="atomo_resnet18_cifar10")
+    return Sweep(product(paper("cifar10", "cifar_resnet18"), _methods()))
 
 
 NETWORKS = {
@@ -115,19 +115,17 @@ def networks_cifar10() -> Sweep:
 
     ResNet-18 has a sweep of its own.
     """
-    return Sweep(
-        _networks("cifar10", [name for name in NETWORKS if name != "ResNet-18"]), folder="atomo_networks_cifar10"
-    )
+    return Sweep(_networks("cifar10", [name for name in NETWORKS if name != "ResNet-18"]))
 
 
 def svhn() -> Sweep:
     """SVHN, ResNet-18, -32, -50, -110, -152 and VGG-11, 100 epochs: the same methods."""
-    return Sweep(_networks("svhn", list(NETWORKS)), folder="atomo_svhn")
+    return Sweep(_networks("svhn", list(NETWORKS)))
 
 
 def cifar100() -> Sweep:
     """CIFAR-100, the same networks and methods."""
-    return Sweep(_networks("cifar100", list(NETWORKS)), folder="atomo_cifar100")
+    return Sweep(_networks("cifar100", list(NETWORKS)))
 
 
 # --- without a GPU ------------------------------------------------------------------------------------------------
@@ -137,10 +135,10 @@ def cifar10_cpu() -> Sweep:
     """Real data without a GPU: ATOMO-SVD against TopK at equal bytes, and against QSGD and TernGrad."""
     task = small.images("resnet8", workers=WORKERS, batch_size=16, steps=1500, lr=0.05, eval_every=500)
     methods = union(SUPERSGD, ranks([1, 3]), as_many_bytes(cifar_resnet(8), [1, 3]), QSGD, TERNGRAD)
-    return Sweep(product(task, methods), seeds=(1, 2), folder="atomo_cifar10_cpu")
+    return Sweep(product(task, methods), seeds=(1, 2))
 
 
 def cpu() -> Sweep:
     """The same on the embedded digits, and entry-wise atoms, seconds a run."""
     points = union(SUPERSGD, ranks([3]), ENTRIES, as_many_bytes(cnn_of_digits(), [3]), QSGD, TERNGRAD)
-    return Sweep(product(digits(steps=100), points), folder="atomo_cpu")
+    return Sweep(product(digits(steps=100), points))

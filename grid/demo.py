@@ -55,4 +55,4 @@ def quick() -> Sweep:
     task = product(digits(80, 4), point("", {"measure.every": 40}))
     quantized = product(AS_PUBLISHED, quantizer(3, 1024), updates([10], 40))
     methods = [item for item in union(FIXED, ADAPTIVE) if item.label in QUICK]
-    return Sweep(product(task, quantized, methods), folder="demo_quick")
+    return Sweep(product(task, quantized, methods))

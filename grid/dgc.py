@@ -75,12 +75,12 @@ def _cifar10(model: str) -> list[Point]:
 
 def cifar10_resnet20() -> Sweep:
     """CIFAR-10, ResNet-20, 200 epochs, 4 and 8 workers: dense, and every warm-up of the ratio."""
-    return Sweep(_cifar10("resnet20"), folder="dgc_cifar10_resnet20")
+    return Sweep(_cifar10("resnet20"))
 
 
 def cifar10_resnet110() -> Sweep:
     """CIFAR-10, ResNet-110, 200 epochs, 4 and 8 workers: dense, and every warm-up of the ratio."""
-    return Sweep(_cifar10("resnet110"), folder="dgc_cifar10_resnet110")
+    return Sweep(_cifar10("resnet110"))
 
 
 # --- ImageNet -----------------------------------------------------------------------------------------------------
@@ -144,12 +144,12 @@ def imagenet_resnet50() -> Sweep:
     warm-up.
     """
     own = {"optim.weight_decay": 1e-4, "optim.decay_norms": False, "optim.nesterov": True, "model.zero_init": True}
-    return Sweep(_published("resnet50", own), folder="dgc_imagenet_resnet50")
+    return Sweep(_published("resnet50", own))
 
 
 def imagenet_vgg16bn() -> Sweep:
     """ImageNet, VGG-16 with batch norm, 90 epochs, 8 to 256 GPUs: the same rows."""
-    return Sweep(_published("vgg16_bn", {"optim.weight_decay": 5e-5}), folder="dgc_imagenet_vgg16bn")
+    return Sweep(_published("vgg16_bn", {"optim.weight_decay": 5e-5}))
 
 
 # --- without a GPU ------------------------------------------------------------------------------------------------
@@ -178,9 +178,9 @@ def cifar10_cpu() -> Sweep:
     """
     # about 8 epochs of a model that is quick here, and large enough that one parameter in a thousand tells something
     task = small.images("lenet", workers=4, batch_size=16, steps=6000, lr=0.02, eval_every=500)
-    return Sweep(product(task, _comparison(WARMUP_STEPS)), seeds=(1, 2), folder="dgc_cifar10_cpu")
+    return Sweep(product(task, _comparison(WARMUP_STEPS)), seeds=(1, 2))
 
 
 def cpu() -> Sweep:
     """The same comparison on the embedded digits, seconds a run."""
-    return Sweep(product(digits(steps=120), _comparison(10)), folder="dgc_cpu")
+    return Sweep(product(digits(steps=120), _comparison(10)))

@@ -77,19 +77,13 @@ def methods(targets: Sequence[float]) -> list[Point]:
 
 def cifar10_resnet32() -> Sweep:
     """CIFAR-10, ResNet-32, as the adaptive methods' paper trains it: every method at matched bits."""
-    return Sweep(
-        product(cifar10("resnet32"), where_read(L2), updates([100, 2000], 10000), methods((*SPARSE, *BITS))),
-        folder="everything_cifar10_resnet32",
-    )
+    return Sweep(product(cifar10("resnet32"), where_read(L2), updates([100, 2000], 10000), methods((*SPARSE, *BITS))))
 
 
 def cifar10_cpu() -> Sweep:
     """Real data without a GPU: every method at matched bits, a short training each."""
     task = small.images("resnet8", workers=4, batch_size=16, steps=600, lr=0.05, eval_every=300)
-    return Sweep(
-        product(task, where_read(L2), updates([20, 100], 200), methods((*SPARSE, *BITS))),
-        folder="everything_cifar10_cpu",
-    )
+    return Sweep(product(task, where_read(L2), updates([20, 100], 200), methods((*SPARSE, *BITS))))
 
 
 def cpu() -> Sweep:
@@ -97,6 +91,4 @@ def cpu() -> Sweep:
     diverges.
     """
     short = when(lambda given: "method.bits" in given, where_read({"method.bucket_size": 128}))
-    return Sweep(
-        product(digits(steps=40), where_read(L2), updates([5, 20], 0), methods((3,)), short), folder="everything_cpu"
-    )
+    return Sweep(product(digits(steps=40), where_read(L2), updates([5, 20], 0), methods((3,)), short))

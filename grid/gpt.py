@@ -69,9 +69,7 @@ def text() -> Sweep:
         "eval_every": 250,
     }
     task = recipe(own, lr=1e-3, steps=5000, warmup_steps=100, batch_size=16)
-    return Sweep(
-        product(task, updates([20, 100], 500), methods(8192, 100), needs(gpus=1)), seeds=SEEDS, folder="gpt_text"
-    )
+    return Sweep(product(task, updates([20, 100], 500), methods(8192, 100), needs(gpus=1)), seeds=SEEDS)
 
 
 # --- without a GPU ------------------------------------------------------------------------------------------------
@@ -80,4 +78,4 @@ def text() -> Sweep:
 def cpu() -> Sweep:
     """The same with 200,000 parameters on half a million characters, less than half a minute a run on two cores."""
     task = recipe({"eval_every": 50}, lr=3e-3, steps=200, warmup_steps=20, batch_size=8)
-    return Sweep(product(task, updates([10, 50], 100), methods(1024, 10)), folder="gpt_cpu")
+    return Sweep(product(task, updates([10, 50], 100), methods(1024, 10)))

@@ -83,9 +83,7 @@ def rates_cpu() -> Sweep:
     which the rate of its longer runs is chosen.
     """
     rates = axis("optim.lr", TRIED_RATES)
-    return Sweep(
-        product(_images(TRIED_STEPS), methods(), rates), folder="headline_rates_cpu", seeds=(TRIED_SEED,), keep=True
-    )
+    return Sweep(product(_images(TRIED_STEPS), methods(), rates), seeds=(TRIED_SEED,), keep=True)
 
 
 # The rate of the least validation loss at the end of ``rates_cpu`` (``results/headline_rates_cpu``).
@@ -149,4 +147,4 @@ def cifar10_cpu() -> Sweep:
     like_alq = product(first_updates(), point("", {"optim.lr": rate_of["ALQ"]}))
     images = product(_images(STEPS), point("", {"measure.every": 250}))
     runs = product(images, union(at_their_rates, like_alq))
-    return Sweep(runs, folder="headline_cifar10_cpu", seeds=SEEDS, keep=True)
+    return Sweep(runs, seeds=SEEDS, keep=True)

@@ -88,12 +88,12 @@ def cifar10_resnet9() -> Sweep:
     """CIFAR-10, ResNet-9 of the 24-epoch recipe: six methods, TopK and RandomK at .1 % to 50 %, layer-wise and
     entire-model.
     """
-    return Sweep(_cifar10("resnet9"), folder="layerwise_cifar10_resnet9")
+    return Sweep(_cifar10("resnet9"))
 
 
 def cifar10_alexnet() -> Sweep:
     """CIFAR-10, AlexNet, trained alike."""
-    return Sweep(_cifar10("alexnet"), folder="layerwise_cifar10_alexnet")
+    return Sweep(_cifar10("alexnet"))
 
 
 def imagenet_resnet50() -> Sweep:
@@ -114,7 +114,7 @@ def imagenet_resnet50() -> Sweep:
     points = product(
         task, _trained(35, epoch, 1.0), union(SUPERSGD, usual, long), point(eval_every=epoch), needs(gpus=1)
     )
-    return Sweep(points, folder="layerwise_imagenet_resnet50")
+    return Sweep(points)
 
 
 # --- without a GPU ------------------------------------------------------------------------------------------------
@@ -131,9 +131,9 @@ def cifar10_cpu() -> Sweep:
     trained equally long.
     """
     task = small.images("resnet8", workers=WORKERS, batch_size=16, steps=600, lr=0.05, eval_every=300)
-    return Sweep(product(task, _together(SMALL_RATIOS)), seeds=(1, 2), folder="layerwise_cifar10_cpu")
+    return Sweep(product(task, _together(SMALL_RATIOS)), seeds=(1, 2))
 
 
 def cpu() -> Sweep:
     """The same on the embedded digits, seconds a run."""
-    return Sweep(product(digits(steps=80), _together(SMALL_RATIOS)), folder="layerwise_cpu")
+    return Sweep(product(digits(steps=80), _together(SMALL_RATIOS)))

@@ -35,12 +35,12 @@ def _methods(clusters: Sequence[int], cells: Sequence[float]) -> list[Point]:
 
 def lenet_mnist() -> Sweep:
     """MNIST, LeNet: CASQ at 2 to 16 clusters and three numbers of cells, against SketchML, TopK and QSGD."""
-    return Sweep(product(paper("mnist", "lenet"), _methods(CLUSTERS, CELLS)), folder="lss_lenet_mnist")
+    return Sweep(product(paper("mnist", "lenet"), _methods(CLUSTERS, CELLS)))
 
 
 def resnet18_cifar10() -> Sweep:
     """CIFAR-10, ResNet-18 for small images: the same methods."""
-    return Sweep(product(paper("cifar10", "cifar_resnet18"), _methods(CLUSTERS, CELLS)), folder="lss_resnet18_cifar10")
+    return Sweep(product(paper("cifar10", "cifar_resnet18"), _methods(CLUSTERS, CELLS)))
 
 
 # --- without a GPU ------------------------------------------------------------------------------------------------
@@ -49,9 +49,9 @@ def resnet18_cifar10() -> Sweep:
 def cifar10_cpu() -> Sweep:
     """Real data without a GPU: CASQ at 4 and 16 clusters, 1 % and 10 % of cells, against the same baselines."""
     task = small.images("resnet8", workers=WORKERS, batch_size=16, steps=1000, lr=0.05, eval_every=250)
-    return Sweep(product(task, _methods([4, 16], [0.01, 0.1])), folder="lss_cifar10_cpu")
+    return Sweep(product(task, _methods([4, 16], [0.01, 0.1])))
 
 
 def cpu() -> Sweep:
     """The same on the embedded digits, seconds a run."""
-    return Sweep(product(digits(steps=100), _methods([4, 16], [0.01])), folder="lss_cpu")
+    return Sweep(product(digits(steps=100), _methods([4, 16], [0.01])))

@@ -1,7 +1,8 @@
 """The paper's main experiments: Faghri et al., Adaptive Gradient Quantization for Data-Parallel SGD, NeurIPS 2020.
 
 The settings are the published ones, the original's solver and weights included (``solver=paper weights=norm``); the
-rows marked "closed form" solve the same fit exactly.
+rows marked "closed form" solve the same fit exactly.  The folders of their runs are older than other files of sweeps,
+and named by the function alone.
 """
 
 from __future__ import annotations
@@ -146,23 +147,32 @@ def mnist() -> Sweep:
         axis("method.bucket_size", [1024, 4096, 8192]),
         axis("workers", [2, 4]),
     )
-    return Sweep(product(task, union(product(SGD, point(workers=1)), quantized)))
+    return Sweep(product(task, union(product(SGD, point(workers=1)), quantized)), folder="mnist")
 
 
 def cifar10_full_resnet110() -> Sweep:
     """CIFAR-10, ResNet-110, 3 bits, bucket 16384: the nine methods."""
-    return Sweep(product(cifar10("resnet110"), quantizer(3, 16384), updates([100, 2000], 10000), published(150)))
+    return Sweep(
+        product(cifar10("resnet110"), quantizer(3, 16384), updates([100, 2000], 10000), published(150)),
+        folder="cifar10_full_resnet110",
+    )
 
 
 def cifar10_full_resnet32() -> Sweep:
     """CIFAR-10, ResNet-32, 3 bits, bucket 8192: the nine methods."""
-    return Sweep(product(cifar10("resnet32"), quantizer(3, 8192), updates([100, 2000], 10000), published(50)))
+    return Sweep(
+        product(cifar10("resnet32"), quantizer(3, 8192), updates([100, 2000], 10000), published(50)),
+        folder="cifar10_full_resnet32",
+    )
 
 
 def cifar10_full_resnet8() -> Sweep:
     """CIFAR-10, ResNet-8, 3 bits, bucket 16384: the nine methods, ALQ-G and ALQ-GN."""
     methods = union(published(80), mixture("ALQ-G", "alq_g", 80), ALQ_GN)
-    return Sweep(product(cifar10("resnet8"), quantizer(3, 16384), updates([100, 2000], 10000), methods))
+    return Sweep(
+        product(cifar10("resnet8"), quantizer(3, 16384), updates([100, 2000], 10000), methods),
+        folder="cifar10_full_resnet8",
+    )
 
 
 def imagenet_half() -> Sweep:
@@ -172,7 +182,8 @@ def imagenet_half() -> Sweep:
     measured = point("", {"measure.every": 100}, trajectory="sgd")
     methods = union(SGD, SUPERSGD, variants(350))
     return Sweep(
-        product(imagenet("resnet18", 300_000), measured, quantizer(4, 8192), updates([100, 2000], 10000), methods)
+        product(imagenet("resnet18", 300_000), measured, quantizer(4, 8192), updates([100, 2000], 10000), methods),
+        folder="imagenet_half",
     )
 
 
@@ -182,5 +193,6 @@ def imagenet_full() -> Sweep:
     return Sweep(
         product(
             imagenet("resnet18", 600_000), measured, quantizer(3, 8192), updates([100, 2000], 50000), published(350)
-        )
+        ),
+        folder="imagenet_full",
     )

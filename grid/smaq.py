@@ -102,17 +102,17 @@ def cifar10_resnet34() -> Sweep:
     """CIFAR-10, ResNet-34: the formats of the published table, NNW-BDI, e4m3, and SmaQ with master weights or wider
     gradients.
     """
-    return Sweep(_images("cifar10", ["resnet34"]), folder="smaq_cifar10_resnet34")
+    return Sweep(_images("cifar10", ["resnet34"]))
 
 
 def cifar10_others() -> Sweep:
     """CIFAR-10, ResNet-18, ResNet-50 and Inception: the same formats."""
-    return Sweep(_images("cifar10", ["resnet18", "resnet50", "inception"]), folder="smaq_cifar10_others")
+    return Sweep(_images("cifar10", ["resnet18", "resnet50", "inception"]))
 
 
 def cifar100() -> Sweep:
     """CIFAR-100, all four models: the same formats."""
-    return Sweep(_images("cifar100", ["resnet18", "resnet34", "resnet50", "inception"]), folder="smaq_cifar100")
+    return Sweep(_images("cifar100", ["resnet18", "resnet34", "resnet50", "inception"]))
 
 
 BERT = "bert-base-uncased"  # a folder with its weights and vocabulary, seen from where runs start
@@ -135,12 +135,12 @@ def _bert(name: str, data: Point) -> list[Point]:
 
 def bert_stsb() -> Sweep:
     """BERT on STS-B, 6 epochs: the same formats."""
-    return Sweep(_bert("stsb", point("", {"data.task": "stsb"}, data="glue")), folder="smaq_bert_stsb")
+    return Sweep(_bert("stsb", point("", {"data.task": "stsb"}, data="glue")))
 
 
 def bert_imdb() -> Sweep:
     """BERT on IMDB's reviews, trained alike: the same formats."""
-    return Sweep(_bert("imdb", point(data="imdb")), folder="smaq_bert_imdb")
+    return Sweep(_bert("imdb", point(data="imdb")))
 
 
 # --- without a GPU ------------------------------------------------------------------------------------------------
@@ -157,10 +157,10 @@ def cifar10_cpu() -> Sweep:
     # three quarters of an epoch
     task = small.images("resnet8", workers=1, batch_size=64, steps=600, lr=0.05, eval_every=300)
     histograms = point("", {"tensors.histogram_every": 300})
-    return Sweep(product(task, histograms, _comparison()), seeds=(1, 2), folder="smaq_cifar10_cpu")
+    return Sweep(product(task, histograms, _comparison()), seeds=(1, 2))
 
 
 def cpu() -> Sweep:
     """The same on the embedded digits, seconds a run."""
     task = product(digits(steps=100, workers=1), point("", {"tensors.histogram_every": 50}))
-    return Sweep(product(task, _comparison()), folder="smaq_cpu")
+    return Sweep(product(task, _comparison()))

@@ -88,10 +88,10 @@ def test_a_sweep_is_shown_run_drawn_and_read(
     assert "10 experiments" in said["show"]
     assert "bits: 10 experiments" in said["plan"] and "2 cores, 4GB, 0:30:00" in said["plan"]
     assert "10 done" in said["run"]
-    assert (tmp_path / "figures" / "bits" / "accuracy-bytes-bits=4.png").stat().st_size > 10_000
-    told = _run("examples/read_results.py", "bits", cwd=tmp_path)
+    assert (tmp_path / "figures" / "my_sweep_bits" / "accuracy-bytes-bits=4.png").stat().st_size > 10_000
+    told = _run("examples/read_results.py", "my_sweep_bits", cwd=tmp_path)
     assert re.search(r"supersgd +NaN +\d\.\d+ +\d\.\d+ +2\n", told), told
     told = subprocess.run(
         [sys.executable, "examples/read_results.py"], cwd=tmp_path, capture_output=True, text=True, check=False
     )
-    assert told.returncode == 1 and told.stderr == "which sweep? There are bits\n"
+    assert told.returncode == 1 and told.stderr == "which sweep? There are my_sweep_bits\n"

@@ -25,14 +25,12 @@ def run(argv: Sequence[str], root: Path) -> int:
     from grid.engine.local import kept
     from grid.engine.local.machine import check_slots
     from grid.engine.local.slots import run_with_progress
-    from grid.engine.states.runs import shared, sign
+    from grid.engine.states.runs import sign
     from grid.engine.sweep import load
 
     check_slots(options.slots)
     runs = runs_named(options, root)
     sweep = load(options.grid, options.run_name)
-    for line in shared(sweep, root):
-        print(line)
     if sweep.keep:
         number, damaged = kept.restore(runs)
         if number:

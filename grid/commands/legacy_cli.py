@@ -112,12 +112,13 @@ def write(argv: Sequence[str], root: Path, epilog: str = "") -> int:
     _check_write(options)
     from grid.engine.slurm import sbatch_command, sbatch_script
     from grid.engine.states.chunk_submission import hand_over, only_one
-    from grid.engine.states.runs import prepare, runs_of, shared, sign
+    from grid.engine.states.runs import check_folder, prepare, runs_of, sign
     from grid.engine.submission import writing
 
     if options.submit:
         sbatch_command.check_sbatch()
     sweep, experiments = experiments_of(options)
+    check_folder(sweep, root)
     runs = runs_of(experiments, root)
     item = _submission(options, sweep, runs)
     (chunk,) = item.chunks
@@ -127,8 +128,6 @@ def write(argv: Sequence[str], root: Path, epilog: str = "") -> int:
         if options.submit:
             _check_queue(runs, root)
         _check_prefix(options.prefix, root)
-        for line in shared(sweep, root):
-            print(line)
         sign(sweep, root)
         prepare(runs)
         writing.write_scripts(item, chunk, root)

@@ -107,7 +107,7 @@ def as_planned(options: argparse.Namespace, root: Path, *, needs_plan: bool = Fa
 
     if options.seeds is not None or options.overrides:
         return
-    folder = load(options.grid, options.run_name).folder or options.run_name
+    folder = load(options.grid, options.run_name).home
     try:
         before = reviewed(root, folder)
     except ValueError as error:
@@ -138,10 +138,11 @@ def words_of(options: Options) -> str:
 
 def runs_named(options: argparse.Namespace, root: Path) -> list[Run]:
     """The runs of that sweep, or those of NAME."""
-    from grid.engine.states.runs import runs_of
+    from grid.engine.states.runs import check_folder, runs_of
     from grid.engine.sweep import find
 
-    _, experiments = experiments_of(options)
+    sweep, experiments = experiments_of(options)
+    check_folder(sweep, root)
     name = getattr(options, "name", None)
     return runs_of(experiments if name is None else find(experiments, name), root)
 

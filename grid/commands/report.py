@@ -35,10 +35,8 @@ def counted(view: View, word: str) -> str:
 
 def changes(made: Made, root: Path) -> Iterator[str]:
     """Sentences on what became of earlier runs: defaults that moved, experiments that left the sweep."""
-    from grid.engine.states.runs import left_over, read_config, shared
+    from grid.engine.states.runs import left_over, read_config
     from grid.engine.submission.plan import moved_defaults
-
-    yield from shared(made.sweep, root)
 
     folders = left_over([run.experiment for run in made.runs], root)
     configs = {folder.name: config for folder in folders if (config := read_config(folder)) is not None}

@@ -17,7 +17,7 @@ from grid.engine.sweep import Sweep, axis, point, product
 
 def two_thousand() -> Sweep:
     '''Ten of them.'''
-    return Sweep(product(point("QSGD", method="qsgd"), axis("method.bits", [3])), seeds=range(1, 11))
+    return Sweep(product(point("QSGD", method="qsgd"), axis("method.bits", [3])), range(1, 11), "two_thousand")
 """
 
 

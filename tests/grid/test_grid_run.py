@@ -15,7 +15,6 @@ import yaml
 import grid
 import grid_run
 from grid.commands import sweeps
-from grid.engine.submission import planning
 from grid.engine.sweep import load
 from settings import run_identity
 from tests.grid import fake
@@ -279,38 +278,6 @@ def test_a_sweep_takes_a_count_of_seeds(tmp_path: Path) -> None:
     assert [item.name for item in sweep.experiments()] == [
         item.name for item in load(str(user), "mine", seeds=(1, 2)).experiments()
     ]
-
-
-SHARED = (
-    "from grid.engine.sweep import Sweep, point\ndef tiny() -> Sweep:\n    return Sweep([point(method='qsgd', "
-    "steps={})]{})\n"
-)
-
-
-def test_two_files_do_not_share_a_folder_silently(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    root, files = fake.checkout(tmp_path / "co"), [tmp_path / name / "sweeps.py" for name in ("one", "other")]
-    for steps, file in enumerate(files, 7):
-        file.parent.mkdir()
-        file.write_text(SHARED.format(steps, ""))
-    monkeypatch.setenv("PYTHON", sys.executable)
-    monkeypatch.setattr(planning, "slurm_is_here", lambda: False)
-    sentence = f"runs/tiny is also the folder of {files[0]}: tiny: give one of them its own, Sweep(..., folder=...)"
-    for file, commands in ((files[0], ("run", "plan")), (files[1], ("plan", "run"))):
-        for command in commands:
-            assert grid_run.main([command, str(file), "tiny"], root) == 0
-            said = capsys.readouterr().out
-            assert (sentence in said) == (file == files[1]), (command, said)
-    assert grid_run.main(["--grid", str(files[1]), "--run_name", "tiny"], root) == 0
-    assert sentence in capsys.readouterr().out
-    files[1].write_text(SHARED.format(8, ", folder='tiny'") + "\n")  # on purpose
-    assert grid_run.main(["plan", str(files[1]), "tiny"], root) == 0
-    assert "also the folder" not in capsys.readouterr().out
-    files[1].write_text(SHARED.format(8, "") + "\n\n")
-    files[0].unlink()
-    assert grid_run.main(["plan", str(files[1]), "tiny"], root) == 0
-    assert "also the folder" not in capsys.readouterr().out
 
 
 def test_plan_without_sbatch_does_not_send_to_submit(

@@ -114,7 +114,8 @@ from grid.engine.sweep import Sweep, point
 
 def some() -> Sweep:
     """One setting, many seeds."""
-    return Sweep([point("QSGD", method="qsgd", data="digits", model="cnn", steps=7)], seeds=range(1, {seeds} + 1))
+    qsgd = point("QSGD", method="qsgd", data="digits", model="cnn", steps=7)
+    return Sweep([qsgd], seeds=range(1, {seeds} + 1), folder="some")
 '''
 
 SITE = """

@@ -35,17 +35,17 @@ def task(steps):
 
 def nodes() -> Sweep:
     """Two workers on two nodes."""
-    return Sweep([task({SHORT})], resources={{"nodes": 2, "ranks": 2}})
+    return Sweep([task({SHORT})], resources={{"nodes": 2, "ranks": 2}}, folder="nodes")
 
 
 def low() -> Sweep:
     """Two runs, one a node, that give way to others."""
-    return Sweep([task({LONG})], seeds=(1, 2), resources={{"partition": "low", "cpus": 5}})
+    return Sweep([task({LONG})], seeds=(1, 2), resources={{"partition": "low", "cpus": 5}}, folder="low")
 
 
 def alone() -> Sweep:
     """Both, of seed 1, without SLURM."""
-    return Sweep([task({SHORT}), task({LONG})])
+    return Sweep([task({SHORT}), task({LONG})], folder="alone")
 '''
 
 

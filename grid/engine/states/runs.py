@@ -86,9 +86,9 @@ def _yaml(config: Mapping[str, Any], texts: dict[str, str]) -> str:
 
 def sign(sweep: Sweep, root: Path) -> None:
     """Note in the folder of runs that the runs of this sweep are in it."""
-    path = _signed(sweep, root)
+    path = _signed(sweep.home, root)
     lines = _lines(path)
-    if (own := _signature(sweep)) not in lines:
+    if (own := _signature(sweep, root)) not in lines:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_text(path, "".join(f"{line}\n" for line in [*lines, own]))
 
@@ -98,30 +98,45 @@ def others(sweep: Sweep, root: Path) -> list[str]:
 
     Sweeps that no longer exist are left out.
     """
-    found = [line for line in _lines(_signed(sweep, root)) if line != _signature(sweep)]
+    own = {_signature(sweep, root), f"{sweep.file}: {sweep.run_name}"}
     return [
         line
-        for line in found
-        if (file := line.rpartition(": ")[0]) and (Path(file).is_file() or not file.endswith(".py"))
+        for line in _lines(_signed(sweep.home, root))
+        if (owner := line.rpartition(": ")[0])
+        and line not in own
+        and ((root / owner).is_file() or not owner.endswith(".py"))
     ]
 
 
-def shared(sweep: Sweep, root: Path) -> list[str]:
-    """A sentence where other sweeps have the same folder of runs, and this one did not ask for it by name."""
-    if sweep.folder or not (found := others(sweep, root)):
-        return []
-    return [
-        f"runs/{sweep.run_name} is also the folder of {', '.join(found)}: give one of them its own, Sweep(..., "
-        f"folder=...)"
-    ]
+def check_folder(sweep: Sweep, root: Path) -> None:
+    """Raise ValueError where the sweep did not name its folder itself, and another file's sweep has that folder.
+
+    ValueError, too, where its runs lie in a folder that is named by the function alone, as all were once.
+    """
+    if sweep.folder:
+        return
+    if found := others(sweep, root):
+        raise ValueError(
+            f"runs/{sweep.home} is also the folder of {', '.join(found)}: give one of them its own, Sweep(..., "
+            f"folder=...)"
+        )
+    own = f"{sweep.file}: {sweep.run_name}"
+    if sweep.home != sweep.run_name and own in _lines(_signed(sweep.run_name, root)):
+        raise ValueError(
+            f"runs/{sweep.run_name} holds the earlier runs of {own}, whose folder is runs/{sweep.home} now: Sweep(..., "
+            f"folder={sweep.run_name!r}) goes on with them; or move that folder away"
+        )
 
 
-def _signed(sweep: Sweep, root: Path) -> Path:
-    return root / RUNS / (sweep.folder or sweep.run_name) / SIGNED
+def _signed(folder: str, root: Path) -> Path:
+    return root / RUNS / folder / SIGNED
 
 
-def _signature(sweep: Sweep) -> str:
-    return f"{' '.join((sweep.file or sweep.grid).split())}: {sweep.run_name}"
+def _signature(sweep: Sweep, root: Path) -> str:
+    """The line of a sweep; a file within the checkout is named as seen from there, so that both may move."""
+    owner = os.path.relpath(sweep.file, root.resolve()) if sweep.file else sweep.grid
+    owner = sweep.file if owner.startswith("..") else owner
+    return f"{' '.join(owner.split())}: {sweep.run_name}"
 
 
 def _lines(path: Path) -> list[str]:

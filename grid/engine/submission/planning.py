@@ -20,7 +20,7 @@ from grid.engine.slurm.site_yaml import load_site
 from grid.engine.states import evidence, ledger
 from grid.engine.states.evidence import View
 from grid.engine.states.ledger import ANY_TEXT, NAME, Chunk, Submission, asked
-from grid.engine.states.runs import Run, named, others, prepare, runs_of, sign
+from grid.engine.states.runs import Run, check_folder, named, others, prepare, runs_of, sign
 from grid.engine.submission import waves, writing
 from grid.engine.submission.plan import FRESH, Cancelled, Essence, Plan, Planned, arrays, digest
 from grid.engine.submission.preflight import Finding, findings, known, rehearsed
@@ -98,6 +98,7 @@ class _Shape(NamedTuple):
 def make(options: Options, root: Path, *, max_age_s: float = scheduler.MAX_AGE_S) -> Made:
     """The plan for a sweep as things stand. ValueError where a run asks for what its partition cannot give."""
     sweep, experiments = named(options.file or options.grid, options.run_name, options.seeds, options.overrides)
+    check_folder(sweep, root)
     site = load_site(options.site)
     runs = runs_of(experiments, root)
     folder = experiments[0].folder

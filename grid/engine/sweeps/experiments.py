@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -61,7 +62,7 @@ class Sweep:
 
     points: Sequence[Point]
     seeds: Sequence[int] | int = (1,)  # or a count, as --seeds takes it: 3 is 1, 2, 3
-    folder: str = ""  # the folder below runs/; the run name unless another sweep has it already
+    folder: str = ""  # the folder below runs/, where it is not to be named by file and function
     # The resources of all runs, or a function from a configuration to them; a point's own win.
     resources: Settings | Callable[[Settings], Settings] = field(default_factory=dict)
     # whether ended runs are kept in results/, from where another machine goes on
@@ -78,6 +79,12 @@ class Sweep:
     @property
     def title(self) -> str:
         return f"{self.grid}.{self.run_name}"
+
+    @property
+    def home(self) -> str:
+        """The folder below runs/: ``folder``, else file and function (of two equal names, as in ``demo.demo``, one)."""
+        names = "_".join(dict.fromkeys((self.grid, self.run_name)))
+        return self.folder or re.sub(r"[^A-Za-z0-9._-]+", "_", names).lstrip("._-") or "sweep"
 
     @property
     def summary(self) -> str:
@@ -154,8 +161,9 @@ class Sweep:
                 if key in first:
                     others.setdefault(key, []).append(dataclasses.replace(item, resources=resources))
                 else:
-                    folder = self.folder or self.run_name
-                    first[key] = Experiment(folder, item.label, (), {**settings, "seed": seed}, config, resources, key)
+                    first[key] = Experiment(
+                        self.home, item.label, (), {**settings, "seed": seed}, config, resources, key
+                    )
         for key, points in others.items():
             aliases = dict.fromkeys(item.label for item in points if item.label != first[key].label)
             first[key] = dataclasses.replace(first[key], aliases=tuple(aliases))

@@ -47,9 +47,9 @@ def test_submitted_once_and_told_apart(
         (root / "main.py").write_text(
             "import sys; sys.exit(1)  # edited after submitting: the jobs execute their snapshot"
         )
-        job = ledger.read_all(root, "four")[0].chunks[0].job_id
+        job = ledger.read_all(root, "mine_four")[0].chunks[0].job_id
         slurm.wait(f"{job}_1", state="COMPLETED")
-        fake.until(lambda: list(root.glob("runs/four/*-s1-*/started")), "the first run has not started")
+        fake.until(lambda: list(root.glob("runs/mine_four/*-s1-*/started")), "the first run has not started")
         assert grid_run.main([*LINE, str(family)], root) == 2
         error = capsys.readouterr().err
         assert error.count("\n") == 1
@@ -60,7 +60,7 @@ def test_submitted_once_and_told_apart(
         assert grid_run.main(["cancel", str(family), "four", "--yes"], root) == 0
         slurm.wait(f"{job}_0", state="CANCELLED")
         assert len(slurm.calls("sbatch")) == 1
-    started = [path.read_text() for path in sorted(root.glob("runs/four/*/started"))]
+    started = [path.read_text() for path in sorted(root.glob("runs/mine_four/*/started"))]
     assert started == ["x", "x", "x"]
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from grid import headline
 from grid.engine.local import kept
+from grid.engine.sweep import load
 
 ROOT = Path(__file__).parents[3]
 
@@ -15,7 +16,7 @@ ROOT = Path(__file__).parents[3]
 def test_the_chosen_rates_are_those_of_the_least_loss() -> None:
     """A run that diverged has no loss, and is not chosen."""
     losses: dict[str, dict[float, float]] = defaultdict(dict)
-    for experiment in headline.rates_cpu().experiments():
+    for experiment in load("headline", "rates_cpu").experiments():
         rate = experiment.config["optim"]["lr"]
         status = json.loads((ROOT / kept.RESULTS / experiment.folder / experiment.name / "status.json").read_text())
         loss = status["metrics"].get("Vloss")
@@ -26,7 +27,7 @@ def test_the_chosen_rates_are_those_of_the_least_loss() -> None:
 
 
 def test_long_runs_have_fresh_seeds_and_the_settings_of_the_tried_ones() -> None:
-    tried = {each.label.rpartition(" lr=")[0]: each.config for each in headline.rates_cpu().experiments()}
+    tried = {each.label.rpartition(" lr=")[0]: each.config for each in load("headline", "rates_cpu").experiments()}
     long = headline.cifar10_cpu().experiments()
     assert headline.TRIED_SEED not in {each.seed for each in long}
     assert len({each.seed for each in long}) == 5
