@@ -53,6 +53,7 @@ EXAMPLES = """examples:
   python grid_run.py --prefix exp --cluster slurm --run_name cifar10_full_resnet32 --grid nuq --cluster_args 38,1,p100
   python grid_run.py plan nuq cifar10_full_resnet32 --seeds 5 --max_running 38
   python grid_run.py run demo demo
+  python grid_run.py run --sweep method=qsgd,alq method.bits=2,3 data=digits --seeds 3
 """
 
 

@@ -61,6 +61,8 @@ def test_bash_completes_the_lines_of_grid_run() -> None:
         "python grid_run.py show demo demo AL": ["ALQ", "ALQ-N"],
         "python grid_run.py run demo demo --sl": ["--slots"],
         "python grid_run.py run demo demo --set method=topk --set method.ra": ["method.ratio="],
+        "python grid_run.py run --sweep method=topk method.ra": ["method.ratio="],
+        "python grid_run.py run --sweep data=digits method=alq,qsgdi": ["alq,qsgdinf"],
         "python grid_run.py plan nuq mnist --site gpu": ["gpu_cluster"],
         "python grid_run.py collect demo demo --format ": ["csv", "json", "parquet", "latex"],
         "python grid_run.py run nosuch ": [],

@@ -19,6 +19,7 @@ def cancel(argv: Sequence[str], root: Path) -> int:
     parsed = parser.parse_args(argv)
     from grid.engine.slurm import scheduler
     from grid.engine.states import chunk_submission, evidence, ledger
+    from grid.engine.sweep import load
 
     whole = parsed.name is None and parsed.seeds is None and not parsed.overrides
     as_planned(parsed, root)
@@ -31,7 +32,7 @@ def cancel(argv: Sequence[str], root: Path) -> int:
         if view.answer is not None and not view.answer.reachable:
             raise ValueError(f"nothing was cancelled, for what is queued is not known: {view.answer.error}")
         known = {**view.states, **view.others}
-        title = f"{Path(parsed.grid).stem if parsed.grid.endswith('.py') else parsed.grid}.{parsed.run_name}"
+        title = load(parsed.grid, parsed.run_name).title
         foreign = {
             run for item in view.submissions if item.title != title for chunk in item.chunks for run in chunk.runs
         }

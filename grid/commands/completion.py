@@ -68,6 +68,14 @@ def overrides(prefix: str, parsed: argparse.Namespace) -> Mapping[str, str]:
     return settings(prefix, parsed.overrides or ())
 
 
+def sweep_words(prefix: str, parsed: argparse.Namespace) -> Mapping[str, str]:
+    """The settings for ``--sweep``, and after a comma the next value of one."""
+    from settings.completion import settings
+
+    del parsed  # argcomplete keeps no words of an option that takes several
+    return settings(prefix, completion.words_before())
+
+
 def _listed(module: str, name: str) -> Completer:
     """A completer that offers a tuple of a module, which is imported when it is asked for."""
     return lambda prefix, _: _beginning(prefix, getattr(importlib.import_module(module), name))
@@ -79,6 +87,7 @@ COMPLETERS: Mapping[str, Completer] = {  # by the ``dest`` of the argument
     "name": labels,
     "site": sites,
     "overrides": overrides,
+    "sweep": sweep_words,
     "ignore": _listed("grid.engine.submission.preflight", "CHECKS"),
     "kind": _listed("grid.engine.states.triage", "KINDS"),
     "cluster": _listed("grid.commands.legacy_cli", "CLUSTERS"),
@@ -87,7 +96,17 @@ COMPLETERS: Mapping[str, Completer] = {  # by the ``dest`` of the argument
 
 def answer(parser: argparse.ArgumentParser) -> NoReturn:
     """Tell the shell what may follow in the line of a subcommand, and end the process."""
-    completion.answer(parser, COMPLETERS, skip=1)
+    positional = ("grid", "run_name", "name")
+    for action in parser._actions:
+        if action.dest in positional[:2]:
+            action.nargs = None  # not both at once
+    written = dict.fromkeys(positional, _nothing) if "--sweep" in completion.words_before() else {}
+    completion.answer(parser, {**COMPLETERS, **written}, skip=1)
+
+
+def _nothing(prefix: str, parsed: argparse.Namespace) -> Mapping[str, str]:
+    del prefix, parsed
+    return {}
 
 
 def answer_first(parser: argparse.ArgumentParser, subcommands: Mapping[str, str]) -> NoReturn:

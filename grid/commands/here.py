@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from grid.commands.options import again, command_parser, runs_named
+from grid.commands.options import again, command_parser, runs_named, tell_folder
 
 if TYPE_CHECKING:
     from grid.engine.states.runs import Run
@@ -31,6 +31,7 @@ def run(argv: Sequence[str], root: Path) -> int:
     check_slots(options.slots)
     runs = runs_named(options, root)
     sweep = load(options.grid, options.run_name)
+    tell_folder(sweep)
     if sweep.keep:
         number, damaged = kept.restore(runs)
         if number:

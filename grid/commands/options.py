@@ -69,22 +69,64 @@ class Parser(argparse.ArgumentParser):
             from grid.commands.completion import answer
 
             answer(self)
-        return self.parse_intermixed_args(args, namespace)
+        options = self.parse_intermixed_args(args, namespace)
+        if "sweep" in options:
+            _name_sweep(self, options)
+        return options
+
+
+def _name_sweep(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+    """Name the sweep that --sweep writes out by ``grid`` and ``run_name``, as one that has names of its own.
+
+    ValueError where the sweep is named twice, or --name has nothing to name.
+    """
+    if options.sweep is None:
+        missing = [name for name, word in (("GRID", options.grid), ("RUN_NAME", options.run_name)) if word is None]
+        if missing:
+            parser.error(f"the following arguments are required: {', '.join(missing)} (or --sweep SETTING=A,B)")
+        if options.sweep_name is not None:
+            raise ValueError(f"--name {options.sweep_name}: names what --sweep writes out; GRID RUN_NAME is a name")
+        return
+    from grid.engine.sweeps import written
+
+    words = [word for word in (options.grid, options.run_name, getattr(options, "name", None)) if word is not None]
+    if len(words) > ("name" in options):
+        raise ValueError(
+            f"{shlex.join(words)} beside --sweep: a sweep is named by GRID RUN_NAME or written out by --sweep; give "
+            f"one of them"
+        )
+    if words:
+        options.name = words[0]
+    options.grid, options.run_name = written.GRID, written.run_name(options.sweep, options.sweep_name)
 
 
 def command_parser(
     name: str, what: str, *, one: str | None = None, sweep_options: bool = True
 ) -> argparse.ArgumentParser:
-    """A parser for ``grid_run.py <name> GRID RUN_NAME``.
+    """A parser for ``grid_run.py <name> GRID RUN_NAME``, or ``--sweep`` in the place of these two.
 
     It also takes NAME for one experiment where ``one`` says what the absence of NAME means.
     """
     parser = Parser(prog=f"grid_run.py {name}", description=what)
-    parser.add_argument("grid", metavar="GRID", help=GRID_HELP)
-    parser.add_argument("run_name", metavar="RUN_NAME", help="the sweep: a function of that file")
+    parser.add_argument("grid", metavar="GRID", nargs="?", help=GRID_HELP)
+    parser.add_argument("run_name", metavar="RUN_NAME", nargs="?", help="the sweep: a function of that file")
     if one:
         which = f"an experiment, by number, label (all its seeds) or run name (default: {one})"
         parser.add_argument("name", metavar="NAME", nargs="?", help=which)
+    parser.add_argument(
+        "--sweep",
+        nargs="+",
+        action="extend",
+        metavar="SETTING=A,B",
+        help="in place of GRID RUN_NAME: a sweep of all combinations of these values (method=qsgd,alq method.bits=2,3 "
+        "data=digits); the same words name the same sweep again",
+    )
+    parser.add_argument(
+        "--name",
+        metavar="SWEEP",
+        dest="sweep_name",
+        help="with --sweep: its folder below runs/ (default: a name made of the settings)",
+    )
     if sweep_options:
         add_sweep_options(parser)
     return parser
@@ -124,7 +166,18 @@ def as_planned(options: argparse.Namespace, root: Path, *, needs_plan: bool = Fa
 
 def again(name: str, grid: str, run_name: str) -> str:
     """The command line of another command for the same sweep."""
-    return shlex.join(["python", "grid_run.py", name, grid, run_name])
+    from grid.engine.sweeps import written
+
+    words = shlex.split(run_name) if grid == written.GRID else [run_name]
+    return shlex.join(["python", "grid_run.py", name, grid, *words])
+
+
+def tell_folder(sweep: Sweep) -> None:
+    """Print where the runs of a sweep lie that a command line writes out, and whose name nobody knows yet."""
+    from grid.engine.sweeps import written
+
+    if sweep.grid == written.GRID:
+        print(sweep.doc, flush=True)
 
 
 def words_of(options: Options) -> str:

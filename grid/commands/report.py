@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from files.aligned import some
-from grid.commands.options import again, count, table
+from grid.commands.options import again, count, table, tell_folder
 
 # numbers of jobs, steps, seconds make equal reasons differ; CIFAR-10 is a name
 NUMBERS = re.compile(r"(?<![\w.])(?<![A-Z]-)\d[\d_.]*(?!\w)")
@@ -147,6 +147,7 @@ def show_plan(made: Made, root: Path) -> None:
     """Print a plan: its code, its runs, and what SLURM would make of them."""
     plan = made.plan
     print(f"{plan.title}: {count(len(made.runs), 'experiment')}; code {_code(plan.code)}")
+    tell_folder(made.sweep)
     for line in made.sweep.duplicates():
         print(f"  {line}")
     words = Counter(state.word for state in made.view.states.values())

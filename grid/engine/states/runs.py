@@ -14,6 +14,7 @@ from files.plain import Unreadable, read_yaml
 from grid.engine.scripts.script import from_script, run_script
 from grid.engine.states.run_files import RunFolder
 from grid.engine.states.state import State
+from grid.engine.sweeps import written
 from grid.engine.sweeps.experiments import Experiment, Sweep
 from grid.engine.sweeps.families import load, parse_seeds
 from settings import command_line
@@ -116,12 +117,11 @@ def check_folder(sweep: Sweep, root: Path) -> None:
     if sweep.folder:
         return
     if found := others(sweep, root):
-        raise ValueError(
-            f"runs/{sweep.home} is also the folder of {', '.join(found)}: give one of them its own, Sweep(..., "
-            f"folder=...)"
-        )
+        whose = ", ".join(found).replace(f"{written.GRID}: ", f"{written.GRID} ")
+        own = f"{written.NAME} NAME" if sweep.grid == written.GRID else "Sweep(..., folder=...)"
+        raise ValueError(f"runs/{sweep.home} is also the folder of {whose}: give one of them its own, {own}")
     own = f"{sweep.file}: {sweep.run_name}"
-    if sweep.home != sweep.run_name and own in _lines(_signed(sweep.run_name, root)):
+    if sweep.file and sweep.home != sweep.run_name and own in _lines(_signed(sweep.run_name, root)):
         raise ValueError(
             f"runs/{sweep.run_name} holds the earlier runs of {own}, whose folder is runs/{sweep.home} now: Sweep(..., "
             f"folder={sweep.run_name!r}) goes on with them; or move that folder away"
@@ -136,7 +136,7 @@ def _signature(sweep: Sweep, root: Path) -> str:
     """The line of a sweep; a file within the checkout is named as seen from there, so that both may move."""
     owner = os.path.relpath(sweep.file, root.resolve()) if sweep.file else sweep.grid
     owner = sweep.file if owner.startswith("..") else owner
-    return f"{' '.join(owner.split())}: {sweep.run_name}"
+    return " ".join(f"{owner}: {sweep.run_name}".split())
 
 
 def _lines(path: Path) -> list[str]:

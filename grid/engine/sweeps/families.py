@@ -8,7 +8,6 @@ import importlib
 import importlib.util
 import inspect
 import pkgutil
-import re
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -16,13 +15,13 @@ from types import ModuleType
 from typing import TypeVar
 
 import grid
+from grid.engine.sweeps import written
 from grid.engine.sweeps.experiments import Experiment, Sweep, first_seeds
 from grid.engine.sweeps.points import Point
 from nuq.settings import unknown
 
 Made = TypeVar("Made")
 VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-FOLDER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 def families() -> list[str]:
@@ -98,8 +97,11 @@ def _call(family: str, function: Callable[[], Made]) -> Made:
 
 
 def load(family: str, run_name: str, seeds: Sequence[int] | None = None) -> Sweep:
-    """The sweep that function ``run_name`` of ``family`` makes, with these seeds where they are given."""
-    made = _made(family, _module(family), run_name)
+    """The sweep that function ``run_name`` of ``family`` makes, with these seeds where they are given.
+
+    Of the family ``--sweep``, ``run_name`` is the sweep itself (see ``written``).
+    """
+    made = written.load(run_name) if family == written.GRID else _made(family, _module(family), run_name)
     return made if seeds is None else dataclasses.replace(made, seeds=tuple(seeds))
 
 
@@ -150,7 +152,7 @@ def _check(what: str, made: object) -> None:
         )
     if not made.points or not made.seeds:
         raise ValueError(f"{what} holds no experiment: it has {len(made.points)} points and {len(made.seeds)} seeds")
-    if made.folder and not FOLDER.fullmatch(made.folder):
+    if made.folder and not written.FOLDER.fullmatch(made.folder):
         raise ValueError(
             f"{what}: folder={made.folder!r} must be one name of letters, digits, '.', '_' and '-'; it is a folder of "
             f"runs/"

@@ -16,9 +16,12 @@ _PLAIN = re.compile(r"[A-Za-z_/][A-Za-z0-9_./-]*\Z")
 _RESERVED = {"true", "false", "null", "none", "inf", "nan", "yes", "no", "on", "off"}
 
 
-def to_override(name: str, value: Any) -> str:
-    """The override ``name=value`` in Hydra's grammar; parsing gives the value back, whatever characters it holds."""
-    return f"{name}={_value(value)}"
+def to_override(name: str, *values: Any) -> str:
+    """The override ``name=value`` in Hydra's grammar; parsing gives the value back, whatever characters it holds.
+
+    Several values are an axis, ``name=a,b``.
+    """
+    return f"{name}={','.join(map(_value, values))}"
 
 
 def _value(value: Any) -> str:
