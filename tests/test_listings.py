@@ -28,6 +28,7 @@ LISTINGS = {
     "plan": ("demo demo", {"sweep", "code", "states", "problems", "submit", "cancel", "arrays"}),
     "status": ("demo demo", {"counts", "runs", "notes"}),
     "failures": ("demo demo", {"failures", "notes"}),
+    "prune": ("demo demo", {"folder", "runs"}),
     "collect": ("demo demo", {"run", "label", "state", "step", "setting.method"}),
 }
 ACTIONS = {"dry-run", "submit", "run", "logs", "retry", "cancel", "pjobs"}  # what they print is a log of what they do

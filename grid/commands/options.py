@@ -209,9 +209,9 @@ def looked_at(options: argparse.Namespace, root: Path) -> tuple[list[Run], View]
     return runs, evidence.of(runs, root)
 
 
-def add_consent(parser: argparse.ArgumentParser) -> None:
-    """Add the option --yes to a parser."""
-    parser.add_argument("--yes", action="store_true", help="do not ask before something is cancelled or started again")
+def add_consent(parser: argparse.ArgumentParser, what: str = "cancelled or started again") -> None:
+    """Add the option --yes to a parser; ``what`` is done to something after a question."""
+    parser.add_argument("--yes", action="store_true", help=f"do not ask before something is {what}")
 
 
 def consent(question: str, yes: bool) -> bool:

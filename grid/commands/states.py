@@ -125,7 +125,7 @@ def _show(runs: Sequence[Run], view: View, root: Path, *, every: bool) -> None:
         print(line)
     if old := left_over([item.experiment for item in runs], root):
         some = ", ".join(path.name for path in old[:5]) + (" ..." if len(old) > 5 else "")
-        print(f"{count(len(old), 'folder')} of other settings or seeds beside them: {some}")
+        print(f"{count(len(old), 'folder')} of other settings or seeds beside them (see prune): {some}")
 
 
 def _data_here(runs: Sequence[Run], view: View, root: Path) -> None:

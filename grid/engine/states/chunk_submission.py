@@ -19,7 +19,7 @@ from grid.engine.states.ledger import ASKED, NEVER_REACHED, REFUSED, SUBMITTED, 
 
 
 class Busy(ValueError):
-    """Another process is submitting, retrying or cancelling in this folder of runs."""
+    """Another process is submitting, retrying, cancelling or pruning in this folder of runs."""
 
 
 @contextlib.contextmanager
@@ -37,8 +37,8 @@ def only_one(root: Path, folder: str) -> Iterator[None]:
             file.seek(0)
             holder = file.read().strip() or "another process"
             raise Busy(
-                f"{holder} is submitting, retrying or cancelling runs of {folder} right now: wait for it, then look "
-                f"again"
+                f"{holder} is submitting, retrying, cancelling or pruning runs of {folder} right now: wait for it, "
+                f"then look again"
             ) from error
         except OSError as error:
             raise OSError(

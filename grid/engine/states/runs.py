@@ -161,7 +161,7 @@ def left_over(experiments: Sequence[Experiment], root: Path) -> list[Path]:
     return sorted(
         found.parent
         for folder in folders
-        for found in (root / RUNS / folder).glob("*/config.yaml")
+        for found in (root / RUNS / folder).glob("[!.]*/config.yaml")
         if found.parent.name not in names
     )
 

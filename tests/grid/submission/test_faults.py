@@ -55,7 +55,7 @@ def test_two_terminals_at_once(chunked: Bench) -> None:
         )
     with chunk_submission.only_one(chunked.root, "tiny"):
         for command in ("submit", "retry --yes", "cancel --yes"):
-            chunked.refused(command, "is submitting, retrying or cancelling runs of tiny right now")
+            chunked.refused(command, "is submitting, retrying, cancelling or pruning runs of tiny right now")
     chunked.each_once(3, 3)
 
 

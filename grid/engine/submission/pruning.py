@@ -1,0 +1,197 @@
+"""The run folders that are no longer part of a sweep: which they are, why, and how they are put away."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from grid.engine.states import evidence
+from grid.engine.states.evidence import View
+from grid.engine.states.runs import RUNS, left_over, named, others, read_config, runs_of
+from grid.engine.states.state import State
+from grid.engine.submission import planning
+from grid.engine.submission.plan import moved_defaults
+from grid.engine.sweeps.experiments import Experiment, Sweep
+from grid.engine.sweeps.families import load
+
+ARCHIVE = Path(RUNS) / ".archive"  # a name with a dot: no command takes it for a sweep
+EVALUATOR = "evaluator"  # the folder of a run that a process locks which evaluates the run
+_NAME = re.compile(r".+-s\d+-[0-9a-f]{14}")  # the names that ``run_identity.run_name`` makes
+_DELETED = ".{}.deleted"  # the name of a run folder while it is being deleted
+
+
+@dataclass(frozen=True)
+class Left:
+    """A run folder that no experiment of its sweep has."""
+
+    run_dir: str  # as seen from the checkout
+    state: State
+    size_bytes: int
+    why: str  # it is no longer part of the sweep
+    alone: str  # why it is left alone; empty where it may be put away
+
+
+def folders_left(sweep: Sweep, experiments: Sequence[Experiment], root: Path) -> tuple[list[Left], View]:
+    """The folders in that of the sweep's runs which belong to no sweep, and what is known of their runs.
+
+    A folder belongs to one of ``experiments``, to the sweep with its own seeds, to the last plan, or to another sweep
+    that was started in the same folder.  ValueError where one of these cannot be read.
+    """
+    folder = experiments[0].folder
+    before = planning.reviewed(root, folder)
+    wanted = [*experiments, *load(sweep.file or sweep.grid, sweep.run_name).experiments()]
+    if before is not None:
+        of = before.options
+        with _blamed(f"the last plan of {RUNS}/{folder} can no longer be made", "make the plan again"):
+            wanted += named(of.file or of.grid, of.run_name, of.seeds, of.overrides)[1]
+    for line in others(sweep, root):
+        family, _, run_name = line.rpartition(": ")
+        remedy = f"if it is gone, take its line out of {RUNS}/{folder}/.sweeps"
+        with _blamed(f"{RUNS}/{folder} is also the folder of {line}, which cannot be read", remedy):
+            wanted += load(family, run_name).experiments()
+    names = {item.name for item in wanted}
+    paths = [path for path in left_over(experiments, root) if path.name not in names]
+    run_dirs = [f"{RUNS}/{folder}/{path.name}" for path in paths]
+    view = evidence.look(run_dirs, [folder], root, max_age_s=0)
+    waiting = {
+        run
+        for item in view.submissions
+        if before is not None and item.id == before.id
+        for chunk in item.left
+        for run in chunk.runs
+    }
+    reasons = _reasons(experiments, paths, root)
+    found = []
+    for path, run in zip(paths, run_dirs, strict=True):
+        alone = "the last plan still hands it over: submit" if run in waiting else _alone(path, run, view)
+        found.append(Left(run, view.states[run], _size_bytes(path), reasons[path.name], alone))
+    return found, view
+
+
+@contextlib.contextmanager
+def _blamed(what: str, remedy: str) -> Iterator[None]:
+    """ValueErrors inside, as a sentence on why nothing can be pruned."""
+    try:
+        yield
+    except (ValueError, OSError) as error:
+        raise ValueError(f"{what} ({error}), so which runs have left is not known: {remedy}") from error
+
+
+def _alone(path: Path, run: str, view: View) -> str:
+    """The reason why a run folder must be left alone; empty where nothing in it can be alive."""
+    state = view.states[run]
+    if not _NAME.fullmatch(path.name):
+        return "its name is not one that a sweep gives"
+    if path.is_symlink():
+        return "it is a link"
+    if not (state.word == "done" or state.may_start):
+        return f"it may be alive ({state.reason or state.word})"
+    if state.element and any(
+        other.element == state.element and other.word in ("pending", "running", "unknown")
+        for other in [*view.states.values(), *view.others.values()]
+    ):
+        return f"its script {state.element} has other runs to do"
+    with held(path) as is_free:
+        return "" if is_free else "another process has it"
+
+
+def _reasons(experiments: Sequence[Experiment], paths: Sequence[Path], root: Path) -> dict[str, str]:
+    """The reasons why folders are no longer part of the sweep, by their names."""
+    configs = {path.name: read_config(path) for path in paths}
+    moved, gone = moved_defaults(
+        runs_of(experiments, root), {name: config for name, config in configs.items() if config is not None}
+    )
+    found = {name: "its config.yaml cannot be read" for name, config in configs.items() if config is None}
+    seeds = {item.seed for item in experiments}
+    for name in gone:
+        seed = (configs[name] or {}).get("seed")
+        found[name] = "its settings left the sweep" if seed in seeds else f"seed {seed} left the sweep"
+    changes: dict[str, list[str]] = {}
+    for item in moved:
+        for name in item.runs:
+            changes.setdefault(name, []).append(f"{item.name} from {item.old} to {item.new}")
+    found |= {name: f"defaults moved: {', '.join(words)}" for name, words in changes.items()}
+    return {path.name: found.get(path.name, "it was named by older code") for path in paths}
+
+
+def _size_bytes(folder: Path) -> int:
+    """The bytes in a folder's files."""
+    found = 0
+    for place, _, files in os.walk(folder):
+        for name in files:
+            with contextlib.suppress(OSError):  # a file that vanishes meanwhile
+                found += os.lstat(os.path.join(place, name)).st_size
+    return found
+
+
+@contextlib.contextmanager
+def held(path: Path) -> Iterator[bool]:
+    """Hold a run folder as main.py does, and yield whether nobody else has it, or evaluates it.
+
+    Where the file system keeps no locks, nobody seems to have it, and the states alone tell.
+    """
+    with contextlib.ExitStack() as stack:
+        for place in (path, path / EVALUATOR):
+            if not place.is_dir():
+                continue
+            lock = os.open(place, os.O_RDONLY)
+            stack.callback(os.close, lock)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                yield False
+                return
+            except OSError:
+                pass
+        yield True
+
+
+# --- putting away -------------------------------------------------------------------------------------------------
+
+
+def archive(items: Sequence[Left], root: Path) -> list[Left]:
+    """Move run folders to ARCHIVE, under the names that they have below ``runs/``; returns those that were moved.
+
+    ValueError before anything is moved where one of them is there already.
+    """
+    places = {item.run_dir: root / ARCHIVE / Path(item.run_dir).relative_to(RUNS) for item in items}
+    for run, place in places.items():
+        if place.exists():
+            raise ValueError(f"{ARCHIVE}/{Path(run).relative_to(RUNS)} is there already: delete it or move it away")
+    return [item for item in items if _moved(root / item.run_dir, places[item.run_dir])]
+
+
+def delete(items: Sequence[Left], root: Path) -> list[Left]:
+    """Delete run folders, and what a deletion that was interrupted has left; returns those that were deleted.
+
+    A folder is renamed first, so that no half of a run is ever taken for a run.
+    """
+    gone = []
+    for item in items:
+        path = root / item.run_dir
+        place = path.with_name(_DELETED.format(path.name))
+        if _moved(path, place):
+            shutil.rmtree(place)
+            gone.append(item)
+    return gone
+
+
+def tidy(folder: str, root: Path) -> None:
+    """Delete what an interrupted deletion has left in a folder of runs."""
+    for path in (root / RUNS / folder).glob(_DELETED.format("*")):
+        shutil.rmtree(path)
+
+
+def _moved(path: Path, place: Path) -> bool:
+    """Rename a run folder, unless another process has taken it meanwhile; whether it was renamed."""
+    with held(path) as is_free:
+        if is_free:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            os.rename(path, place)
+        return is_free

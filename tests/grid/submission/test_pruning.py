@@ -1,0 +1,195 @@
+"""prune: what left a sweep is found, told with its reason, and put away; what may be alive is not."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from analysis.logs.load import sweeps
+from grid.engine.states.chunk_submission import only_one
+from grid.engine.submission import pruning
+from tests.grid import bench
+from tests.grid.bench import Bench
+
+
+@pytest.fixture
+def here(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Iterator[Bench]:
+    with bench.bench(tmp_path, capsys) as made:
+        yield made
+
+
+def folders(here: Bench, below: str = "runs/tiny") -> dict[int, Path]:
+    """The run folders by seed, of a sweep of one point."""
+    found = [path.parent for path in (here.root / below).glob("[!.]*/config.yaml")]
+    return {int(path.name.rpartition("-s")[2].partition("-")[0]): path for path in found}
+
+
+def left(here: Bench) -> dict[str, tuple[str, str, str]]:
+    """The name of each folder that left, with its state, why it left, and why it is left alone."""
+    document = json.loads(here.good("prune --json"))
+    assert document["folder"] == "runs/tiny"
+    return {Path(row["run"]).name: (row["state"], row["why"], row["left_alone"]) for row in document["runs"]}
+
+
+def by_seed(here: Bench) -> dict[int, tuple[str, str, str]]:
+    """The same by seed."""
+    return {int(name.rpartition("-s")[2].partition("-")[0]): row for name, row in left(here).items()}
+
+
+def test_seeds_that_left_are_archived(here: Bench) -> None:
+    here("run --slots 2")
+    assert here.good("prune") == "every run folder of runs/tiny is part of the sweep\n"
+    here.sweep((1,))
+    before = folders(here)
+    files = {seed: sorted(path.name for path in folder.iterdir()) for seed, folder in before.items()}
+    shown = here.good("prune")
+    assert "seed 2 left the sweep" in shown and "seed 3 left the sweep" in shown and "seed 1" not in shown
+    assert "2 run folders no longer part of the sweep, " in shown
+    assert folders(here) == before, "listing moves nothing"
+    here.refused("prune --archive", "Move 2 run folders, ", "--yes says yes")
+    assert folders(here) == before
+    assert "moved to runs/.archive/tiny: 2 run folders" in here.good("prune --archive --yes")
+    assert set(folders(here)) == {1}
+    archived = folders(here, "runs/.archive/tiny")
+    assert {seed: sorted(path.name for path in folder.iterdir()) for seed, folder in archived.items()} == {
+        seed: files[seed] for seed in (2, 3)
+    }
+    # nobody looks there, and analysis does where it is told to
+    assert sweeps(here.root / "runs") == ["tiny"]
+    assert sweeps(here.root / "runs" / ".archive") == ["tiny"]
+    assert "beside them" not in here.good("status")
+    assert here.good("prune --archive --yes") == "every run folder of runs/tiny is part of the sweep\n"
+    # what comes back finds no place: nothing is overwritten
+    shutil.copytree(archived[2], before[2])
+    here.refused("prune --archive --yes", f"runs/.archive/tiny/{before[2].name} is there already")
+    assert set(folders(here)) == {1, 2}
+
+
+def test_runs_that_left_are_deleted_whole(here: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    here("run --slots 2")
+    here.sweep((1,))
+    with monkeypatch.context() as interrupted:
+
+        def rmtree(path: Path) -> None:
+            (path / "status.json").unlink()
+            raise KeyboardInterrupt
+
+        interrupted.setattr(pruning.shutil, "rmtree", rmtree)
+        assert here("prune --delete --yes").code == 130
+    assert len(folders(here)) == 2, "the half that is left is taken for nobody's run"
+    assert "1 run folder no longer part of the sweep" in here.good("prune")
+    assert "deleted: 1 run folder" in here.good("prune --delete --yes")
+    assert {path.name for path in (here.root / "runs" / "tiny").iterdir()} == {".sweeps", folders(here)[1].name}
+    assert not (here.root / "runs" / ".archive").exists()
+
+
+def test_each_reason(here: Bench) -> None:
+    here.sweep((1,), bits=(2, 3), shared={"steps": 7, "batch_size": 16})
+    here("run --slots 2")
+    here.sweep((1,), bits=(3,), shared={"steps": 7})
+    found = {name[:7]: row for name, row in left(here).items()}
+    assert found["qsgd-2b"] == ("done", "its settings left the sweep", "")
+    state, why, alone = found["qsgd-3b"]
+    assert (state, alone) == ("done", "") and why.startswith("defaults moved: batch_size from 16 to ")
+    (folder,) = (here.root / "runs" / "tiny").glob("qsgd-2b*")
+    (folder / "config.yaml").write_text("{")
+    (here.root / "runs" / "tiny" / "mine").mkdir()
+    (here.root / "runs" / "tiny" / "mine" / "config.yaml").write_text("seed: 1\n")
+    found = left(here)
+    assert found[folder.name] == ("done", "its config.yaml cannot be read", "")
+    assert found["mine"][2] == "its name is not one that a sweep gives"
+
+
+def test_what_may_be_alive_is_left_alone(here: Bench) -> None:
+    here.sweep((1, 2, 3, 4))
+    here.behave({2: "go", 4: 1})
+    here.good("plan --per_script 2 --max_running 1")
+    here.good("submit")  # seeds 1 and 3 are a script, 2 and 4 the next
+    here.until_started({1: 1, 2: 1, 3: 1})
+    here.sweep((1,))
+    found = by_seed(here)
+    assert found[2][::2] == ("running", "it may be alive (running)")
+    assert found[3][::2] == ("done", "")
+    assert found[4][::2] == ("pending", "it may be alive (its turn comes in the job that runs on n1)")
+    assert "moved to runs/.archive/tiny: 1 run folder" in here.good("prune --archive --yes")
+    (folders(here)[2] / "go").touch()
+    here.wait()
+    here.age()
+    with_lock = os.open(folders(here)[4], os.O_RDONLY)
+    fcntl.flock(with_lock, fcntl.LOCK_EX)
+    found = by_seed(here)
+    assert found[4][::2] == ("failed", "another process has it")
+    os.close(with_lock)
+    assert "deleted: 2 run folders" in here.good("prune --delete --yes")
+    assert set(folders(here)) == {1}
+
+
+def test_nothing_is_touched_while_the_queue_is_not_known(here: Bench) -> None:
+    here.slurm.hold_all()
+    here.good("plan")
+    here.good("submit")
+    here.sweep((1,))
+    here.slurm.controller_down()
+    shown = here.good("prune --archive --yes")
+    assert "the queue could not be looked at" in shown and shown.count("(it may be alive (") == 2
+    assert len(folders(here)) == 3
+    here.slurm.controller_up()
+
+
+def test_what_a_plan_still_hands_over_is_left_alone(here: Bench) -> None:
+    here.slurm.refuse_sbatch(after=0)
+    here.good("plan")
+    assert here("submit").code == 75
+    here.sweep((1,))
+    here.wait()
+    assert by_seed(here)[3] == ("new", "seed 3 left the sweep", "the last plan still hands it over: submit")
+    assert "deleted: 1 run folder" in here.good("prune --delete --yes")
+    here.good("plan")  # another plan takes its place
+    assert by_seed(here) == {3: ("new", "seed 3 left the sweep", "")}
+
+
+def test_a_part_of_the_sweep_and_a_plan_of_more_seeds(here: Bench) -> None:
+    """What is not asked for now, and what a plan has beside the sweep, is part of it."""
+    here("run --slots 2 --seeds 4")
+    assert set(by_seed(here)) == {4}
+    assert here.good("prune --seeds 1 --delete --yes").count("seed 4 left the sweep") == 1
+    here("run --slots 2 --seeds 4")
+    here.good("plan --seeds 4")
+    assert left(here) == {}
+    here.good("plan --seeds 1,")
+    assert set(by_seed(here)) == {4}
+    assert "every run folder" in here.good("prune --seeds 4")
+
+
+def test_other_sweeps_of_the_folder(here: Bench) -> None:
+    other = here.family.with_name("other.py")
+    other.write_text(here.family.read_text().replace("[1, 2, 3]", "[5]"))
+    here("run --slots 2")
+    mine = here.family
+    object.__setattr__(here, "family", other)
+    here("run")
+    object.__setattr__(here, "family", mine)
+    assert left(here) == {}
+    other.write_text("raise SystemExit\n")
+    line = f"{other}: tiny"
+    here.refused("prune", f"runs/tiny is also the folder of {line}, which cannot be read", "runs/tiny/.sweeps")
+    signed = here.root / "runs" / "tiny" / ".sweeps"
+    signed.write_text(signed.read_text().replace(f"{line}\n", ""))
+    assert set(by_seed(here)) == {5}
+
+
+def test_two_terminals_and_bad_words(here: Bench) -> None:
+    here("run --slots 2")
+    here.sweep((1,))
+    here.refused("prune --json --delete", "--json --delete: a document is of the list: give one")
+    assert here("prune --archive --delete").code == 2
+    with only_one(here.root, "tiny"):
+        here.refused("prune --delete --yes", "right now: wait for it")
+        assert "2 run folders" in here.good("prune")
+    assert len(folders(here)) == 3
