@@ -47,6 +47,7 @@ COMMANDS = {
     ),
     "cancel": ("cancelling:cancel", "GRID RUN_NAME [NAME]", "take runs out of the queue"),
     "collect": ("states:collect", "GRID RUN_NAME", "a table of all runs: CSV, JSON, Parquet or LaTeX"),
+    "diff": ("comparing:diff", "RUN RUN", "what differs between two runs: settings, code, machine, results"),
     "prune": ("pruning:prune", "GRID RUN_NAME", "run folders that left the sweep; --archive, --delete"),
     "pjobs": ("sweeps:pjobs", "", "write the paper's tasks to pjobs/ as ready bash files"),
 }

@@ -25,7 +25,7 @@ def as_set(config: Mapping[str, Any]) -> dict[str, Any]:
     What a configuration lacks that is older than a setting of its method is what such runs have.
     """
     given = {name.removesuffix(".name"): value for name, value in dotted(config).items()}
-    entry = METHODS.get(given.get("method", ""))
+    entry = METHODS.get(str(given.get("method")))
     fields = declared(entry.settings).items() if entry else ()
     return {f"method.{name}": value for name, of in fields for value in of_older_runs(of.rule)} | given
 

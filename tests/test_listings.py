@@ -21,6 +21,7 @@ from tests.analysis.conftest import measured, write_run
 
 __all__ = ["write_run"]  # a fixture
 
+KEPT = sorted(path.parent for path in Path(__file__).parents[1].glob("results/*/*/status.json"))  # runs
 # command -> arguments of an example, and the keys of its document (of the first record, where it is a list)
 LISTINGS = {
     "list": ("demo", {"grid", "run_name", "experiments", "points", "summary"}),
@@ -28,6 +29,7 @@ LISTINGS = {
     "plan": ("demo demo", {"sweep", "code", "states", "problems", "submit", "cancel", "arrays"}),
     "status": ("demo demo", {"counts", "runs", "notes"}),
     "failures": ("demo demo", {"failures", "notes"}),
+    "diff": (f"{KEPT[0]} {KEPT[1]}", {"runs", "different", "results"}),
     "prune": ("demo demo", {"folder", "runs"}),
     "collect": ("demo demo", {"run", "label", "state", "step", "setting.method"}),
 }

@@ -61,6 +61,14 @@ def sites(prefix: str, parsed: argparse.Namespace) -> Mapping[str, str]:
     return _beginning(prefix, examples) or _files(prefix, "yaml")
 
 
+def folders(prefix: str, parsed: argparse.Namespace) -> Mapping[str, str]:
+    """Folders, of which some hold runs."""
+    del parsed
+    from argcomplete.completers import DirectoriesCompleter
+
+    return dict.fromkeys(DirectoriesCompleter()(prefix), "")
+
+
 def overrides(prefix: str, parsed: argparse.Namespace) -> Mapping[str, str]:
     """The settings for ``--set``, as main.py takes them."""
     from settings.completion import settings
@@ -85,6 +93,7 @@ COMPLETERS: Mapping[str, Completer] = {  # by the ``dest`` of the argument
     "grid": families,
     "run_name": run_names,
     "name": labels,
+    "runs": folders,
     "site": sites,
     "overrides": overrides,
     "sweep": sweep_words,

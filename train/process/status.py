@@ -32,7 +32,12 @@ LOOK_S, GROWN = 0.25, 1.1  # memory that grows is told sooner: who runs out of i
 PATIENCE_S = 60.0  # heartbeats may fail for so long before they end a run: file servers have short troubles
 EXIT_DONE, EXIT_BAD_SETTINGS, EXIT_DIVERGED, EXIT_REQUEUE, EXIT_INTERRUPTED, EXIT_CRASH = 0, 2, 3, 75, 130, 1
 EXIT_HELD = 4  # another process has the folder: no word on the run
-METRICS = ("loss", "Vloss", "Vacc")  # the latest of these are told; everything else is in the logs
+METRICS = (
+    "loss",
+    "Vloss",
+    "Vacc",
+    "comm/bits_per_coordinate",
+)  # told: the latest; all else is in the logs
 SLURM = ("JOB_ID", "TASK_ID", "JOB_NAME", "RESTART_COUNT", "CLUSTER_NAME")  # they identify the job and its life
 MESSAGE_CHARACTERS = 2000
 _REMEDY = ": move it away, and the run goes on from its checkpoint, where it has one"
@@ -266,7 +271,8 @@ class Status:
 
     def tell(self, values: Mapping[str, float]) -> None:
         """Keep the latest of ``METRICS`` for the next heartbeat."""
-        self._values["metrics"] = self._values["metrics"] | {name: values[name] for name in METRICS if name in values}
+        latest = self._values["metrics"] | values
+        self._values["metrics"] = {name: latest[name] for name in METRICS if name in latest}
 
     def end(self, exit_code: int, failure: BaseException | None = None) -> None:
         """Write the last status, once the thread is done. OSError where it cannot be written."""

@@ -22,17 +22,18 @@ def _status(run_dir: Path) -> Status:
 def test_a_heartbeat_tells_the_latest_metrics_and_keeps_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(status, "HEARTBEAT_S", 0.0)
     run = _status(tmp_path)
-    run.tell({"loss": 2.5, "lr": 0.1, "time/step_s": 1.0})
+    run.tell({"comm/bits_per_coordinate": 3.2, "loss": 2.5, "lr": 0.1, "time/step_s": 1.0})
     run.beat(3)
-    assert read(tmp_path)["metrics"] == {"loss": 2.5}
+    assert read(tmp_path)["metrics"] == {"loss": 2.5, "comm/bits_per_coordinate": 3.2}
     run.tell({})  # what the ranks that evaluate nothing pass
     run.tell({"Vloss": 1.5, "Vacc": 40.0, "Tacc": 50.0})
     run.end(75)
-    assert read(tmp_path)["metrics"] == {"loss": 2.5, "Vloss": 1.5, "Vacc": 40.0}
+    known = {"loss": 2.5, "Vloss": 1.5, "Vacc": 40.0, "comm/bits_per_coordinate": 3.2}
+    assert list(read(tmp_path)["metrics"].items()) == list(known.items()), "grid_run.py status shows the first three"
     assert read(tmp_path)["step"] == 3
     _status(tmp_path)
     again = read(tmp_path)
-    assert again["metrics"] == {"loss": 2.5, "Vloss": 1.5, "Vacc": 40.0}, "a requeued run shows what it last knew"
+    assert again["metrics"] == known, "a requeued run shows what it last knew"
     assert again["attempt"] == 2
 
 
