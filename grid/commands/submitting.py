@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from grid.engine.states.ledger import Chunk, Submission
     from grid.engine.submission.planning import Made, Options, Reviewed
     from grid.engine.submission.preflight import Finding
+    from grid.engine.submission.retry import Bounds
 
 WAITS = 75  # exit code: something waits for room, and the same command goes on with it
 
@@ -306,6 +307,20 @@ def retry(argv: Sequence[str], root: Path) -> int:
     parser.add_argument(
         "--factor", type=float, default=2.0, metavar="X", help="so many times the time or the memory (default: 2)"
     )
+    parser.add_argument(
+        "--auto",
+        action="store_true",
+        help="only what more time, more memory, another node or another try may mend, within these bounds:",
+    )
+    of_site = "(default: its partition's, by the site's profile)"
+    parser.add_argument("--max_time", metavar="T", help=f"with --auto: the most time that a run may get {of_site}")
+    parser.add_argument("--max_mem", metavar="M", help=f"with --auto: the most memory that a run may get {of_site}")
+    parser.add_argument(
+        "--max_attempts",
+        type=int,
+        metavar="N",
+        help="with --auto: how often a run may be started, the first time counted (default: 4)",
+    )
     parser.add_argument("--here", action="store_true", help="run them on this machine instead")
     parser.add_argument(
         "--slots", type=int, metavar="N", help="with --here: runs at once (default: as many as cores and GPUs allow)"
@@ -319,6 +334,7 @@ def retry(argv: Sequence[str], root: Path) -> int:
     from grid.engine.submission.retry import choose
 
     check_slots(parsed.slots)
+    bounds = _bounds(parsed)
     as_planned(parsed, root, needs_plan=True)
     options = _options(parsed)
     if not parsed.here:
@@ -328,7 +344,9 @@ def retry(argv: Sequence[str], root: Path) -> int:
         evidence.settle(ledger.read_all(root, folder), root)
         options = _inherited(options, planning.reviewed(root, folder))
         made = planning.make(options, root, max_age_s=0)
-        chosen, lines = choose(made, root, kinds=parsed.kind, with_code=parsed.code, factor=parsed.factor)
+        chosen, lines = choose(
+            made, root, kinds=parsed.kind, with_code=parsed.code, factor=parsed.factor, bounds=bounds
+        )
         for line in [*lines, *doubts(made.view)]:
             print(line)
         if not chosen:
@@ -350,6 +368,23 @@ def retry(argv: Sequence[str], root: Path) -> int:
     here = [run for run in made.runs if run.run_dir in chosen and made.view.states[run.run_dir].may_start]
     check(here, (), root)
     return run_with_progress(here, parsed.slots).exit_code
+
+
+def _bounds(parsed: argparse.Namespace) -> Bounds | None:
+    """The bounds of --auto; None without it."""
+    from grid.engine.submission.retry import Bounds
+
+    given = {
+        name: value for name in ("max_time", "max_mem", "max_attempts") if (value := getattr(parsed, name)) is not None
+    }
+    if parsed.auto and parsed.here:
+        raise ValueError("--auto --here: time and memory are asked of SLURM alone: leave out one of them")
+    if parsed.auto and (parsed.time or parsed.mem):
+        raise ValueError("--auto: what a run gets follows from its failure: leave out --time and --mem")
+    if given and not parsed.auto:
+        name, value = next(iter(given.items()))
+        raise ValueError(f"--{name} {value}: is a bound of --auto, which is not given")
+    return Bounds(**given) if parsed.auto else None
 
 
 def _inherited(options: Options, before: Reviewed | None) -> Options:

@@ -5,21 +5,21 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from grid.engine.slurm.site import Partition, Site
 from grid.engine.states.blame import ALONE, MEGABYTE, Memory, culprits
 from grid.engine.states.job_logs import log_of, log_path
 from grid.engine.states.record_values import own_element
 from grid.engine.states.run_files import RunFolder
 from grid.engine.states.triage import KINDS, Failure, classify, says_out_of_memory
 from nuq.settings import unknown
-from settings.resources import Resources, megabytes, seconds, time_text
+from settings.resources import TIME_FORMS, Resources, megabytes, seconds, time_text
 
 if TYPE_CHECKING:
-    from grid.engine.slurm.site import Site
     from grid.engine.states.evidence import View
     from grid.engine.states.runs import Run
     from grid.engine.states.state import State
@@ -29,6 +29,47 @@ FAILED = {"failed", "diverged", "lost"}
 STUBBORN = {"code", "settings", "cuda_oom", "non_finite"}  # these kinds fail again, unless somebody changes something
 NO_FAILURES = {"preempted", "cancelled"}  # plan and submit start them again
 SPACE = {"disk"}  # somebody has to make room first
+GROWS = {"time_limit": "time", "host_oom": "mem"}  # the resource of which a run gets more after such a failure
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """The bounds within which ``retry --auto`` starts failed runs again, for one experiment."""
+
+    max_time: str | None = None  # None, here and below: what the site's profile says of the partition
+    max_mem: str | None = None
+    max_attempts: int = 4  # submissions of one run, the first one counted; of twice as much each: eight times the first
+
+    def __post_init__(self) -> None:
+        if self.max_time is not None and not _above_0(seconds, self.max_time):
+            raise ValueError(f"--max_time {self.max_time}: must be a time above 0: {TIME_FORMS}")
+        if self.max_mem is not None and not _above_0(megabytes, self.max_mem):
+            raise ValueError(f"--max_mem {self.max_mem}: must be an amount of memory above 0: 64G, 500M, 1T")
+        if self.max_attempts < 2:
+            raise ValueError(f"--max_attempts {self.max_attempts}: must be at least 2, for the first start counts")
+
+    def check(self, made: Made) -> None:
+        """Raise ValueError where a run of the sweep has no bound."""
+        for resources in dict.fromkeys(made.resources.values()):
+            name = resources.partition or made.site.partition
+            where = f"of partition {name} in the site's profile" if name else "of a partition in the site's profile"
+            limits = _limits(resources, made.site)
+            if self.max_time is None and limits.max_time is None:
+                raise ValueError(f"--auto: time has no bound: give --max_time 1-00:00:00, or max_time {where}")
+            if self.max_mem is None and limits.mem is None:
+                raise ValueError(f"--auto: memory has no bound: give --max_mem 64G, or mem {where}")
+
+
+def _above_0(parse: Callable[[str], int], text: str) -> bool:
+    try:
+        return parse(text) > 0
+    except ValueError:
+        return False
+
+
+def _limits(resources: Resources, site: Site) -> Partition:
+    """What the site's profile says of the partition that these resources are asked of."""
+    return site.partitions.get(resources.partition or site.partition or "", Partition())
 
 
 @dataclass(frozen=True)
@@ -96,13 +137,20 @@ def _was_killed(run: str, state: State, root: Path) -> bool:
 
 
 def choose(
-    made: Made, root: Path, *, kinds: Sequence[str] = (), with_code: bool = False, factor: float = 2.0
+    made: Made,
+    root: Path,
+    *,
+    kinds: Sequence[str] = (),
+    with_code: bool = False,
+    factor: float = 2.0,
+    bounds: Bounds | None = None,
 ) -> tuple[dict[str, Mapping[str, Any]], list[str]]:
     """The resources of each run that is to be started again, by run folder, and one line per kind of failure.
 
     A run asks for what it was submitted with, but for its failure's remedy and what the command line says now.
 
-    ``kinds`` restricts to these; what fails again by itself is chosen only ``with_code`` or by its kind.
+    ``kinds`` restricts to these; what fails again by itself is chosen only ``with_code`` or by its kind.  With
+    ``bounds``, runs that have had all that these allow are left alone.
     """
     for kind in kinds:
         if kind in NO_FAILURES:
@@ -111,6 +159,16 @@ def choose(
             raise unknown("kind of failure", kind, sorted(set(KINDS) - NO_FAILURES))
     if not factor > 1:
         raise ValueError(f"--factor {factor:g}: must be above 1")
+    if bounds is not None:
+        if with_code or (STUBBORN | SPACE) & set(kinds):
+            raise ValueError(
+                "--auto: starts nothing again that fails again by itself: leave out --code, and --kind with one of "
+                f"{', '.join(sorted(STUBBORN | SPACE))}"
+            )
+        bounds.check(made)
+    starts = Counter(
+        run for item in made.view.submissions for chunk in item.chunks if chunk.is_settled for run in chunk.runs
+    )
     chosen: dict[str, Mapping[str, Any]] = {}
     words: Counter[tuple[str, str]] = Counter()
     for run, failure in failures_of(made.runs, made.view, root).items():
@@ -127,11 +185,29 @@ def choose(
             continue
         node = made.view.jobs[run].node if run in made.view.jobs else ""
         before = asked(made, run)
-        remedy = remedy_for(failure.kind, before, made.site, factor=factor, node=node)
+        parallel = made.options.parallel
+        remedy = remedy_for(failure.kind, before, made.site, factor=factor, node=node, parallel=parallel, bounds=bounds)
+        if bounds is not None and (why := _exhausted(failure.kind, before, remedy, starts[run], bounds)):
+            words[failure.kind, f"left alone: {why}"] += 1
+            continue
         kept = {name: value for name, value in dataclasses.asdict(before).items() if value is not None}
         chosen[run] = {**kept, **remedy.changes, **made.options.resources}  # the command line's word comes first
-        words[failure.kind, remedy.words] += 1
+        attempt = f" (attempt {starts[run] + 1} of {bounds.max_attempts})" if bounds is not None else ""
+        words[failure.kind, f"{remedy.words}{attempt}"] += 1
     return chosen, [f"{number} {kind}: {text}" for (kind, text), number in sorted(words.items())]
+
+
+def _exhausted(kind: str, before: Resources, remedy: Remedy, starts: int, bounds: Bounds) -> str:
+    """The reason why a run has had all that the bounds allow; empty where it has not."""
+    if starts >= bounds.max_attempts:
+        return f"it was started {starts} times, and --max_attempts is {bounds.max_attempts}"
+    if kind not in GROWS:
+        return ""
+    name = GROWS[kind]
+    had, amount = getattr(before, name), seconds if name == "time" else megabytes
+    if had is None or not amount(had):
+        return f"it asked for no {name} that could grow"
+    return "" if amount(remedy.changes[name]) > amount(had) else f"it had {had}, and may have no more"
 
 
 def asked(made: Made, run: str) -> Resources:
@@ -143,25 +219,36 @@ def asked(made: Made, run: str) -> Resources:
     return made.resources[run]
 
 
-def remedy_for(kind: str, resources: Resources, site: Site, *, factor: float, node: str = "") -> Remedy:
+def remedy_for(
+    kind: str,
+    resources: Resources,
+    site: Site,
+    *,
+    factor: float,
+    node: str = "",
+    parallel: int = 1,
+    bounds: Bounds | None = None,
+) -> Remedy:
     """The remedy for a kind of failure.
 
     It is more time after a time limit, more memory after the host ran out of it, other nodes after one failed; else the
-    same again.
+    same again.  There is never more than the partition has for a script of ``parallel`` runs at a time, or than
+    ``bounds`` allow.
     """
     before = {"time": resources.time, "mem": resources.mem, "exclude": resources.exclude}
     kept = {name: value for name, value in before.items() if value is not None}
-    partition = site.partitions.get(resources.partition or site.partition or "")
+    limits, bounds = _limits(resources, site), bounds or Bounds()
     if kind == "time_limit" and resources.time is not None:
-        most = seconds(partition.max_time) if partition and partition.max_time else math.inf
-        wanted = min(math.ceil(seconds(resources.time) * factor), most)
+        most = [seconds(text) for text in (limits.max_time, bounds.max_time) if text]
+        wanted = min([math.ceil(seconds(resources.time) * factor), *most])
         return Remedy(
-            {**kept, "time": time_text(int(wanted))}, f"again with {time_text(int(wanted))} instead of {resources.time}"
+            {**kept, "time": time_text(wanted)}, f"again with {time_text(wanted)} instead of {resources.time}"
         )
     if kind == "host_oom" and megabytes(resources.mem) > 0:
-        most = megabytes(partition.mem) if partition and partition.mem else math.inf
-        wanted = min(math.ceil(megabytes(resources.mem) * factor), most)
-        return Remedy({**kept, "mem": f"{int(wanted)}M"}, f"again with {int(wanted)} MB instead of {resources.mem}")
+        most = [megabytes(limits.mem) // parallel] if limits.mem else []
+        most += [megabytes(bounds.max_mem)] if bounds.max_mem else []
+        wanted = min([math.ceil(megabytes(resources.mem) * factor), *most])
+        return Remedy({**kept, "mem": f"{wanted}M"}, f"again with {wanted} MB instead of {resources.mem}")
     if kind == "node_failure" and node:
         nodes = ",".join(dict.fromkeys([*(resources.exclude or "").split(","), node])).strip(",")
         return Remedy({**kept, "exclude": nodes}, f"again without {node}")
