@@ -119,6 +119,11 @@ def write(argv: Sequence[str], root: Path, epilog: str = "") -> int:
         sbatch_command.check_sbatch()
     sweep, experiments = experiments_of(options)
     check_folder(sweep, root)
+    if waiting := next((one for one in experiments if one.after), None):
+        raise ValueError(
+            f"{sweep.title}, point {waiting.label!r}: waits for other runs, and what this command line writes "
+            f"cannot: use `plan` and `submit`"
+        )
     runs = runs_of(experiments, root)
     item = _submission(options, sweep, runs)
     (chunk,) = item.chunks

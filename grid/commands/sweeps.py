@@ -85,6 +85,12 @@ def show(argv: Sequence[str], root: Path) -> int:
             rows.append((str(number), "; also: ".join([item.label, *item.aliases]), str(item.seed), own, item.name))
         table(("#", "LABEL", "SEED", "SETTINGS", "RUN"), rows)
         print(f"\n{count(len(experiments), 'experiment')}{aliases(sweep, experiments)}")
+        for line in dict.fromkeys(
+            f"{item.label} waits for {', '.join(dict.fromkeys(item.after.values()))}"
+            for item in experiments
+            if item.after
+        ):
+            print(line)
         for line in sweep.duplicates():
             print(f"note: {line}")
         if unread := sweep.unread():
@@ -107,7 +113,7 @@ def show(argv: Sequence[str], root: Path) -> int:
 
 def _known(item: Experiment) -> dict[str, Any]:
     """An experiment as plain values."""
-    return {name: getattr(item, name) for name in ("name", "label", "aliases", "seed", "settings")}
+    return {name: getattr(item, name) for name in ("name", "label", "aliases", "seed", "settings", "after")}
 
 
 def dry_run(argv: Sequence[str], root: Path) -> int:

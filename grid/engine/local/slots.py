@@ -17,8 +17,9 @@ from types import FrameType
 from files.live_line import is_live
 from grid.engine.local.machine import Machine, Share, ranks_of
 from grid.engine.local.progress import Lines, Live, Word, title
+from grid.engine.states.run_files import RunFolder
 from grid.engine.states.runs import Run, prepare
-from grid.engine.states.state import HELD
+from grid.engine.states.state import HELD, UNMET
 
 POLL_S = 0.1
 GRACE_S = 30.0  # between SIGTERM and SIGKILL: time to write a checkpoint
@@ -79,6 +80,13 @@ def run_all(
         try:
             while (waiting and not stopping()) or children:
                 for run in list(waiting):
+                    if unmet := _unmet(run):
+                        ours = {other.run_dir for other in [*waiting, *(child.run for child in children.values())]}
+                        if ours.isdisjoint(unmet):
+                            waiting.remove(run)
+                            outcome.left.append((run, f"it waits for {', '.join(unmet.values())}"))
+                            display.passed(run, f"not started: it waits for {', '.join(unmet.values())}")
+                        continue
                     if stopping() or (share := machine.take(run)) is None:
                         continue
                     waiting.remove(run)
@@ -104,6 +112,9 @@ def run_all(
                     if code == HELD:
                         word, failure = "left", "another process runs it already"
                         outcome.left.append((child.run, failure))
+                    elif code == UNMET:
+                        word, failure = "left", "a run that it waits for is not done"
+                        outcome.left.append((child.run, failure))
                     elif failure:
                         outcome.failed.append((child.run, failure))
                         num_refused += code == BAD_SETTINGS
@@ -124,6 +135,12 @@ def run_all(
                 )
                 _stop(list(children.values()), stopping)
     return outcome
+
+
+def _unmet(run: Run) -> dict[str, str]:
+    """What a run waits for: the run folders that are not done, with their labels and states."""
+    words = {at: RunFolder(run.root / at).state().word for at in run.after}
+    return {at: f"{run.after[at]} ({word})" for at, word in words.items() if word != "done"}
 
 
 def _passed(run: Run, outcome: Outcome, busy: Mapping[str, str]) -> str:

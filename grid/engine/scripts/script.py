@@ -38,11 +38,18 @@ def run_script(experiment: Experiment, run_dir: str, checkout: str) -> str:
         "run",
         run_dir=shlex.quote(run_dir),
         overrides=lines,
+        after=_after(experiment),
         workers=experiment.config["workers"],
         shutdown_s=SHUTDOWN_S,
         ports="{} {}".format(*PORTS),
     )
     return head + filled("code", checkout=checkout) + piece("python") + piece("wait") + body
+
+
+def _after(experiment: Experiment) -> str:
+    """The lines of ``run.sh`` that wait for other runs; none where it waits for none."""
+    firsts = "\n".join(f"  {shlex.quote(f'runs/{experiment.folder}/{name}')}" for name in experiment.after)
+    return filled("after", firsts=firsts) if firsts else ""
 
 
 def from_script(steps_up: int) -> str:

@@ -19,7 +19,7 @@ from grid.engine.states.ledger import Submission
 from grid.engine.states.record_values import own_element
 from grid.engine.states.run_files import RunFolder, ids_to_ask
 from grid.engine.states.runs import Run
-from grid.engine.states.state import Claim, State
+from grid.engine.states.state import Claim, State, gated
 
 CACHE = Path("jobs") / "scheduler.json"
 EXPLAINED = {"done", "failed", "diverged"}  # the run's own word explains these states
@@ -39,8 +39,21 @@ class View:
 
 
 def of(runs: Sequence[Run], root: Path, *, max_age_s: float = scheduler.MAX_AGE_S) -> View:
-    """What is known of these runs of one folder, of which there is at least one (see ``look``)."""
-    return look([run.run_dir for run in runs], [runs[0].experiment.folder], root, max_age_s=max_age_s)
+    """What is known of these runs of one folder, of which there is at least one (see ``look``).
+
+    What a run waits for has a say in its state.
+    """
+    wanted = [run.run_dir for run in runs]
+    firsts = dict.fromkeys(first for run in runs for first in run.after)
+    view = look([*wanted, *firsts], [runs[0].experiment.folder], root, max_age_s=max_age_s)
+    if not firsts:
+        return view
+    states = dict(view.states)
+    for run in runs:  # what is waited for stands before
+        if run.after:
+            states[run.run_dir] = gated(states[run.run_dir], [(label, states[at]) for at, label in run.after.items()])
+    others = {run: states[run] for run in firsts if run in view.claims and run not in wanted}
+    return replace(view, states={run: states[run] for run in wanted}, others={**view.others, **others})
 
 
 def look(

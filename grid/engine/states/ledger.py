@@ -168,7 +168,11 @@ class Submission:
             else [*(pair for pair in whole.after if pair[0] == "afterok"), ("afterany", first.name)]
         )
         rest = dataclasses.replace(whole, elements=whole.elements[count:], after=after)
-        chunks = [part for chunk in self.chunks for part in ([first, rest] if chunk.name == name else [chunk])]
+        chunks = [
+            part
+            for chunk in self.chunks
+            for part in ([first, rest] if chunk.name == name else [_waits_for_both(chunk, whole, first)])
+        ]
         return dataclasses.replace(self, chunks=chunks)
 
     @property
@@ -189,6 +193,15 @@ class Submission:
         write_text(self.place(root) / RECORD, text)
         with (self.place(root) / RECORD).open() as file:
             os.fsync(file.fileno())
+
+
+def _waits_for_both(chunk: Chunk, whole: Chunk, first: Chunk) -> Chunk:
+    """The chunk, which waits for the first part of ``whole`` too where it waits for the rest.
+
+    Under a cap the rest waits for the first part itself.
+    """
+    also = [(how, first.name) for how, name in chunk.after if name == whole.name and whole.cap is None]
+    return dataclasses.replace(chunk, after=[*chunk.after, *also]) if also else chunk
 
 
 def new_id(now: float) -> str:

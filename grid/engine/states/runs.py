@@ -32,6 +32,11 @@ class Run:
     run_dir: str  # the folder as seen from there
 
     @property
+    def after(self) -> dict[str, str]:
+        """The folders of the runs that it waits for, as seen from the checkout, with their labels."""
+        return {f"{RUNS}/{self.experiment.folder}/{name}": label for name, label in self.experiment.after.items()}
+
+    @property
     def folder(self) -> RunFolder:
         return RunFolder(self.root / self.run_dir)
 

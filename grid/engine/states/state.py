@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-WORDS = ("new", "pending", "running", "done", "failed", "diverged", "preempted", "cancelled", "lost", "unknown")
+from files.aligned import some
+
+GATED = ("waiting", "blocked")  # for another run, which is yet to be done, or by one that has failed
+WORDS = ("new", "pending", "running", "done", "failed", "diverged", "preempted", "cancelled", "lost", "unknown", *GATED)
 SUSPENDED = "suspended"  # the beginning of the reason
 LIVES_ON = "it lives on"  # the beginning of the reason where a run outlives its script, or its job's life
 ENDED = {"done", "failed", "diverged", "preempted"}
-STARTABLE = {"new", "failed", "diverged", "preempted", "cancelled", "lost"}  # the others may be alive: leave them alone
+# the others may be alive: leave them alone
+STARTABLE = {"new", "failed", "diverged", "preempted", "cancelled", "lost", *GATED}
 HELD = 4  # the exit code of run.sh where another process has the folder: no end of the run
-CODES = {3: "diverged", 75: "preempted", 130: "preempted"}  # exit codes of run.sh; others than 0 are failures
+UNMET = 5  # the exit code of run.sh where a run that it waits for is not done
+# exit codes of run.sh; others than 0 are failures
+CODES = {3: "diverged", 75: "preempted", 130: "preempted", UNMET: "blocked"}
 
 
 @dataclass(frozen=True)
@@ -52,6 +58,21 @@ class State:
     def lives_on(self) -> bool:
         """Whether the run beats, although its script noted its end or its job has begun anew."""
         return self.word == "running" and self.reason.startswith(LIVES_ON)
+
+
+def gated(state: State, firsts: Sequence[tuple[str, State]]) -> State:
+    """The state of a run that waits for others, which are these labels in these states.
+
+    What could start otherwise is ``waiting`` until all of them are done, and ``blocked`` where one has failed.
+    """
+    unmet = [(label, first.word) for label, first in firsts if first.word != "done"]
+    if not unmet:  # its script may have found that one was not done
+        return replace(state, word="new", reason="") if state.word == "blocked" else state
+    reason = f"waits for {some([f'{label} ({word})' for label, word in unmet])}"
+    if state.word == "pending":
+        return replace(state, reason=reason)
+    is_blocked = any(word in ("failed", "diverged", "blocked") for _, word in unmet)
+    return replace(state, word="blocked" if is_blocked else "waiting", reason=reason) if state.may_start else state
 
 
 @dataclass(frozen=True)

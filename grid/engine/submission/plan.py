@@ -39,6 +39,7 @@ class Planned:
     label: str
     word: str  # the word of its state
     resources: Mapping[str, Any]
+    after: Sequence[str] = ()  # the run folders, planned too, that have to be done first
 
 
 @dataclass(frozen=True)
@@ -143,27 +144,34 @@ def arrays(
     With a canary, the first run of a shape is an array of its own and the rest waits for its success.  ``cap`` holds
     for everything together: it is shared out by size (a canary runs in the share of those that wait for it), and where
     there are more chunks than that, they queue up in ``cap`` lanes.
+
+    Runs that wait for others of the plan are in arrays of their own, which start when those of the others have ended:
+    each run then looks for itself whether what it waits for is done.
     """
-    shapes: dict[str, list[Planned]] = {}
+    shapes: dict[tuple[int, str], list[Planned]] = {}
+    stages: dict[str, int] = {}  # the number of runs that are waited for, one after another
     texts: dict[str, str] = {}  # written out once for thousands of runs
     for item in planned:
         key = repr(item.resources)
         if key not in texts:
             texts[key] = json.dumps(dict(item.resources), sort_keys=True)
-        shapes.setdefault(texts[key], []).append(item)
+        stages[item.run_dir] = max((stages[first] + 1 for first in item.after), default=0)
+        shapes.setdefault((stages[item.run_dir], texts[key]), []).append(item)
+    firsts = {item.run_dir: item.after for item in planned}
     chunks: list[Chunk] = []
     rest: list[int] = []  # positions of the chunks that share the cap
-    for number, runs in enumerate(shapes.values()):
+    for number, (_, runs) in enumerate(sorted(shapes.items(), key=lambda item: item[0][0])):
         first: list[tuple[str, str]] = []
         resources = dict(runs[0].resources)
         if canary and len(runs) > 1:
-            chunks.append(Chunk(f"s{number}canary", resources, [[runs[0].run_dir]]))
+            alone = [[runs[0].run_dir]]
+            chunks.append(Chunk(f"s{number}canary", resources, alone, after=_ends(alone, firsts, chunks)))
             first = [("afterok", chunks[-1].name)]
             runs = runs[1:]
         elements = deal([item.run_dir for item in runs], math.ceil(len(runs) / per_script))
         for part, share in enumerate(_cut(elements, max_elements)):
             rest.append(len(chunks))
-            chunks.append(Chunk(f"s{number}c{part}", resources, share, after=first))
+            chunks.append(Chunk(f"s{number}c{part}", resources, share, after=[*first, *_ends(share, firsts, chunks)]))
     if cap is not None:
         places = rest if len(rest) <= cap else list(range(len(chunks)))
         for position, share, before in _caps([len(chunks[place].elements) for place in places], cap):
@@ -171,6 +179,14 @@ def arrays(
             after = [*chunk.after, *([("afterany", chunks[places[before]].name)] if before is not None else [])]
             chunks[places[position]] = Chunk(chunk.name, chunk.resources, chunk.elements, share, after)
     return chunks
+
+
+def _ends(
+    elements: Sequence[Sequence[str]], firsts: Mapping[str, Sequence[str]], chunks: Sequence[Chunk]
+) -> list[tuple[str, str]]:
+    """The condition that the chunks have ended which hold what these elements' runs wait for."""
+    wanted = {first for runs in elements for run in runs for first in firsts[run]}
+    return [("afterany", chunk.name) for chunk in chunks if wanted and not wanted.isdisjoint(chunk.runs)]
 
 
 def _cut(items: Sequence[Item], most: int) -> list[Sequence[Item]]:

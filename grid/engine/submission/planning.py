@@ -108,10 +108,13 @@ def make(options: Options, root: Path, *, max_age_s: float = scheduler.MAX_AGE_S
     asked = {run.run_dir: shape(run.experiment, {}).resources for run in runs}
     checked: set[Resources] = set()
     submit = []
+    planned: set[str] = set()
     for run in runs:
         state = view.states[run.run_dir]
+        unmet = [first for first in run.after if view.states[first].word != "done"]
         if options.retry is None:
-            chosen, changes = state.word in FRESH and state.may_start, {}
+            waits = state.word == "waiting" and planned.issuperset(unmet)
+            chosen, changes = waits or (state.word in FRESH and state.may_start), {}
         else:
             chosen, changes = run.run_dir in options.retry and state.may_start, options.retry.get(run.run_dir, {})
         if chosen:
@@ -119,7 +122,8 @@ def make(options: Options, root: Path, *, max_age_s: float = scheduler.MAX_AGE_S
             if resources not in checked:
                 site.check(resources, options.parallel)
                 checked.add(resources)
-            submit.append(Planned(run.run_dir, run.experiment.label, state.word, values))
+            submit.append(Planned(run.run_dir, run.experiment.label, state.word, values, unmet))
+            planned.add(run.run_dir)
     # a part of the sweep says nothing of the others, and a title does not tell the files of two sweeps apart
     is_whole = options.retry is None and not options.is_part and not others(sweep, root)
     cancel = _unwanted(view, wanted, sweep.title) if is_whole else []

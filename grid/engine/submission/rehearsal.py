@@ -49,7 +49,7 @@ def rehearse(
     places = {run.run_dir: data_place(run, site or Site()) for run in runs}
     combinations: dict[str, list[Run]] = {}
     for run in start:
-        combinations.setdefault(_combination(run.experiment.settings), []).append(run)
+        combinations.setdefault(_combination(run), []).append(run)
     earlier: dict[str, list[Run]] = {}  # runs that have made steps on data of files
     for run in runs:
         state = states[run.run_dir]
@@ -132,11 +132,15 @@ def _data(config: Config, place: str) -> str:
     return json.dumps([config["data"], config["stand_in"], place], sort_keys=True)
 
 
-def _combination(settings: Config) -> str:
+def _combination(run: Run) -> str:
     """A key of the settings that can decide about shapes, among those that the sweep sets.
 
-    It has all settings of data and model, and of the others the words; rates, bits and seeds decide about no shape.
+    It has all settings of data and model, and of the others the words; rates, bits and seeds decide about no shape, nor
+    do the weights of a run that waits for others, which may be still to come.
     """
+    settings = dict(run.experiment.settings)
+    if run.after:
+        settings.pop("model.weights_file", None)
     return repr(
         [
             (name, value)
@@ -144,6 +148,12 @@ def _combination(settings: Config) -> str:
             if name.startswith(("data", "model")) or type(value) not in (int, float)
         ]
     )
+
+
+def _without_weights(run: Run) -> Config:
+    """The configuration of a run; one that waits for others may have its weights of them, which are still to come."""
+    config = run.experiment.config
+    return {**config, "model": {**config["model"], "weights_file": ""}} if run.after else config
 
 
 # --- the other process --------------------------------------------------------------------------------------------
@@ -155,7 +165,7 @@ class _Silent(Exception):
 
 def _ask(build: Sequence[Run], look_at: Sequence[Run], places: Mapping[str, str], root: Path) -> dict[str, list[Any]]:
     def configs(runs: Sequence[Run]) -> list[dict[str, Any]]:
-        return [{**run.experiment.config, "data_dir": places[run.run_dir]} for run in runs]
+        return [{**_without_weights(run), "data_dir": places[run.run_dir]} for run in runs]
 
     request = {"build": configs(build), "data": configs(look_at), "limit_s": LIMIT_S}
     command = [os.environ.get("PYTHON", sys.executable), "-m", ".".join(MODULE.with_suffix("").parts)]

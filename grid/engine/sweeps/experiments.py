@@ -19,8 +19,10 @@ from dataclasses import dataclass, field
 
 import args
 from grid.engine.sweeps.points import Point, Settings, axis, check_resources, kept, product
+from nuq.settings import unknown
 from settings import resolving, run_identity
 
+FILLED_IN = "{after}"  # in a text of a point's settings
 NOT_IN_POINTS = {
     "seed": "seeds multiply the whole sweep: Sweep(points, seeds=(1, 2, 3)), or --seeds",
     "run_dir": "the run folder follows from sweep and settings",
@@ -38,6 +40,7 @@ class Experiment:
     config: Settings  # the full configuration
     resources: Settings = field(default_factory=dict)  # the resources of sweep and point, in the names of Resources
     identity: str = ""  # the configuration's, where it is known; empty: it follows from it
+    after: Mapping[str, str] = field(default_factory=dict)  # the names of the runs that it waits for, with their labels
 
     @functools.cached_property
     def name(self) -> str:
@@ -116,7 +119,10 @@ class Sweep:
                 raise ValueError(f"{name}={value!r}: no method of {self.title} reads this setting")
         other = f" method={settings['method']}" if "method" in settings else ""
         labels = [f"{old.label}{other}".strip() for old in self.points]
-        labelled = [dataclasses.replace(new, label=label) for new, label in zip(changed, labels, strict=True)]
+        labelled = [
+            dataclasses.replace(new, label=label, after=tuple(f"{first}{other}" for first in new.after))
+            for new, label in zip(changed, labels, strict=True)
+        ]
         return dataclasses.replace(self, points=labelled)
 
     def experiments(self) -> list[Experiment]:
@@ -145,29 +151,62 @@ class Sweep:
         several: dict[tuple[str, int], dict[str, None]] = {}  # the identities of a label and seed that has several
         sound: dict[str, Settings] = {}  # resources that are checked already, shared by those that ask for the same
         resolver = resolving.Resolver()
+        folder = self.home
         for item in self.points:
             try:
                 for name in item.settings.keys() & NOT_IN_POINTS.keys():
                     raise ValueError(f"{name} is no setting of a point: {NOT_IN_POINTS[name]}")
                 settings = kept(item)
-                item = dataclasses.replace(item, label=item.full_label(settings.get("method", args.DEFAULTS["method"])))
-                found = resolver.of_seeds(settings, self.all_seeds)
+                item = dataclasses.replace(item, label=item.full_label(_method(item)))
+                if item.after:
+                    waits = [self._waits(item, seed, first, labels, several) for seed in self.all_seeds]
+                    each = [_filled_in(settings, names, folder) for names in waits]
+                    found = [resolver.of_seeds(own, [seed])[0] for own, seed in zip(each, self.all_seeds, strict=True)]
+                else:
+                    waits = [{} for _ in self.all_seeds]
+                    each = [_filled_in(settings, {}, folder)] * len(waits)
+                    found = resolver.of_seeds(settings, self.all_seeds)
                 asked = [self._asked(item, config, sound) for config, _ in found]
+                for (_, key), names in zip(found, waits, strict=True):
+                    if key in first and first[key].after != names:
+                        raise ValueError(
+                            f"is the same run as {first[key].label!r}, which does not wait for the same runs"
+                        )
             except ValueError as error:
                 raise ValueError(f"{self.title}, point {item.label!r}: {error}") from error
-            for seed, (config, key), resources in zip(self.all_seeds, found, asked, strict=True):
+            for seed, (config, key), resources, own, names in zip(
+                self.all_seeds, found, asked, each, waits, strict=True
+            ):
                 if (before := labels.setdefault((item.label, seed), key)) != key:
                     several.setdefault((item.label, seed), {before: None})[key] = None
                 if key in first:
                     others.setdefault(key, []).append(dataclasses.replace(item, resources=resources))
                 else:
-                    first[key] = Experiment(
-                        self.home, item.label, (), {**settings, "seed": seed}, config, resources, key
-                    )
+                    given = {**own, "seed": seed}
+                    first[key] = Experiment(folder, item.label, (), given, config, resources, key, names)
         for key, points in others.items():
             aliases = dict.fromkeys(item.label for item in points if item.label != first[key].label)
             first[key] = dataclasses.replace(first[key], aliases=tuple(aliases))
         return list(first.values()), list(dict.fromkeys(_reports(first, others, several)))
+
+    def _waits(
+        self,
+        item: Point,
+        seed: int,
+        first: Mapping[str, Experiment],
+        labels: Mapping[tuple[str, int], str],
+        several: Mapping[tuple[str, int], Mapping[str, None]],
+    ) -> dict[str, str]:
+        """The names of the runs for which a point waits with this seed, with their labels."""
+        found = {}
+        for label in item.after:
+            if (label, seed) not in labels:
+                if any(label == other.full_label(_method(other)) for other in self.points):
+                    raise ValueError(f"after {label!r}: is no experiment before it: list first what others wait for")
+                raise unknown("label to wait for", label, list(dict.fromkeys(name for name, _ in labels)))
+            for key in several.get((label, seed)) or [labels[label, seed]]:
+                found[first[key].name] = label
+        return found
 
     def _asked(self, item: Point, config: Settings, sound: dict[str, Settings]) -> Settings:
         """The settings that the sweep asks for in this configuration, and then those of the point."""
@@ -183,6 +222,25 @@ class Sweep:
             check_resources(asked)
             sound[key] = asked
         return sound[key]
+
+
+def _method(item: Point) -> str:
+    return kept(item).get("method", args.DEFAULTS["method"])
+
+
+def _filled_in(settings: Settings, names: Mapping[str, str], folder: str) -> Settings:
+    """The settings with the folder of the one run that is waited for in the place of ``{after}``."""
+    texts = {name: value for name, value in settings.items() if isinstance(value, str) and FILLED_IN in value}
+    if texts and len(names) != 1:
+        (name, value), *_ = texts.items()
+        raise ValueError(
+            f"{name}={value!r}: {FILLED_IN} is the folder of the run that is waited for, and here that is "
+            f"{', '.join(names.values()) or 'none'}: give one label to after()"
+        )
+    return {
+        **settings,
+        **{name: value.replace(FILLED_IN, f"runs/{folder}/{next(iter(names))}") for name, value in texts.items()},
+    }
 
 
 def _reports(

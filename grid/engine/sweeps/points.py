@@ -46,6 +46,7 @@ class Point:
     resources: Settings = field(default_factory=dict)  # the resources, by the names of Resources
 
     is_nameless: bool = False  # its method was set without a label
+    after: tuple[str, ...] = ()  # labels of earlier points: each seed waits until theirs are done
 
     def __post_init__(self) -> None:
         if not self.label and "method" in self.settings:
@@ -91,6 +92,18 @@ def needs(**resources: Any) -> Point:
     """A point that has only resources, such as ``needs(gpus=2, time="4:00:00")``; see Resources for the names."""
     check_resources(resources)
     return Point(resources=resources)
+
+
+def after(*labels: str) -> Point:
+    """A point that waits: each seed starts when that of the experiments with these labels is done.
+
+    They stand before it in the sweep.  Where there is one label, ``{after}`` in a text of the point's settings is that
+    run's folder: ``point("fine", {"model.weights_file": "{after}/checkpoint.pt"})``.
+    """
+    for label in labels or ("",):
+        if not isinstance(label, str) or not label.strip():
+            raise ValueError(f"after({', '.join(map(repr, labels))}): give the labels of the experiments to wait for")
+    return Point(after=labels)
 
 
 def check_resources(resources: Settings) -> None:
@@ -250,6 +263,7 @@ def _merge(left: Point, right: Point) -> Point:
         (left.optional - right.settings.keys()) | right.optional,
         {**left.resources, **right.resources} if right.resources else left.resources,
         right.is_nameless if "method" in right.settings else left.is_nameless,
+        tuple(dict.fromkeys((*left.after, *right.after))),
     )
 
 

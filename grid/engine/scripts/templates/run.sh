@@ -8,7 +8,7 @@ mkdir -p "$run_dir" || exit 2
 log="$run_dir/stdout.log"
 if [ -t 1 ]; then exec > >(tee -i -a "$log") 2>&1; else exec >>"$log" 2>&1; fi
 export PYTHONUNBUFFERED=1
-
+@after@
 # One rank per allotted device; never more ranks than workers.
 ranks="${NPROC:-1}"
 if [ "$ranks" -gt @workers@ ]; then ranks=@workers@; fi
