@@ -159,7 +159,7 @@ def test_dry_run_passes_the_experiment_and_the_exit_code_on(tmp_path: Path, capf
     [
         (
             "shwo nuq mnist",
-            "unknown command 'shwo'; did you mean 'show'? (legal: cancel, collect, diff, dry-run, failures, list, logs, ",
+            "unknown command 'shwo'; did you mean 'show'? (legal: cancel, collect, diff, dry-run, failures, list, ",
         ),
         ("--grid nuk --run_name mnist", "unknown grid 'nuk'; did you mean 'nuq'?"),
         ("--grid nuq --run_name cifar10_full_resnet23", "did you mean 'cifar10_full_resnet32'?"),

@@ -342,3 +342,65 @@ def test_points_that_wait_combine() -> None:
     waits = product(B, union(after("a"), needs(cpus=1)))
     assert [item.after for item in waits] == [("a",), ()]
     assert product(B, after("a"), after("c", "a"))[0].after == ("a", "c")
+
+
+@pytest.mark.slow
+def test_slurm_waits_for_the_last_life(here: Bench) -> None:
+    """A preempted run is queued again, and what waits for it goes on waiting; scripts hold several runs."""
+    here.behave({1: ["wait", 0], 2: 0})
+    here.good("plan --per_script 2")
+    here.good("submit")
+    for job, label in enumerate(("first", "then", "last"), start=1):
+        fake.until(lambda: began(here)[-1:] == [f"{label} 1"], f"{label} has not begun")  # noqa: B023
+        here.slurm.preempt(f"{job}_0")
+    here.wait()
+    order = began(here)
+    assert order.index("first 1") < order.index("then 1") < order.index("last 1")
+    assert here.starts() == {1: 6, 2: 3}
+    assert words(here) == {label: ["done"] * 2 for label in ("first", "then", "last")}
+
+
+@pytest.mark.slow
+def test_slurm_canaries_of_stages(here: Bench) -> None:
+    """The canary of a stage finds what it waits for failed: the others of its stage are planned again."""
+    here.behave({1: "raise"})
+    here.good("plan --canary")
+    here.good("submit")
+    here.wait()
+    here.age()
+    assert words(here)["first"] == ["failed", "cancelled"]
+    assert rows(here)["then", 1] == ("blocked", "waits for first (failed)")
+    assert rows(here)["then", 2] == ("waiting", "waits for first (cancelled)")
+    here.good("plan")
+    here.good("submit")
+    here.wait()
+    assert words(here) == {"first": ["failed", "done"], "then": ["blocked", "done"], "last": ["blocked", "done"]}
+
+
+@pytest.mark.slow
+def test_slurm_stages_in_waves(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What does not fit the queue is handed over later, with runs that an earlier submission found blocked."""
+    with bench.bench(tmp_path, capsys, max_submit=3) as here, pytest.MonkeyPatch.context() as at_once:
+        at_once.setenv("NUQ_LAG_S", "0")
+        here.family.write_text(STAGES.format(seeds=[1, 2], resources=bench.SMALL))
+        for _ in range(2):
+            here.behave({2: "raise"})
+            here.good("plan")
+            while (said := here("submit --yes")).code == 75:
+                here.wait()
+            assert said.code == 0, said
+            here.wait()
+            here.age()
+            assert words(here) == {
+                "first": ["done", "failed"],
+                "then": ["done", "blocked"],
+                "last": ["done", "blocked"],
+            }
+        here.behave({})
+        here.good("retry --yes --code")
+        here.wait()
+        here.good("plan")
+        while here("submit --yes").code == 75:
+            here.wait()
+        here.wait()
+        assert words(here) == {label: ["done"] * 2 for label in ("first", "then", "last")}
