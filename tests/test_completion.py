@@ -65,6 +65,7 @@ def test_bash_completes_the_lines_of_grid_run() -> None:
         "python grid_run.py run --sweep data=digits method=alq,qsgdi": ["alq,qsgdinf"],
         "python grid_run.py plan nuq mnist --site gpu": ["gpu_cluster"],
         "python grid_run.py collect demo demo --format ": ["csv", "json", "parquet", "latex"],
+        "python grid_run.py diff grid/engine/sl": ["grid/engine/slurm/"],
         "python grid_run.py run nosuch ": [],
         "python grid_run.py run examples/my": ["examples/my_sweep.py"],
         "python setup.py run ": [],

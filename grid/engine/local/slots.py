@@ -68,6 +68,8 @@ def run_all(
     ``slots`` overrules the machine's size (ValueError below 1).  ``busy`` are runs that are not to be started (run
     folder -> why not).  ``ended`` is called with each run that was started, when it is over.
 
+    A run that waits for others is started when all of them are done, and is left where one has ended otherwise.
+
     Another runner may work on the same sweep, so the state of a run is read again just before it is started.  Where two
     runs have ended for bad settings or data, and none is done, no further one is started.
     """
@@ -79,17 +81,16 @@ def run_all(
     with _stop_signals() as stopping:
         try:
             while (waiting and not stopping()) or children:
+                ours = {run.run_dir for run in [*waiting, *(child.run for child in children.values())]}
                 for run in list(waiting):
-                    if unmet := _unmet(run):
-                        ours = {other.run_dir for other in [*waiting, *(child.run for child in children.values())]}
-                        if ours.isdisjoint(unmet):
-                            waiting.remove(run)
-                            outcome.left.append((run, f"it waits for {', '.join(unmet.values())}"))
-                            display.passed(run, f"not started: it waits for {', '.join(unmet.values())}")
-                        continue
-                    if stopping() or (share := machine.take(run)) is None:
+                    if stopping() or not ours.isdisjoint(run.after) or (share := machine.take(run)) is None:
                         continue
                     waiting.remove(run)
+                    if unmet := _unmet(run):
+                        machine.give_back(share)
+                        outcome.left.append((run, f"it waits for {unmet}"))
+                        display.passed(run, f"not started: it waits for {unmet}")
+                        continue
                     if why := _passed(run, outcome, busy):
                         machine.give_back(share)
                         display.passed(run, f"now {why}, by another process; not started here")
@@ -137,10 +138,10 @@ def run_all(
     return outcome
 
 
-def _unmet(run: Run) -> dict[str, str]:
-    """What a run waits for: the run folders that are not done, with their labels and states."""
-    words = {at: RunFolder(run.root / at).state().word for at in run.after}
-    return {at: f"{run.after[at]} ({word})" for at, word in words.items() if word != "done"}
+def _unmet(run: Run) -> str:
+    """What a run waits for: the labels and states of those that are not done."""
+    words = [(label, RunFolder(run.root / at).state().word) for at, label in run.after.items()]
+    return ", ".join(f"{label} ({word})" for label, word in words if word != "done")
 
 
 def _passed(run: Run, outcome: Outcome, busy: Mapping[str, str]) -> str:

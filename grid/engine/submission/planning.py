@@ -122,7 +122,8 @@ def make(options: Options, root: Path, *, max_age_s: float = scheduler.MAX_AGE_S
             if resources not in checked:
                 site.check(resources, options.parallel)
                 checked.add(resources)
-            submit.append(Planned(run.run_dir, run.experiment.label, state.word, values, unmet))
+            firsts = [first for first in unmet if first in planned]
+            submit.append(Planned(run.run_dir, run.experiment.label, state.word, values, firsts))
             planned.add(run.run_dir)
     # a part of the sweep says nothing of the others, and a title does not tell the files of two sweeps apart
     is_whole = options.retry is None and not options.is_part and not others(sweep, root)

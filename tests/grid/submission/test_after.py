@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,12 +14,11 @@ from grid.engine.states.ledger import WRITTEN, Chunk, Submission
 from grid.engine.states.runs import prepare, runs_of
 from grid.engine.states.state import State, gated
 from grid.engine.submission.plan import Planned, arrays
-from grid.engine.sweep import Sweep, after, axis, load, needs, point, product, union
+from grid.engine.sweep import Sweep, load, point
 from tests.grid import bench, fake
 from tests.grid.bench import Bench
 
-# The first seeds of the stand-in's behaviour are shared by the stages, so each stage has its own method, and fails by
-# its own seed.
+# The stand-in behaves by seed; each stage has a method of its own, by which its runs are told apart.
 STAGES = """from grid.engine.sweep import Sweep, after, needs, point, product, union
 
 def tiny() -> Sweep:
@@ -80,50 +78,6 @@ def test_each_seed_waits_for_its_own(here: Bench) -> None:
     assert [item.name for item in last] == [item.name for item in alone], "to wait changes no identity"
     shown = here.good("show")
     assert "then waits for first\nlast waits for then\n" in shown
-
-
-def test_a_label_of_several_runs() -> None:
-    first = product(point("a", method="qsgd"), axis("method.bits", [2, 3]))
-    same = [point("a", item.settings) for item in first]
-    sweep = Sweep(union(same, product(point("b", method="trn"), after("a"))))
-    *ones, waits = sweep.experiments()
-    assert waits.after == {item.name: "a" for item in ones}
-    assert len(ones) == 2
-
-
-A, B = point("a", method="qsgd"), point("b", method="trn")
-
-
-@pytest.mark.parametrize(
-    ("points", "sentence"),
-    [
-        (
-            union(product(A, after("b")), product(B, after("a"))),
-            "point 'a': after 'b': is no experiment before it: list ",
-        ),
-        (union(product(A, after("a"))), "point 'a': after 'a': is no experiment before it"),
-        (union(A, product(B, after("aa"))), "point 'b': unknown label to wait for 'aa'; did you mean 'a'?"),
-        (
-            union(A, B, product(point("c", method="qsgd"), after("b"))),
-            "'c': is the same run as 'a', which does not wait",
-        ),
-        (union(A, product(point("c", method="qsgd"), after("a"))), "'c': is the same run as 'a', which does not wait"),
-        ([point("a", {"model.weights_file": "{after}/c.pt"})], "{after} is the folder of the run that is waited for"),
-        (
-            union(A, B, product(point("c", {"model.weights_file": "{after}/c.pt"}), after("a", "b"))),
-            "and here that is a, b: give one label to after()",
-        ),
-    ],
-)
-def test_what_cannot_be_waited_for(points: list, sentence: str) -> None:
-    with pytest.raises(ValueError, match=f"^[^\n]*{re.escape(sentence)}[^\n]*$"):
-        Sweep(points, grid="g", run_name="r").experiments()
-
-
-@pytest.mark.parametrize("labels", [(), ("",), (3,)])
-def test_labels_are_texts(labels: tuple) -> None:
-    with pytest.raises(ValueError, match="give the labels of the experiments to wait for"):
-        after(*labels)
 
 
 # --- states -------------------------------------------------------------------------------------------------------
@@ -335,13 +289,6 @@ def test_a_stage_in_two_waves() -> None:
         ("s1c0", ["s0c0", "s0c0w0"]),
     ]
     assert {chunk.state for chunk in item.chunks} == {WRITTEN}
-
-
-def test_points_that_wait_combine() -> None:
-    """needs() and after() are points of a product, as others are."""
-    waits = product(B, union(after("a"), needs(cpus=1)))
-    assert [item.after for item in waits] == [("a",), ()]
-    assert product(B, after("a"), after("c", "a"))[0].after == ("a", "c")
 
 
 @pytest.mark.slow

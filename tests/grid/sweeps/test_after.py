@@ -1,0 +1,60 @@
+"""after(): what a sweep may say of experiments that wait for others."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from grid.engine.sweep import Sweep, after, axis, needs, point, product, union
+
+
+def test_a_label_of_several_runs() -> None:
+    first = product(point("a", method="qsgd"), axis("method.bits", [2, 3]))
+    same = [point("a", item.settings) for item in first]
+    sweep = Sweep(union(same, product(point("b", method="trn"), after("a"))))
+    *ones, waits = sweep.experiments()
+    assert waits.after == {item.name: "a" for item in ones}
+    assert len(ones) == 2
+
+
+A, B = point("a", method="qsgd"), point("b", method="trn")
+
+
+@pytest.mark.parametrize(
+    ("points", "sentence"),
+    [
+        (
+            union(product(A, after("b")), product(B, after("a"))),
+            "point 'a': after 'b': is no experiment before it: list ",
+        ),
+        (union(product(A, after("a"))), "point 'a': after 'a': is no experiment before it"),
+        (union(A, product(B, after("aa"))), "point 'b': unknown label to wait for 'aa'; did you mean 'a'?"),
+        (
+            union(A, B, product(point("c", method="qsgd"), after("b"))),
+            "'c': is the same run as 'a', which does not wait",
+        ),
+        (union(A, product(point("c", method="qsgd"), after("a"))), "'c': is the same run as 'a', which does not wait"),
+        ([point("a", {"model.weights_file": "{after}/c.pt"})], "{after} is the folder of the run that is waited for"),
+        (
+            union(A, B, product(point("c", {"model.weights_file": "{after}/c.pt"}), after("a", "b"))),
+            "and here that is a, b: give one label to after()",
+        ),
+    ],
+)
+def test_what_cannot_be_waited_for(points: list, sentence: str) -> None:
+    with pytest.raises(ValueError, match=f"^[^\n]*{re.escape(sentence)}[^\n]*$"):
+        Sweep(points, grid="g", run_name="r").experiments()
+
+
+@pytest.mark.parametrize("labels", [(), ("",), (3,)])
+def test_labels_are_texts(labels: tuple) -> None:
+    with pytest.raises(ValueError, match="give the labels of the experiments to wait for"):
+        after(*labels)
+
+
+def test_points_that_wait_combine() -> None:
+    """needs() and after() are points of a product, as others are."""
+    waits = product(B, union(after("a"), needs(cpus=1)))
+    assert [item.after for item in waits] == [("a",), ()]
+    assert product(B, after("a"), after("c", "a"))[0].after == ("a", "c")
