@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import re
@@ -193,5 +194,12 @@ def _moved(path: Path, place: Path) -> bool:
     with held(path) as is_free:
         if is_free:
             place.parent.mkdir(parents=True, exist_ok=True)
-            os.rename(path, place)
+            try:
+                os.rename(path, place)
+            except OSError as error:
+                if error.errno != errno.EXDEV:
+                    raise
+                raise ValueError(
+                    f"{path} lies on another file system than {place.parent}: make that a link to a folder beside it"
+                ) from error
         return is_free

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -87,6 +88,19 @@ def test_runs_that_left_are_deleted_whole(here: Bench, monkeypatch: pytest.Monke
     assert "deleted: 1 run folder" in here.good("prune --delete --yes")
     assert {path.name for path in (here.root / "runs" / "tiny").iterdir()} == {".sweeps", folders(here)[1].name}
     assert not (here.root / "runs" / ".archive").exists()
+
+
+def test_another_file_system(here: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    here("run --slots 2")
+    here.sweep((1,))
+
+    def rename(path: Path, place: Path) -> None:
+        raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), str(path), None, str(place))
+
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setattr(pruning.os, "rename", rename)
+        here.refused("prune --archive --yes", "lies on another file system than", "make that a link to a folder beside")
+    assert len(folders(here)) == 3
 
 
 def test_each_reason(here: Bench) -> None:
