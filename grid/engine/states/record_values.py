@@ -62,6 +62,6 @@ def process_alive(host: str, pid: int) -> bool | None:
         return True
     try:
         fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):  # the latter where it goes while its file is read
         return not Path("/proc/self").exists()  # gone since, unless this system has no /proc
     return fields[:1] != [b"Z"]

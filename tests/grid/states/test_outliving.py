@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 
 from grid.engine.local.progress import Lines
 from grid.engine.local.slots import run_all, summary
+from grid.engine.states.record_values import process_alive
 from grid.engine.states.runs import Run
 from tests.grid import bench, fake
 from tests.grid.bench import Bench
@@ -110,3 +112,12 @@ def test_on_this_machine_a_run_without_its_shell_is_told_of_and_not_started_agai
         (runs[0].folder.path / "go").touch()
     fake.until(lambda: runs[0].state().word == "done", "it did not end")
     assert (runs[0].folder.path / "started").read_text() == "x"
+
+
+def test_a_process_that_goes_while_it_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone(path: Path) -> bytes:
+        raise ProcessLookupError(3, "No such process")
+
+    assert process_alive(socket.gethostname(), os.getpid()) is True
+    monkeypatch.setattr(Path, "read_bytes", gone)
+    assert process_alive(socket.gethostname(), os.getpid()) is False
