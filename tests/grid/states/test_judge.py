@@ -130,6 +130,8 @@ TABLE: dict[str, Evidence] = {
     "recalled, had failed": (FAILED, RECALLED, RUNNING, ASKED, "failed", False, "why"),
     "recalled, over": (PREEMPTED, RECALLED, _job("CANCELLED"), ASKED, "cancelled", True, "CANCELLED"),
     # the script's ledger
+    "what it waits for was not done": (None, _ended(5), RUNNING, ASKED, "blocked", True, "exit code 5"),
+    "it was not, and its job is over": (None, _ended(5), _job("FAILED"), ASKED, "blocked", True, "exit code 5"),
     "killed without a word": (SILENT, _ended(137), RUNNING, ASKED, "failed", True, "exit code 137"),
     "killed a moment ago": (FRESH, NOTED, RUNNING, ASKED, "failed", False, "exit code 137"),
     "run.sh was killed, and it beats": (FRESH, OUTLIVED, RUNNING, ASKED, "running", False, "137; its last heartbeat "
