@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import os
 import shutil
@@ -29,6 +30,8 @@ from tests.grid.sweeps.test_overrides import AWKWARD
 def test_texts_are_those_on_record() -> None:
     item = find(load("nuq", "cifar10_full_resnet32").experiments(), "ALQ")[0]
     record.check("run.sh", run_script(item, "runs/x/alq", from_script(3)))
+    waits = dataclasses.replace(item, after={"qsgd-s1": "QSGD", "it's": "it"})
+    record.check("run_after.sh", run_script(waits, "runs/x/alq", from_script(3)))
     record.check("job.sh", job_script("nuq.x", ["runs/x/alq", "runs/x/it's"], from_script(1), 2))
     three = [f"runs/x/{name}" for name in "abc"]
     record.check(
