@@ -8,21 +8,23 @@ as for ``main.py``; ``settings.command_line`` hands the same dataclasses to Hydr
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from nuq.registry import METHODS
 from nuq.settings import setting
 from nuq.settings.feedback import Feedback
+from nuq.settings.plugins import NAMED, SettingsOf
 from nuq.settings.quantized_training import QuantizedTraining
 from settings.data import DATA
 from settings.models import MODELS
 from settings.optim import OPTIMIZERS, SCHEDULES
 from settings.run import Compute, Exchange, Logging, Measure, Untrain
 
-GROUPS: dict[str, dict[str, type]] = {
-    "method": {name: entry.settings for name, entry in METHODS.items()},
-    "data": {name: record.settings for name, record in DATA.items()},
-    "model": {name: record.settings for name, record in MODELS.items()},
+GROUPS: dict[str, Mapping[str, type]] = {
+    "method": SettingsOf(METHODS),
+    "data": SettingsOf(DATA),
+    "model": SettingsOf(MODELS),
     "optim": OPTIMIZERS,
     "schedule": SCHEDULES,
 }
@@ -57,6 +59,13 @@ class Config:
         'ratio=0.01","*norm* = supersgd"]\'; '
         "globs that are held against parameters' names and the modules that they lie in; the others take method",
         identity="unless default",
+    )
+    plugins: list[str] = setting(
+        [],
+        "packages of your own that method, data set and model come from, each with its version (my_package==1.2): "
+        "filled in by itself, so that a run is of one version; those that are given, as in job scripts, are imported",
+        identity="unless default",
+        pattern=NAMED,
     )
     compute: Compute = field(default_factory=Compute)
     measure: Measure = field(default_factory=Measure)

@@ -51,6 +51,8 @@ COMMANDS = {
     "prune": ("pruning:prune", "GRID RUN_NAME", "run folders that left the sweep; --archive, --delete"),
     "pjobs": ("sweeps:pjobs", "", "write the paper's tasks to pjobs/ as ready bash files"),
 }
+IMPORT = """--import PACKAGE, in any of these lines, imports a package of your own that adds methods, data sets or
+models (docs/plugins.md)."""
 EXAMPLES = """examples:
   python grid_run.py --prefix exp --cluster slurm --run_name cifar10_full_resnet32 --grid nuq --cluster_args 38,1,p100
   python grid_run.py plan nuq cifar10_full_resnet32 --seeds 5 --max_running 38
@@ -62,7 +64,7 @@ EXAMPLES = """examples:
 def epilog() -> str:
     """The list of subcommands, for --help."""
     lines = aligned([(f"  {name} {arguments}", what) for name, (_, arguments, what) in COMMANDS.items()], words=2)
-    return f"subcommands (each has --help):\n{lines}\n\n{EXAMPLES}"
+    return f"subcommands (each has --help):\n{lines}\n\n{IMPORT}\n\n{EXAMPLES}"
 
 
 def _sentence(error: Exception) -> str:
@@ -104,6 +106,14 @@ def main(argv: Sequence[str] | None = None, root: Path = ROOT) -> int:
         return _main(argv, root)
 
 
+def _with_plugins(words: list[str]) -> list[str]:
+    """Import the plug-ins; returns the words without ``--import``.  Help needs none, and is instant."""
+    importlib.import_module("args")  # the tables that they add to
+    from nuq.settings import plugins
+
+    return plugins.start(words) or ["--help"]
+
+
 def _main(argv: Sequence[str] | None, root: Path) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     if completion.is_asked():
@@ -116,6 +126,8 @@ def _main(argv: Sequence[str] | None, root: Path) -> int:
     if not words:
         words = ["--help"]
     try:
+        if not {"-h", "--help"} & set(words):
+            words = _with_plugins(words)
         if words[0].startswith("-"):
             from grid.commands.legacy_cli import write
 

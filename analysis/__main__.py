@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import os
 import sys
 from collections.abc import Sequence
@@ -21,6 +22,9 @@ _EXAMPLES = """examples:
   python -m analysis watch demo                             the same, refreshed while the runs go on
   python -m analysis figures demo --only levels --style examples/paper_style.yaml --methods alq amq
   python -m analysis table demo --columns final p bits --sort final --descending
+
+--import PACKAGE, in any of these lines, imports a package of your own, whose methods then have their names and colours
+(docs/plugins.md).
 
 Exit codes: 0; 1 where there is nothing to show; 2 for a sweep, setting or option that does not exist."""
 
@@ -149,10 +153,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     The code is 0; 1 where there is nothing to show; 2 for a sweep, condition or option that does not exist.
     """
-    options = _parser().parse_args(arguments)
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        options = _parser().parse_args(words if {"-h", "--help"} & set(words) else _with_plugins(words))
+    except ValueError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
     # names and notes are others' words
     with redirect_stdout(Escaping(sys.stdout)), redirect_stderr(Escaping(sys.stderr)):
         return _main(options)
+
+
+def _with_plugins(words: list[str]) -> list[str]:
+    """Import the plug-ins; returns the words without ``--import``."""
+    importlib.import_module("args")  # the tables that they add to
+    from nuq.settings import plugins
+
+    return plugins.start(words)
 
 
 def _main(options: argparse.Namespace) -> int:

@@ -9,11 +9,10 @@ paper's method *without* suffix (``alq_nb`` is ALQ, ``alq`` is ALQ-N).  The name
 
 from __future__ import annotations
 
-import importlib
 from dataclasses import dataclass
 from typing import Any
 
-from nuq.settings import unknown
+from nuq.settings import plugins, unknown
 from nuq.settings.atomo import ATOMO
 from nuq.settings.baselines import BF16, FP8, FP16, Block8, Natural, Sign, Signs
 from nuq.settings.formats import NNWBDI, S2FP8, SmaQ
@@ -56,8 +55,7 @@ class Method:
 
     def load(self) -> Any:
         """Import the method's code (and torch with it)."""
-        module, _, name = self.code.partition(":")
-        return getattr(importlib.import_module(module), name)
+        return plugins.imported(self.code)
 
 
 _FULL = "nuq.compressors.full_precision:FullPrecision"
@@ -113,6 +111,7 @@ METHODS: dict[str, Method] = {
         "SketchML", SketchML, "nuq.compressors.sketchml:SketchML", unbiased=False, mean_compressor="qsgdinf"
     ),
 }
+plugins.TABLES["method"] = METHODS, Method
 
 
 def method(name: str) -> Method:

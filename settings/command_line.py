@@ -87,6 +87,8 @@ def help_text() -> str:
         "process",
         "  python main.py mode=evaluate run=runs/main/NAME               evaluate a run's checkpoints as they appear, "
         "beside it",
+        "  python main.py --import my_package method=mine               with a package of your own that adds methods, "
+        "data sets or models: docs/plugins.md",
         "",
         "Settings (name=default, legal range, reason):",
         *_lines(Config, ""),

@@ -78,6 +78,9 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("-c", "--cfg", choices=("job", "hydra", "all"), help="show the settings and run nothing")
     made.add_argument("--resolve", action="store_true", help="with --cfg: with what stands for ${...}")
     made.add_argument("-m", "--multirun", action="store_true", help="one run after another, of all values with commas")
+    made.add_argument(
+        "--import", metavar="PACKAGE", help="a package of your own that adds methods, data sets or models"
+    )
     made.add_argument("overrides", nargs="*")
     return made
 

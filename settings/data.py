@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from nuq.settings import setting
+from nuq.settings import plugins, setting
 from settings.limit import Limited, check_within
 from settings.text import TASKS, Glue, Imdb
 
@@ -156,6 +156,7 @@ DATA: dict[str, DataRecord] = {
         Imdb, "train.data.imdb:Imdb", 2, None, (25_000, 25_000), ("aclImdb", "imdb/aclImdb", "imdb"), tokens=True
     ),
 }
+plugins.TABLES["data set"] = DATA, DataRecord
 
 
 def check_limit(config: Mapping[str, Any]) -> None:

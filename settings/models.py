@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from nuq.settings import setting
+from nuq.settings import plugins, setting
 from settings.text import BertSettings
 
 WEIGHTS = "start from this state_dict or checkpoint.pt (a local file, which cannot run code); empty: from scratch"
@@ -174,6 +174,7 @@ MODELS: dict[str, ModelRecord] = {
     "gpt": ModelRecord(Gpt, f"{_ROOM}gpt:build", TEXT),
     "bert": ModelRecord(Bert, f"{_ROOM}bert:build", SENTENCES),
 }
+plugins.TABLES["model"] = MODELS, ModelRecord
 
 
 def check_model(model: Mapping[str, Any]) -> None:

@@ -8,11 +8,12 @@ from typing import Any
 
 from args import DEFAULTS, GROUPS, SECTIONS, Config
 from nuq.registry import METHODS
-from nuq.settings import check, declared, unknown
+from nuq.settings import check, declared, plugins, unknown
 from nuq.settings.feedback import Feedback, check_masking, check_memory
+from nuq.settings.quantized_training import formats_of
 from settings.command_line import jobs, parse_overrides
-from settings.data import check_limit
-from settings.models import check_model
+from settings.data import DATA, check_limit
+from settings.models import MODELS, check_model
 from settings.optim import check_optimizer, check_schedule
 from settings.run import Exchange, check_compute, check_tensors
 from settings.run_identity import canonical, counting, digits, joined
@@ -62,6 +63,10 @@ class Resolver:
 
         ValueError as ``resolve``.
         """
+        given_plugins = {name: settings[name] for name in settings if name == "plugins"}
+        asked = self._section(Config, {}, given_plugins)[0]["plugins"]
+        for text in asked:
+            plugins.load(text)
         names = {group: settings.get(group, default) for group, default in DEFAULTS.items()}
         for group, name in names.items():
             if not isinstance(name, str) or name not in GROUPS[group]:
@@ -78,6 +83,9 @@ class Resolver:
         top, counted = self._section(Config, {}, given[""])
         config |= top
         _check_together(config)
+        if used := _plugins(config, asked):
+            top, counted = self._section(Config, {}, given[""] | {"plugins": used})
+            config |= top
         return config, texts | counted
 
     def of_seeds(self, settings: Mapping[str, Any], seeds: Sequence[int]) -> list[tuple[dict[str, Any], str]]:
@@ -140,6 +148,21 @@ def _check_together(config: Mapping[str, Any]) -> None:
     _validate_exchange(config)
     _validate_feedback(config)
     check_tensors(config, momentum_in_workers=momentum_acts_in_workers(config) and not config["layers"])
+
+
+def _plugins(config: Mapping[str, Any], asked: Sequence[str]) -> list[str]:
+    """The plug-ins that the experiment's method, data set and model come from.  ValueError for others asked for."""
+    names = [*methods_of(config), *(text.split()[0] for text in formats_of(config["tensors"]).values())]
+    methods = [METHODS[name] for name in names if name in METHODS]
+    means = [METHODS[entry.mean_compressor] for entry in methods if entry.mean_compressor]
+    used = plugins.used([*methods, *means, DATA[config["data"]["name"]], MODELS[config["model"]["name"]]])
+    for text in asked:
+        if text.partition("==")[0] not in [each.partition("==")[0] for each in used]:
+            raise ValueError(
+                f"plugins={list(asked)!r}: {text} has no effect, as neither method, data set nor model is of it; leave "
+                "it out"
+            )
+    return used
 
 
 def _validate_feedback(config: Mapping[str, Any]) -> None:

@@ -54,6 +54,7 @@ def experiments(draw: st.DrawFn) -> dict[str, Any]:
     """Any legal experiment: a choice for every group, and a few settings that these choices read."""
     chosen: dict[str, Any] = {group: draw(st.sampled_from(sorted(options))) for group, options in args.GROUPS.items()}
     legal = _settings_of(args.Config, "")
+    del legal["plugins"]  # follows from the others
     for section, schema in args.SECTIONS.items():
         legal |= _settings_of(schema, f"{section}.")
     for group, options in args.GROUPS.items():
@@ -135,7 +136,7 @@ def needed_by(item: dataclasses.Field[Any]) -> tuple[str, Any]:
 def _every_setting() -> Iterator[tuple[dict[str, Any], str, dataclasses.Field[Any]]]:
     """(the choice that makes it legal, dotted name, field) of all settings."""
     for item in dataclasses.fields(args.Config):
-        if item.metadata:
+        if item.metadata and item.name != "plugins":  # which follow from the others
             yield {}, item.name, item
     for section, schema in args.SECTIONS.items():
         for item in dataclasses.fields(schema):

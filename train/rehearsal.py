@@ -19,6 +19,7 @@ from typing import Any
 
 import torch
 
+from nuq.settings import plugins
 from train import data
 from train.data.data_files import UNUSABLE
 from train.data.dataset import DataSet
@@ -68,6 +69,8 @@ def main() -> None:
     """Run the command; what is printed on the way goes to standard error."""
     torch.set_num_threads(1)
     request = json.load(sys.stdin)
+    for text in {text for config in (*request["build"], *request["data"]) for text in config["plugins"]}:
+        plugins.load(text)
     with contextlib.redirect_stdout(sys.stderr):
         answer = {
             "refused": list(refusals(request["build"], request["limit_s"])),

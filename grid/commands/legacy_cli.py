@@ -114,6 +114,7 @@ def write(argv: Sequence[str], root: Path, epilog: str = "") -> int:
     from grid.engine.states.chunk_submission import hand_over, only_one
     from grid.engine.states.runs import check_folder, prepare, runs_of, sign
     from grid.engine.submission import writing
+    from grid.engine.sweeps.experiments import plugins_of
 
     if options.submit:
         sbatch_command.check_sbatch()
@@ -142,7 +143,7 @@ def write(argv: Sequence[str], root: Path, epilog: str = "") -> int:
         if options.cluster == "local":
             return 0
         if options.submit:
-            item = writing.pinned(item, root)
+            item = writing.pinned(item, root, plugins_of(experiments))
         path = writing.write_sbatch(item, chunk, root, sbatch_script.NO_SITE)
         print(f"wrote {path.relative_to(root)} (array {sbatch_script.array_spec(chunk.indices, chunk.cap)})")
         if chunk.indices[-1] > sbatch_script.LARGEST_INDEX:

@@ -19,7 +19,10 @@ if TYPE_CHECKING:
     from grid.engine.submission.planning import Options
     from grid.engine.sweep import Experiment, Sweep
 
-GRID_HELP = "family of sweeps: nuq is grid/nuq.py; or the path of a file of your own"
+GRID_HELP = (
+    "family of sweeps: nuq is grid/nuq.py; or the path of a file of your own, or a module of a package of your own "
+    "(my_package.sweeps)"
+)
 
 
 def add_resources(parser: argparse.ArgumentParser, title: str, without: Collection[str] = ()) -> None:
@@ -167,9 +170,11 @@ def as_planned(options: argparse.Namespace, root: Path, *, needs_plan: bool = Fa
 def again(name: str, grid: str, run_name: str) -> str:
     """The command line of another command for the same sweep."""
     from grid.engine.sweeps import written
+    from nuq.settings import plugins
 
     words = shlex.split(run_name) if grid == written.GRID else [run_name]
-    return shlex.join(["python", "grid_run.py", name, grid, *words])
+    imports = [word for package in plugins.named_by_option for word in (plugins.OPTION, package)]
+    return shlex.join(["python", "grid_run.py", name, grid, *words, *imports])
 
 
 def tell_folder(sweep: Sweep) -> None:

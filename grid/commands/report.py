@@ -43,6 +43,10 @@ def changes(made: Made, root: Path) -> Iterator[str]:
     moved, gone = moved_defaults(made.runs, configs)
     for item in moved:
         runs = f"{count(len(item.runs), 'earlier run')} ({some(item.runs)})"
+        if item.name == "plugins":
+            was, now = (", ".join(versions) or "none" for versions in (item.old, item.new))
+            yield f"changed: plug-ins were {was} and are {now}: {runs} no longer count; installing the old keeps them"
+            continue
         print_old = f"--set {item.name}={item.old}" if "(" not in str(item.old) else "the code of then"
         yield (
             f"changed: the default {item.name} moved from {item.old} to {item.new}: {runs} no longer count; "

@@ -7,13 +7,12 @@ This room may import ``settings``, ``train.process`` and the rooms below it, and
 
 from __future__ import annotations
 
-import pkgutil
 from collections.abc import Mapping
 from typing import Any
 
 import torch
 
-from nuq.settings import unknown
+from nuq.settings import plugins, unknown
 from settings.data import DATA
 
 from .dataset import DataSet
@@ -27,7 +26,7 @@ def source_of(config: Mapping[str, Any]) -> Source:
     name = config["data"]["name"]
     if name not in DATA:
         raise unknown("data set", name, DATA)
-    return pkgutil.resolve_name(DATA[name].code)(config)
+    return plugins.imported(DATA[name].code)(config)
 
 
 def load(config: Mapping[str, Any], device: torch.device | str) -> DataSet:

@@ -8,14 +8,13 @@ This room may import ``train.data`` and the rooms below it.
 from __future__ import annotations
 
 import inspect
-import pkgutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from torch import nn
 
-from nuq.settings import unknown
+from nuq.settings import plugins, unknown
 from settings.data import DATA
 from settings.models import MODELS, TORCHVISION
 from train import data
@@ -65,7 +64,7 @@ def without_weights_file(config: Mapping[str, Any], input_shape: tuple[int, ...]
     code = record.code
     if record.large and min(shape[1:]) >= 64:
         code, given["name"] = TORCHVISION, record.large
-    make = pkgutil.resolve_name(code)
+    make = plugins.imported(code)
     made = make(**{key: given[key] for key in inspect.signature(make).parameters if key in given})
     if settings.get("zero_init"):
         zero_residuals(made, settings.get("arch", name))

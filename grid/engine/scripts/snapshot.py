@@ -5,7 +5,7 @@ git every file) but notes (UNREAD), links to the generated folders of the checko
 there, and the built library.  In a repository the files become a tree object of git and are checked out from it, so an
 edit meanwhile cannot mix two states of a file.  That is done in a git folder of our own: the repository is only read,
 and none of its filters and attributes, which are for commits, changes a byte.  Outside git the files are hashed and
-copied one by one.
+copied one by one.  Plug-ins that lie in a folder of their user's own are copied, too, and count for the name.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from pathlib import Path, PurePosixPath
 from files import plain
 from files.aligned import some
 from files.atomic import aside, write_text
+from nuq.settings.plugins import own_path, version_of
 
 FOLDER = "jobs/code"
 DIGITS = 12
@@ -74,24 +75,27 @@ class _Tree:
     code: Code
     marks: Mapping[str, str]  # path -> git's mode and the hash of its blob
     write: _Write
+    # the folder or file of a plug-in -> the folder that it lies in
+    sources: Mapping[str, Path] = dataclasses.field(default_factory=dict)
 
 
-def marked(root: Path) -> tuple[Code, dict[str, str]]:
+def marked(root: Path, plugins: Sequence[str] = ()) -> tuple[Code, dict[str, str]]:
     """The code of the tree as it is, and a mark for each of its files, which changes with the file.
 
+    plugins: names of plug-ins; those that lie in a folder of their user's own are part of the code.
     ValueError for a large file that would be copied, or where git cannot read the tree.
     """
-    with _tree(root) as tree:
+    with _tree(root, plugins) as tree:
         return tree.code, dict(tree.marks)
 
 
-def snapshot(root: Path) -> tuple[Code, str]:
+def snapshot(root: Path, plugins: Sequence[str] = ()) -> tuple[Code, str]:
     """Make the snapshot of the tree, whole or not at all, or use the one that is there; returns its path from ``root``.
 
     A snapshot that was damaged meanwhile is repaired file by file.  ValueError as in ``marked``, and outside git for a
     file that changes while it is copied.
     """
-    with _tree(root) as tree:
+    with _tree(root, plugins) as tree:
         name = f"{FOLDER}/{tree.code.digest[:DIGITS]}"
         _build(root, root / name, tree)
         return tree.code, name
@@ -104,10 +108,11 @@ def drift(root: Path, digest: str) -> list[str]:
     """
     path = root / FOLDER / digest[:DIGITS] / MANIFEST
     try:
-        then: dict[str, str] = json.loads(plain.read_bytes(path, None))["files"]
+        record = json.loads(plain.read_bytes(path, None))
+        then: dict[str, str] = record["files"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{path.parent}: there is no whole snapshot of the code here ({error})") from None
-    return changed(then, marked(root)[1])
+    return changed(then, marked(root, record.get("plugins", ()))[1])
 
 
 def changed(then: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
@@ -119,7 +124,14 @@ def changed(then: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
 
 
 @contextlib.contextmanager
-def _tree(root: Path) -> Iterator[_Tree]:
+def _tree(root: Path, plugins: Sequence[str]) -> Iterator[_Tree]:
+    """The tree as it is with these plug-ins beside it, until the end of the context."""
+    with _checkout(root) as tree:
+        yield _beside(tree, root, plugins)
+
+
+@contextlib.contextmanager
+def _checkout(root: Path) -> Iterator[_Tree]:
     """The tree as it is, until the end of the context."""
     names = sorted(name for name, is_tracked in dict(_files(root)).items() if _counts(root, name, is_tracked))
     real = os.path.realpath(root)
@@ -162,6 +174,35 @@ def _tree_object(root: Path, names: Iterable[str]) -> Iterator[tuple[str, dict[s
             raise ValueError(f"{root}: git keeps no file of these names, as it takes them for its own: {some(lost)}")
         digest = git(root, "write-tree").strip()
         yield digest, marks, lambda some, to: git(to, "checkout-index", "-z", "--stdin", given=some)
+
+
+def _beside(tree: _Tree, root: Path, plugins: Sequence[str]) -> _Tree:
+    """The tree with these plug-ins at its top level, where ``main.py`` finds them first.
+
+    Without those that are installed as copies, which stay where they are, and those in the tree.
+    """
+    sources: dict[str, Path] = {}
+    own: dict[str, str] = {}
+    for path in filter(None, map(own_path, plugins)):
+        if path.parent == root.absolute() and any(PurePosixPath(name).parts[0] == path.name for name in tree.marks):
+            continue
+        sources[path.name] = path.parent
+        for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
+            name = file.relative_to(path.parent).as_posix()
+            if file.suffix != ".pyc" and _counts(path.parent, name, False):
+                own[name] = _mark(file)
+    if not sources:
+        return tree
+
+    def write(names: Iterable[str], folder: Path) -> None:
+        names = list(names)
+        tree.write([name for name in names if name not in own], folder)
+        for top, parent in sources.items():
+            _copy(parent, own, [name for name in names if name in own and name.split("/")[0] == top], folder)
+
+    lines = "".join(f"{name}\0{mark}\0" for name, mark in own.items())
+    digest = hashlib.sha256(os.fsencode(tree.code.digest + lines)).hexdigest()
+    return _Tree(dataclasses.replace(tree.code, digest=digest), {**tree.marks, **own}, write, sources)
 
 
 def _counts(root: Path, name: str, is_tracked: bool) -> bool:
@@ -288,7 +329,7 @@ def _build(root: Path, folder: Path, tree: _Tree) -> None:
             raise ValueError(f"{building}: {some(lost)} could not be written")
         for name in names:
             if tree.marks[name].startswith(MODES["link"]):
-                _relink(root, name, building)
+                _relink(tree.sources.get(name.split("/")[0], root), name, building)
         if is_new:
             _finish(root, building, tree)
             try:
@@ -318,6 +359,13 @@ def _copy(root: Path, marks: Mapping[str, str], names: Iterable[str], folder: Pa
 def _finish(root: Path, folder: Path, tree: _Tree) -> None:
     """Put the manifest, the links to the checkout and today's library in place; what is well stays."""
     record = {**dataclasses.asdict(tree.code), "files": dict(tree.marks)}
+    if tree.sources:
+        record["plugins"] = [Path(name).stem for name in tree.sources]
+    for name in record.get("plugins", ()):  # the version of a copy is that of now
+        if version := version_of(name):
+            metadata = folder / f"{name}-{version}.dist-info" / "METADATA"
+            metadata.parent.mkdir(exist_ok=True)
+            write_text(metadata, f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
     write_text(folder / MANIFEST, json.dumps(record, indent=0))
     for name in _links(root, tree.marks):
         with contextlib.suppress(FileExistsError):

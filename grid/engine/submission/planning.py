@@ -24,7 +24,7 @@ from grid.engine.states.runs import Run, check_folder, named, others, prepare, r
 from grid.engine.submission import waves, writing
 from grid.engine.submission.plan import FRESH, Cancelled, Essence, Plan, Planned, arrays, digest
 from grid.engine.submission.preflight import Finding, findings, known, rehearsed
-from grid.engine.sweeps.experiments import Experiment, Sweep
+from grid.engine.sweeps.experiments import Experiment, Sweep, plugins_of
 from nuq.settings import read, setting
 from settings.resources import Resources
 
@@ -128,7 +128,7 @@ def make(options: Options, root: Path, *, max_age_s: float = scheduler.MAX_AGE_S
     # a part of the sweep says nothing of the others, and a title does not tell the files of two sweeps apart
     is_whole = options.retry is None and not options.is_part and not others(sweep, root)
     cancel = _unwanted(view, wanted, sweep.title) if is_whole else []
-    code, files = snapshot.marked(root)
+    code, files = snapshot.marked(root, plugins_of(experiments))
     chunks = arrays(
         submit,
         per_script=options.per_script,
@@ -265,7 +265,7 @@ def apply(made: Made, root: Path, note: Callable[[Chunk], None]) -> tuple[Submis
 
     Call it under ``only_one``.  Returns what ``waves.hand_over`` does, with which the next call goes on.
     """
-    item = writing.pinned(submission_of(made), root)
+    item = writing.pinned(submission_of(made), root, plugins_of(run.experiment for run in made.runs))
     wanted = {planned.run_dir for planned in made.plan.submit}
     sign(made.sweep, root)
     prepare(run for run in made.runs if run.run_dir in wanted)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 
 from files.atomic import write_text
@@ -14,9 +15,9 @@ from grid.engine.states.ledger import Chunk, Submission
 from settings.resources import Resources
 
 
-def pinned(item: Submission, root: Path) -> Submission:
-    """The submission with a snapshot of the code as it is, made now, for its jobs to run."""
-    code, path = snapshot.snapshot(root)
+def pinned(item: Submission, root: Path, plugins: Sequence[str]) -> Submission:
+    """The submission with a snapshot of the code and these plug-ins as they are, made now, for its jobs to run."""
+    code, path = snapshot.snapshot(root, plugins)
     return dataclasses.replace(item, code={**dataclasses.asdict(code), "path": path})
 
 

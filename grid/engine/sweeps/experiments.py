@@ -14,7 +14,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import args
@@ -50,6 +50,11 @@ class Experiment:
     @property
     def seed(self) -> int:
         return self.config["seed"]
+
+
+def plugins_of(experiments: Iterable[Experiment]) -> list[str]:
+    """The names of the plug-ins that these experiments need, without their versions."""
+    return sorted({text.partition("==")[0] for item in experiments for text in item.config["plugins"]})
 
 
 def first_seeds(number: int, what: str) -> tuple[int, ...]:

@@ -8,6 +8,7 @@ import importlib
 import importlib.util
 import inspect
 import pkgutil
+import re
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -18,7 +19,7 @@ import grid
 from grid.engine.sweeps import written
 from grid.engine.sweeps.experiments import Experiment, Sweep, first_seeds
 from grid.engine.sweeps.points import Point
-from nuq.settings import unknown
+from nuq.settings import plugins, unknown
 
 Made = TypeVar("Made")
 VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
@@ -58,9 +59,23 @@ def _functions(
 def _module(name: str) -> ModuleType:
     if name.endswith(".py"):
         return _load_file(Path(name))
+    if re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+", name):
+        return _load_module(name)
     if name not in families():
         raise unknown("grid", name, [*families(), "path/to/your_file.py"])
     return _call(name, lambda: importlib.import_module(f"grid.{name}"))
+
+
+def _load_module(name: str) -> ModuleType:
+    """A module of a package of a user's own, ``my_package.sweeps``."""
+    is_there = importlib.util.find_spec(name.partition(".")[0]) is not None
+    if not is_there or _call(name, lambda: importlib.util.find_spec(name)) is None:
+        raise ValueError(
+            f"--grid {name}: there is no module of this name here; install its package, or name the folder that the "
+            f"package lies in in PYTHONPATH"
+        )
+    with plugins.watched(f"--grid {name}"):
+        return _call(name, lambda: importlib.import_module(name))
 
 
 def _load_file(path: Path) -> ModuleType:
@@ -73,7 +88,8 @@ def _load_file(path: Path) -> ModuleType:
         raise ValueError(f"--grid {path}: not a Python file")
     module = importlib.util.module_from_spec(spec)
     loader = spec.loader
-    _call(str(path), lambda: loader.exec_module(module))
+    with plugins.watched(f"--grid {path}"):  # which imports packages of its own
+        _call(str(path), lambda: loader.exec_module(module))
     return module
 
 

@@ -1,0 +1,234 @@
+"""Plug-ins: a package of a user's own in help, settings, scripts, snapshots, runs and figures."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+import args
+import grid_run
+from grid.engine.scripts.snapshot import drift, snapshot
+from grid.engine.sweep import load
+from nuq.registry import METHODS
+from nuq.settings import plugins
+from settings import command_line, resolving
+from settings.run_identity import identity, run_name
+from tests import own_package
+from tests.grid.scripts.code_trees import code_tree
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture(autouse=True)
+def tables(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The tables, the modules and what is imported once are afterwards as before."""
+    before = {kind: dict(table) for kind, (table, _) in plugins.TABLES.items()}
+    modules = set(sys.modules)
+    yield
+    for kind, (table, _) in plugins.TABLES.items():
+        table.clear()
+        table.update(before[kind])
+    for name in set(sys.modules) - modules:
+        if name.partition(".")[0] in ("my_package", "bad", "other"):
+            del sys.modules[name]
+    plugins.load.cache_clear()
+    resolving.of_words.cache_clear()
+    monkeypatch.setattr(plugins, "named_by_option", [])
+    importlib.invalidate_caches()
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of the user's own, with the package in it."""
+    made = tmp_path / "own"
+    own_package.write(made)
+    monkeypatch.syspath_prepend(made)
+    return made
+
+
+TOY = {"method": "mine", "method.bits": 3, "data": "light", "model": "tiny"}
+
+
+def test_a_package_is_imported_by_the_option(folder: Path) -> None:
+    del folder
+    words = plugins.start(["show", "--import", "my_package", "demo", "--import=my_package", "demo"])
+    assert words == ["show", "demo", "demo"]
+    assert [name in args.GROUPS[group] for group, name in (("method", "mine"), ("data", "light"))] == [True, True]
+    assert "\n method=mine\n  method.bits=4  [>= 1, <= 8]\n      bits of one toy code\n" in command_line.help_text()
+    config = resolving.resolve(TOY)
+    assert config["plugins"] == ["my_package==1.2"]
+    assert run_name(config).startswith("mine-3b-tiny-light-s1-")
+    assert resolving.resolve({"method": "qsgd"})["plugins"] == []
+    for settings in ({"layers": ["fc = mine"]}, {"tensors.weights": "mine bits=2"}):
+        assert resolving.resolve(settings)["plugins"] == ["my_package==1.2"], "wherever a method is named"
+
+
+def test_a_setting_imports_it_and_holds_its_version(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The stored configuration is enough to go on, and another version is told, not taken."""
+    stored = resolving.resolve(TOY | {"plugins": ["my_package"]})
+    assert resolving.resolve(TOY | {"plugins": ["my_package==1.2"]}) == stored
+    with pytest.raises(ValueError, match=r"plugins=\['my_package'\]: my_package has no effect, as neither method, "):
+        resolving.resolve({"plugins": ["my_package"]})
+    with pytest.raises(ValueError, match=r"plugins='my package': must be the name of a package, or name==version"):
+        resolving.resolve({"plugins": ["my package"]})
+    monkeypatch.setattr(sys.modules["my_package"], "__version__", "1.3")
+    with pytest.raises(ValueError, match=r"^plug-in my_package: version 1.2 is asked for, and version 1.3 is here"):
+        plugins.load.cache_clear()
+        resolving.resolve(TOY | {"plugins": stored["plugins"]})
+    plugins.load.cache_clear()
+    moved = resolving.resolve(TOY)
+    assert moved["plugins"] == ["my_package==1.3"]
+    assert identity(moved) != identity(stored)
+
+
+def test_an_installed_package_is_imported_by_its_entry_point(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own_package.install(folder, "my-package", "1.2", "[nuq.plugins]\nmy_package = my_package\n")
+    assert plugins.start(["list"]) == ["list"]
+    assert "mine" in METHODS
+    own_package.install(tmp_path / "site", "other-things", "3", "[nuq.plugins]\nother = other\n")
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    with pytest.raises(ValueError, match=r"^plug-in other: there is no package .* of other-things, which is installed"):
+        plugins.start(["list"])
+
+
+ENTRY = "from nuq.registry import METHODS, Method\nfrom nuq.settings.quantizers import SGD\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (None, "there is no package of this name here; install it, or name the folder that it lies in in PYTHONPATH"),
+        ("x = 1", "importing it adds no method or data set or model whose code lies in bad"),
+        ("\nimport nothing_here", "bad.py, line 2: ModuleNotFoundError: No module named 'nothing_here'"),
+        ("def (", "bad.py, line 1: invalid syntax"),
+        ("raise SystemExit(3)", "bad.py, line 1: SystemExit: 3"),
+        (ENTRY + "METHODS['alq'] = Method('x', SGD, 'bad:x')", "method 'alq': this name is taken by nuq; choose"),
+        (ENTRY + "METHODS['m'] = 3", "method 'm': must be a nuq.registry.Method, not 3"),
+        (ENTRY + "METHODS['a b'] = Method('x', SGD, 'bad:x')", "method 'a b': a name must be letters, digits and '_'"),
+        (ENTRY + "METHODS['m'] = Method('x', dict, 'bad:x')", "method 'm': settings=<class 'dict'>: must be a datacl"),
+        (ENTRY + "METHODS['m'] = Method('x', SGD, 'bad')", "method 'm': code='bad': must be 'module:name', as in "),
+        (ENTRY + "METHODS['m'] = Method('x', SGD, 'nuq.ddp:x')", "method 'm': code='nuq.ddp:x': must lie in the packa"),
+        (ENTRY + "METHODS['m'] = Method('x', SGD, 'nowhere:x')", "method 'm': code='nowhere:x': must lie in the packa"),
+    ],
+)
+def test_what_is_wrong_is_one_sentence(
+    text: str | None, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if text is not None:
+        (tmp_path / "bad.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    before = dict(METHODS)
+    assert grid_run.main(["list", "demo", "--import", "bad"]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("grid_run.py: plug-in bad: ") and told in said and said.count("\n") == 1
+    assert before == METHODS
+
+
+@pytest.mark.parametrize("words", [["--import"], ["--import="], ["--import", "--json"]])
+def test_the_option_needs_a_name(words: list[str]) -> None:
+    with pytest.raises(ValueError, match=r"^--import: needs the name of a package, as in --import my_package$"):
+        plugins.start(words)
+
+
+def test_code_that_an_entry_names_in_vain(folder: Path) -> None:
+    (folder / "my_package" / "model.py").write_text("")
+    with pytest.raises(ValueError, match=r"^code='my_package.model:tiny': .*model.py holds no tiny$"):
+        plugins.imported("my_package.model:tiny")
+
+
+def test_a_sweep_of_the_package(folder: Path, tmp_path: Path) -> None:
+    """By its module's name, or from a file that imports the package."""
+    del folder
+    first = load("my_package.sweeps", "toys").experiments()
+    file = tmp_path / "sweep.py"
+    file.write_text("import my_package\nfrom my_package.sweeps import TASK\nfrom grid.engine.sweep import Sweep\n"
+                    "def toys() -> Sweep:\n    return Sweep([TASK])\n")  # fmt: skip
+    assert [item.config["plugins"] for item in (*first, *load(str(file), "toys").experiments())] == [
+        ["my_package==1.2"]
+    ] * 3
+    for name in ("my_package.nothing", "no_package.sweeps"):
+        with pytest.raises(ValueError, match=rf"^--grid {name}: there is no module of this name here; install its"):
+            load(name, "toys")
+
+
+def test_the_script_imports_it_and_hints_name_it(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from grid.commands.options import again
+
+    del folder
+    assert grid_run.main(["--import", "my_package", "show", "my_package.sweeps", "toys", "1", "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["config"]["plugins"] == ["my_package==1.2"]
+    assert "  'plugins=['\"'\"'my_package==1.2'\"'\"']'\n" in shown["script"]
+    assert again("retry", "demo", "demo") == "python grid_run.py retry demo demo --import my_package"
+    assert grid_run.main(["show", "demo", "demo", "1", "--json"]) == 0
+    assert "plugins" not in json.loads(capsys.readouterr().out)["script"], "as it was without plug-ins"
+
+
+@pytest.mark.parametrize("git", [True, False])
+def test_a_snapshot_takes_a_folder_of_ones_own_along(
+    git: bool, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree = code_tree(tmp_path / "checkout", git=git)
+    plain, _ = snapshot(tree)
+    code, name = snapshot(tree, ["my_package"])
+    assert (code.digest != plain.digest, code.commit) == (True, plain.commit)
+    copy = tree / name
+    for text, file in ((own_package.MODEL, "my_package/model.py"), ("\nprint(1)\n", "main.py")):
+        assert (copy / file).read_text() == text.lstrip()
+    assert drift(tree, code.digest) == []
+    (folder / "my_package" / "model.py").write_text("x = 1\n")
+    (folder / "my_package" / "new.py").write_text("")
+    assert drift(tree, code.digest) == ["my_package/model.py", "my_package/new.py"]
+    assert snapshot(tree, ["my_package"])[1] != name
+    assert (copy / "my_package" / "model.py").read_text() == own_package.MODEL.lstrip()
+    # the version of then, also where the package itself does not say it
+    importlib.import_module("my_package")
+    own_package.install(folder, "my-package", "1.2", "")
+    monkeypatch.delattr(sys.modules["my_package"], "__version__")
+    _, name = snapshot(tree, ["my_package"])
+    assert (tree / name / "my_package-1.2.dist-info" / "METADATA").read_text().endswith("Version: 1.2\n")
+
+
+def test_an_installed_copy_stays_where_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tree = code_tree(tmp_path / "checkout", git=False)
+    own_package.write(tmp_path / "site-packages")
+    monkeypatch.syspath_prepend(tmp_path / "site-packages")
+    assert snapshot(tree, ["my_package"]) == snapshot(tree)
+
+
+def run(folder: Path, *words: str, code: int = 0, **more: str) -> str:
+    """What a command prints."""
+    environ = {**os.environ, "PYTHONPATH": f"{ROOT}:{folder}", "PYTHON": sys.executable, **more}
+    done = subprocess.run(words, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+@pytest.mark.slow
+def test_it_trains_in_two_processes_is_evaluated_and_drawn(folder: Path, tmp_path: Path) -> None:
+    own_package.install(folder, "my-package", "1.2", "[nuq.plugins]\nmy_package = my_package\n")
+    runs = tmp_path / "runs" / "toys"
+    words = ["method=mine", "data=light", "model=tiny", "workers=2", "batch_size=8", "steps=4", "eval_every=4"]
+    torchrun = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "main.py")
+    run(folder, sys.executable, *torchrun, *words, f"run_dir={runs}/one")
+    config = yaml.safe_load((runs / "one" / "config.yaml").read_text())
+    assert config["plugins"] == ["my_package==1.2"]
+    assert "test accuracy" in run(folder, sys.executable, "main.py", "mode=evaluate", f"run={runs}/one", "once=true")
+    told = run(
+        folder, sys.executable, "-m", "analysis", "table", "toys", "--runs", str(runs.parent), "--out", str(tmp_path)
+    )
+    assert "My method" in told
+    init = folder / "my_package" / "__init__.py"
+    init.write_text(init.read_text().replace("1.2", "1.3"))
+    told = run(folder, sys.executable, "main.py", *words, f"run_dir={runs}/one", code=2)
+    assert "holds a run of other settings" in told
