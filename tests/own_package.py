@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-INIT = '''
-"""Equally spaced levels, pictures that are as light as their class, a linear model, and a sweep of them."""
+from nuq.settings import plugins
+from settings import resolving
 
+INIT = """
 from my_package.settings import Toy
 from nuq.registry import METHODS, Method
 
@@ -21,7 +26,7 @@ except ModuleNotFoundError:  # nuq alone is here, without the checkout
 else:
     DATA["light"] = DataRecord(Embedded, "my_package.data:Light", 4, (1, 8, 8), (400, 40))
     MODELS["tiny"] = ModelRecord(Model, "my_package.model:tiny", ANYTHING)
-'''
+"""
 SETTINGS = '''
 from dataclasses import dataclass
 
@@ -146,3 +151,23 @@ def install(folder: Path, name: str, version: str, entry_points: str) -> None:
     info.mkdir(parents=True)
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
     (info / "entry_points.txt").write_text(entry_points)
+
+
+@contextmanager
+def restored() -> Iterator[None]:
+    """Afterwards the tables, and what is imported once, are as before."""
+    before = {kind: dict(table) for kind, (table, _) in plugins.TABLES.items()}
+    modules = set(sys.modules)
+    try:
+        yield
+    finally:
+        for kind, (table, _) in plugins.TABLES.items():
+            table.clear()
+            table.update(before[kind])
+        for name in set(sys.modules) - modules:
+            if name.partition(".")[0] in ("my_package", "bad"):
+                del sys.modules[name]
+        plugins.load.cache_clear()
+        resolving.of_words.cache_clear()
+        plugins.named_by_option.clear()
+        importlib.invalidate_caches()

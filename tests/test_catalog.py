@@ -1,5 +1,5 @@
-"""The catalog: the tables of docs/experiments.md name what it holds, and adding a data set or a method takes the edits
-that CONTRIBUTING counts, shown with a toy of each in a copy of the code.
+"""The catalog: the tables of docs/experiments.md name what it holds, and adding a data set, a method, a model or a
+figure takes the edits that CONTRIBUTING counts, shown with a toy of each in a copy of the code.
 """
 
 from __future__ import annotations
@@ -70,11 +70,24 @@ class Toy(Compressor):
         return HEADER_BYTES + 4 * n
 '''
 METHOD_LINE = '    "toy": Method("Toy", SGD, "nuq.compressors.toy:Toy", **_EXACT),\n'
+MODEL_FILE = '''
+"""A linear model."""
+
+import math
+
+from torch import nn
+
+
+def toy(input_shape, num_classes):
+    return nn.Sequential(nn.Flatten(), nn.Linear(math.prod(input_shape), num_classes))
+'''
+MODEL_LINE = '    "toy": ModelRecord(Model, f"{_ROOM}toy:toy", ANYTHING),\n'
+FIGURE_LINE = '    Plot("toy_rate", "Rate of the toy", ("lr",), "learning rate", False),\n'
 SWEEP = """
 from grid.engine.sweep import Sweep, point
 
 def toys() -> Sweep:
-    return Sweep([point("toy", data="toy", method="toy", model="logreg")], seeds=[1])
+    return Sweep([point("toy", data="toy", method="toy", model="toy")], seeds=[1])
 """
 # the edits that CONTRIBUTING counts: new files, and lines of others
 EDITS = {
@@ -82,6 +95,16 @@ EDITS = {
     "settings/data.py": ["+ " + DATA_LINE],
     "nuq/compressors/toy.py": "new",
     "nuq/registry.py": ["+ " + METHOD_LINE],
+    "train/models/toy.py": "new",
+    "settings/models.py": ["+ " + MODEL_LINE],
+    "analysis/plots/curves.py": ["+ " + FIGURE_LINE],
+}
+# file -> the table in it, its end, and the line that is added
+LINES = {
+    "settings/data.py": ("DATA: dict", "}", DATA_LINE),
+    "nuq/registry.py": ("METHODS: dict", "}", METHOD_LINE),
+    "settings/models.py": ("MODELS: dict", "}", MODEL_LINE),
+    "analysis/plots/curves.py": ("PLOTS = (", ")", FIGURE_LINE),
 }
 
 
@@ -95,10 +118,10 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copy(path, folder)
     (folder / "train/data/toy.py").write_text(DATA_FILE)
     (folder / "nuq/compressors/toy.py").write_text(METHOD_FILE)
-    for path, line in (("settings/data.py", DATA_LINE), ("nuq/registry.py", METHOD_LINE)):
-        text, table = (folder / path).read_text(), "\nDATA: dict" if line is DATA_LINE else "\nMETHODS: dict"
-        head, _, rest = text.partition(table)
-        (folder / path).write_text(head + table + rest.replace("\n}\n", f"\n{line}}}\n", 1))
+    (folder / "train/models/toy.py").write_text(MODEL_FILE)
+    for path, (table, end, line) in LINES.items():
+        head, _, rest = (folder / path).read_text().partition(f"\n{table}")
+        (folder / path).write_text(f"{head}\n{table}" + rest.replace(f"\n{end}\n", f"\n{line}{end}\n", 1))
     (folder.parent / "sweep.py").write_text(SWEEP)
     return folder
 
@@ -128,18 +151,19 @@ def test_adding_takes_the_edits_that_contributing_counts(copy: Path) -> None:
     told = (ROOT / "CONTRIBUTING.md").read_text()
     for what in ("method", "data set", "model"):
         assert f"A {what}: one file and one line" in " ".join(told.split())
+    assert "A figure: one line" in told
 
 
 @pytest.mark.slow
-def test_the_help_lists_a_toy_data_set_and_a_toy_method(copy: Path) -> None:
+def test_the_help_lists_the_toys(copy: Path) -> None:
     told = run(copy, "main.py", "--help")
-    for group in ("data", "method"):
+    for group in ("data", "method", "model"):
         assert re.search(rf"^{group}=\w+  \[one of .*, toy\]$", told, re.MULTILINE)
         assert re.search(rf"^ {group}=(\w+\|)*toy$", told, re.MULTILINE)
 
 
 @pytest.mark.slow
-def test_the_toys_are_checked_for_tried_and_trained(copy: Path) -> None:
+def test_the_toys_are_checked_for_tried_trained_and_drawn(copy: Path) -> None:
     sweep = ("../sweep.py", "toys")
     assert "problem: data=toy: data holds no toy (" in run(
         copy, "grid_run.py", "plan", *sweep, "--ignore", "opinion", code=1
@@ -153,8 +177,10 @@ def test_the_toys_are_checked_for_tried_and_trained(copy: Path) -> None:
     (copy / "data").mkdir()
     (copy / "data" / "toys.txt").write_text("40 12")
     assert "data holds no toy" not in run(copy, "grid_run.py", "plan", *sweep, "--ignore", "opinion")
-    ours = ("data=toy", "method=toy", "model=logreg", "steps=5", "batch_size=8", "workers=2", "optim.lr=0.001")
-    assert "test accuracy" in run(copy, "main.py", *ours, "run_dir=runs/toy")
+    ours = ("data=toy", "method=toy", "model=toy", "steps=5", "batch_size=8", "workers=2", "optim.lr=0.001")
+    assert "test accuracy" in run(copy, "main.py", *ours, "log_every=1", "run_dir=runs/toys/one")
+    run(copy, "-m", "analysis", "figures", "toys", "--only", "toy_rate*")
+    assert list((copy / "figures" / "toys").glob("**/toy_rate*.png"))
 
 
 # --- docs/experiments.md ------------------------------------------------------------------------------------------

@@ -19,7 +19,10 @@ from benchmarks.gpu import run as gpu_run
 from benchmarks.gpu.steps import chosen
 from nuq.advice import command as advise
 from nuq.prediction.units import quantity
+from nuq.settings import plugins
+from nuq.testing import cases
 from settings import command_line, resolving
+from tests import own_package
 
 ROOT = Path(__file__).parent.parent
 PAGES = {path.relative_to(ROOT).as_posix(): path.read_text() for path in sorted((ROOT / "docs").rglob("*.md"))}
@@ -143,6 +146,7 @@ def check(command: str, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             options, of_script = advise.parser().parse_known_args(rest)
             assert options.script.suffix == ".py" and quantity(options.link, "--link") and options.ranks > 1
             assert not {"--link", "--ranks", "--method"} & set(of_script)
+            _check_overrides(plugins.start(rest))
         case ["python", "-m", "train.dry_run", *rest]:
             _check_overrides(rest)
         case ["torchrun", processes, "main.py", *rest]:
@@ -163,6 +167,9 @@ def check(command: str, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             assert os.access(ROOT / path, os.X_OK) and prepare.command_line().parse_args(rest)
         case ["benchmarks/gpu/run" as path, *rest]:
             assert os.access(ROOT / path, os.X_OK) and chosen(gpu_run.command_line().parse_args(rest).steps)
+        case ["pytest", "--pyargs", "nuq.testing", *rest]:
+            rest = plugins.start(rest)
+            assert set(rest[::2]) == {"--method"} and all(cases.build(name) for name in rest[1::2])
         case ["eval", line]:
             assert line in (ROOT / "docs" / "start.md").read_text(), "tests/test_completion.py runs the line from there"
         case ["git", "clone", *_] | ["cd", _] | ["source", ".venv/bin/activate"] | ["pip", "install", "."]:
@@ -176,7 +183,13 @@ def check(command: str, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_command_blocks(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    check(command, tmp_path, monkeypatch)
+    if "my_package" not in command:
+        check(command, tmp_path, monkeypatch)
+        return
+    own_package.write(tmp_path / "own")
+    monkeypatch.syspath_prepend(tmp_path / "own")
+    with own_package.restored():
+        check(command, tmp_path, monkeypatch)
 
 
 @pytest.mark.parametrize(("there", "command"), LINES)

@@ -83,6 +83,7 @@ RULES = (
     Rule(("nuq.exchange.hook",), (*MODELS, "nuq.exchange", "torch")),
     Rule(("nuq.exchange",), (*MODELS, "nuq.exchange", "torch"), never=("nuq.exchange.hook",)),
     Rule(("nuq.quantized_training",), (*MODELS, "nuq.quantized_training", *ARRAYS)),
+    Rule(("nuq.testing",), (*COMPRESSORS, "nuq.testing", "torch", "pytest")),
     Rule(("nuq",), ("nuq", "torch")),
     Rule(("grid.engine.sweeps",), (*SWEEPS, "grid", "hydra")),  # which looks for families
     Rule(("grid.engine.sweep",), SWEEPS),

@@ -15,6 +15,10 @@ import yaml
 
 import args
 import grid_run
+from analysis.plots import style
+from analysis.seed_groups import SeedGroup
+from benchmarks import method_pages
+from grid import everything
 from grid.engine.scripts.snapshot import drift, snapshot
 from grid.engine.sweep import load
 from nuq.registry import METHODS
@@ -28,21 +32,9 @@ ROOT = Path(__file__).parent.parent
 
 
 @pytest.fixture(autouse=True)
-def tables(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The tables, the modules and what is imported once are afterwards as before."""
-    before = {kind: dict(table) for kind, (table, _) in plugins.TABLES.items()}
-    modules = set(sys.modules)
-    yield
-    for kind, (table, _) in plugins.TABLES.items():
-        table.clear()
-        table.update(before[kind])
-    for name in set(sys.modules) - modules:
-        if name.partition(".")[0] in ("my_package", "bad", "other"):
-            del sys.modules[name]
-    plugins.load.cache_clear()
-    resolving.of_words.cache_clear()
-    monkeypatch.setattr(plugins, "named_by_option", [])
-    importlib.invalidate_caches()
+def restored() -> Iterator[None]:
+    with own_package.restored():
+        yield
 
 
 @pytest.fixture
@@ -57,6 +49,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 TOY = {"method": "mine", "method.bits": 3, "data": "light", "model": "tiny"}
 
 
+def test_the_example_of_the_page_is_the_package() -> None:
+    page = (ROOT / "docs" / "plugins.md").read_text()
+    assert f"```python\n# my_package/__init__.py{own_package.INIT}```" in page
+
+
 def test_a_package_is_imported_by_the_option(folder: Path) -> None:
     del folder
     words = plugins.start(["show", "--import", "my_package", "demo", "--import=my_package", "demo"])
@@ -69,6 +66,20 @@ def test_a_package_is_imported_by_the_option(folder: Path) -> None:
     assert resolving.resolve({"method": "qsgd"})["plugins"] == []
     for settings in ({"layers": ["fc = mine"]}, {"tensors.weights": "mine bits=2"}):
         assert resolving.resolve(settings)["plugins"] == ["my_package==1.2"], "wherever a method is named"
+
+
+def test_sweeps_pages_and_figures_have_it_unasked(folder: Path) -> None:
+    del folder
+    plugins.load("my_package")
+    found = [item for item in everything.cpu().experiments() if item.settings["method"] == "mine"]
+    assert {(item.label, item.config["method"]["bits"]) for item in found} == {("My method 3 bits", 3)}
+    page = method_pages.page("mine")
+    assert page.startswith("# My method\n\nEqually spaced levels between plus and minus the largest magnitude, ")
+    assert "| `bits` | `4` | 1 to 8 | bits of one toy code |" in page
+    looks = [style.look(SeedGroup(name, 0, name, (), {})) for name in METHODS]
+    assert [(look.colour, look.marker, look.dash) for look in looks].count(
+        (looks[-1].colour, looks[-1].marker, looks[-1].dash)
+    ) == 1
 
 
 def test_a_setting_imports_it_and_holds_its_version(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -232,3 +243,32 @@ def test_it_trains_in_two_processes_is_evaluated_and_drawn(folder: Path, tmp_pat
     init.write_text(init.read_text().replace("1.2", "1.3"))
     told = run(folder, sys.executable, "main.py", *words, f"run_dir={runs}/one", code=2)
     assert "holds a run of other settings" in told
+
+
+CONTRACT = "[pytest11]\nnuq = nuq.testing.options\n[nuq.plugins]\nmy_package = my_package\n"
+
+
+def contract(folder: Path, *words: str, code: int = 0) -> str:
+    """What the contract's command prints where nuq alone is, without this checkout."""
+    alone = folder / "site"
+    if not alone.exists():
+        alone.mkdir()
+        (alone / "nuq").symlink_to(ROOT / "nuq")
+    command = [sys.executable, "-m", "pytest", "--pyargs", "nuq.testing", "-q", "-p", "no:cacheprovider", *words]
+    environ = {**os.environ, "PYTHONPATH": f"{alone}:{folder}", "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+@pytest.mark.slow
+def test_the_contract_is_held_outside_the_repository(folder: Path) -> None:
+    """As the issue has it: ``pytest --pyargs nuq.testing --method mine``; and it finds what breaks it."""
+    own_package.install(folder, "my-package", "1.2", CONTRACT)
+    told = contract(folder, "--method", "mine")
+    assert int(told.splitlines()[-1].split(" passed")[0].split()[-1]) >= 30
+    compressor = folder / "my_package" / "compressor.py"
+    compressor.write_text(compressor.read_text().replace("reference.uniforms(x.numel(), key)", "0.5"))
+    assert "test_unbiased[" in contract(folder, "--method", "mine bits=2", "-k", "unbiased", "-rf", code=1)
+    assert "ERROR: unknown method 'mina'; did you mean 'mine'?" in contract(folder, "--method", "mina", code=4)
+    assert "ERROR: nuq.testing: say which method, as in --method mine" in contract(folder, code=4)

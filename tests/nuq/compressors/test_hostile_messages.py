@@ -4,60 +4,27 @@ MessageError.
 
 from __future__ import annotations
 
-import resource
 import struct
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 import torch
 
-from nuq.compressors.message import Message, parse
+from nuq.compressors.message import Message
 from nuq.errors import MessageError
 from nuq.kernels.spec import Key
-from tests.test_contract import CASES, build, gradient
+from nuq.testing.cases import build, parametrize
+from nuq.testing.test_hostile_messages import *  # noqa: F403 - its tests
+from nuq.testing.test_hostile_messages import CLAIMS, SMALL, decodes_or_names, little_memory, received
+from tests.test_contract import CASES
 
-ROOM = 64 << 20  # bytes that a decoder may ask for
-CLAIMS = {"2^27": 1 << 27, "2^31": 1 << 31, "2^40": 1 << 40, "2^63-1": (1 << 63) - 1, "2^64-1": (1 << 64) - 1}
-SMALL = {"zeros": torch.zeros(300), "constant": torch.full((300,), 2.5), "spread": gradient(300)}
 BAD = [struct.pack(form, float(name)) for form in ("<f", "<e") for name in ("inf", "nan")] + [
     struct.pack("<H", 0x7F80),
     b"\x7f",
 ]
 
 
-@contextmanager
-def little_memory() -> Iterator[None]:
-    """The address space ends ROOM beyond what the process has: whoever asks for more at once gets an error of another
-    kind.
-    """
-    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
-    held = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (held + ROOM, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
-
-
-def received(message: Message, body: torch.Tensor, n: int) -> Message:
-    """The message that a receiver reads of the tag, this body and this count."""
-    return parse(Message(message.tag, n, body).to_bytes())
-
-
-@pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("x", SMALL.values(), ids=SMALL)
-def test_a_claim_of_many_coordinates_is_an_error_and_costs_nothing(case, x):
-    compressor = build(case)
-    message = compressor.encode(x, Key(1, 0, 0, "x"))
-    compressor.decode(message)  # so that all that is loaded once is there
-    for claimed in CLAIMS.values():
-        for body in (message.body, message.body[:0], message.body[:1], message.body[:16]):
-            with little_memory(), pytest.raises(MessageError):
-                compressor.decode(received(message, body, claimed))
-            with little_memory(), pytest.raises(MessageError):
-                compressor.decode(received(message, body, claimed), max_coordinates=x.numel())
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    parametrize(metafunc, CASES)
 
 
 # Few bytes of these may stand for any number of coordinates: of the others a body holds what it claims, whatever the
@@ -111,47 +78,6 @@ def test_a_caller_who_names_no_limit_lets_through_what_memory_can_bear():
     assert compressor.decode(received(message, message.body, 1000), max_coordinates=1000).shape == (1000,)
     with pytest.raises(MessageError, match=r"1000 coordinates: must be at most 999$"):
         compressor.decode(received(message, message.body, 1000), max_coordinates=999)
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_a_total_of_another_size_is_an_error(case):
-    compressor = build(case)
-    if hasattr(compressor, "add"):
-        message = compressor.encode(SMALL["spread"], Key(1, 0, 0, "x"))
-        for size in (1, 299, 301):
-            with pytest.raises(MessageError, match=f"300 coordinates where {size} are expected"):
-                compressor.add(message, torch.zeros(size))
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_bodies_that_nobody_wrote(case):
-    """Cut short or with bytes changed: MessageError, or so many finite numbers."""
-    compressor, generator = build(case), torch.Generator().manual_seed(0)
-    messages = [compressor.encode(x, Key(1, 0, 0, "x")) for x in SMALL.values()]
-
-    def below(bound: int) -> int:
-        return int(torch.randint(bound, (1,), generator=generator))
-
-    for turn in range(240):
-        message = messages[turn % len(messages)]
-        body = message.body.clone()
-        for _ in range(below(4)):
-            at = below(min(body.numel(), 40) if turn % 2 else body.numel())  # heads are short beside codes
-            body[at] = below(256)
-        body = body[: below(body.numel() + 1)] if below(4) == 0 else body
-        decodes_or_names(compressor, received(message, body, message.num_coordinates if turn % 5 else below(1 << 22)))
-
-
-def decodes_or_names(compressor, message: Message) -> str:
-    """The sentence of the MessageError; nothing where so many finite numbers came."""
-    try:
-        with little_memory():
-            decoded = compressor.decode(message)
-    except MessageError as error:
-        return str(error)
-    assert decoded.shape == (message.num_coordinates,)
-    assert bool(torch.isfinite(decoded).all())
-    return ""
 
 
 # What is damaged is said, wherever a format holds floating-point numbers; of the others every byte is a code or a power

@@ -18,7 +18,7 @@ from nuq.kernels import host, low_rank
 from nuq.kernels.spec import Key
 from nuq.kernels.statistics import Statistics
 from nuq.registry import METHODS
-from tests.test_contract import build, gradient
+from nuq.testing.cases import build, gradient
 
 ROOT = Path(__file__).parents[3]
 ROWS = {

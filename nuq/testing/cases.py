@@ -1,0 +1,103 @@
+"""The methods under test, as texts such as ``"qsgd bits=2"``, and the vectors that they are tried on."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+import torch
+
+from nuq.compressors.compressor import Compressor
+from nuq.registry import Method, method
+from nuq.settings import declared, unknown
+
+SMALL = {"bucket_size": 64}
+# Settings of our methods that change what the method claims.
+CLAIMS = {
+    "rounding=stochastic": {"unbiased": True, "contractive": False, "deterministic": False},
+    "rounding=nearest": {"deterministic": True},
+    "scale=none": {"contractive": False},
+    "scaled=false": {"unbiased": False},
+    "scale=rms": {"contractive": False},
+    "scale=mse": {"unbiased": False},
+    "rows=0": {"contractive": True, "deterministic": True},
+}
+# tests of a claim, which methods without it do not make
+OF_CLAIM = {"test_unbiased": "unbiased", "test_contractive": "contractive"}
+
+
+def parametrize(metafunc: pytest.Metafunc, cases: Sequence[str]) -> None:
+    """Let a test that takes ``name`` run for each of these methods, those of a claim for the methods that make it."""
+    if "name" in metafunc.fixturenames:
+        claim = OF_CLAIM.get(metafunc.function.__name__)
+        metafunc.parametrize("name", [case for case in cases if claim is None or getattr(claims(case), claim)])
+
+
+def claims(case: str) -> Method:
+    """The entry of a method, with the claims of its settings."""
+    name, *options = case.split()
+    changed = {claim: value for option in options for claim, value in CLAIMS.get(option, {}).items()}
+    return dataclasses.replace(method(name), **changed)
+
+
+def build(case: str, **settings: Any) -> Compressor:
+    """The compressor of a method with these settings, else small buckets.  ValueError for what it has no setting of."""
+    name, *options = case.split()
+    entry = method(name)
+    known = declared(entry.settings)
+    chosen = {key: value for key, value in (SMALL | settings).items() if key in known}
+    if "bucket_size" in chosen:
+        chosen["bucket_size"] = max(chosen["bucket_size"], known["bucket_size"].rule["low"] or 1)
+    for option in options:
+        key, _, value = option.partition("=")
+        if key not in known:
+            raise unknown(f"setting of method={name}", key, list(known))
+        kind = known[key].type
+        try:
+            chosen[key] = value == "true" if kind is bool else kind(value)
+        except ValueError:
+            raise ValueError(f"{case!r}: {key}={value!r} must be of type {kind.__name__}") from None
+    if chosen.get("scale") == "none":
+        chosen.pop("bucket_size", None)
+    return entry.load()(entry.settings(**chosen))
+
+
+def gradient(n: int, seed: int = 0, scale: float = 1.0) -> torch.Tensor:
+    """Heavier tails than normal, as gradients have."""
+    generator = torch.Generator().manual_seed(seed)
+    return scale * torch.randn(n, generator=generator) * torch.randn(n, generator=generator).exp()
+
+
+INPUTS = {
+    "empty": torch.empty(0),
+    "one": torch.tensor([3.0]),
+    "zeros": torch.zeros(100),
+    "a bucket": gradient(64),
+    "two buckets": gradient(128),
+    "a tail": gradient(129),
+    "a short tail bucket": gradient(200),
+    "huge": gradient(200, scale=1e30),
+    "tiny": gradient(200, scale=1e-30),
+    "constant": torch.full((70,), -2.5),
+    "mostly zero": torch.cat([torch.zeros(150), gradient(20)]),
+    "bfloat16": gradient(100).bfloat16(),
+}
+
+
+def sparse(n: int, *indices: int) -> torch.Tensor:
+    """Zero but for a few coordinates of different sizes."""
+    x = torch.zeros(n)
+    x[list(indices)] = torch.linspace(1.0, -2.0, len(indices))
+    return x
+
+
+UNBIASED_INPUTS = {
+    "long": gradient(1000),
+    "short": gradient(3),
+    "one of seven": sparse(7, 4),
+    "two of a hundred": sparse(100, 10, 77),
+    "five of 300": sparse(300, 0, 1, 99, 200, 299),
+    "constant": torch.full((65,), 0.3),
+}
