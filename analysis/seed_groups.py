@@ -106,7 +106,7 @@ _WORDS = {
 
 def of_the_method(name: str) -> bool:
     """Whether a setting says how tensors are compressed, and not what is trained: methods are compared across it."""
-    return name.startswith(("method.", "feedback.", PREFIX)) or name == "layers"
+    return name.startswith(("method.", "feedback.", PREFIX)) or name in ("layers", "plugins")
 
 
 RATE = "optim.lr"
@@ -142,6 +142,8 @@ def _phrase(name: str, value: Any) -> str:
         return value
     if name == "method.bits":
         return f"{shown(value)} bits"
+    if name == "plugins":
+        return ", ".join(value) or "no plug-in"
     return said(short_name(name), shown(value))
 
 

@@ -48,7 +48,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Let the tests of the contract run for the methods that are named."""
-    if metafunc.module.__name__.startswith(f"{PACKAGE}."):
+    if getattr(metafunc.module, "__name__", "").startswith(f"{PACKAGE}."):
         from nuq.testing import cases
 
         cases.parametrize(metafunc, metafunc.config.option.methods)

@@ -1,5 +1,6 @@
 """Selection by settings, and which runs count as one."""
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +14,8 @@ from analysis.seed_groups import groups, seed_groups
 from analysis.selection import select
 from analysis.tables.result_table import table
 from nuq.registry import METHODS
+from nuq.settings import plugins
+from tests import own_package
 
 ROW = [("loss", 0, 1.0)]
 WARMUP = METHODS["dgc"].settings().warmup_ratios
@@ -242,3 +245,23 @@ def test_what_only_one_method_has_does_not_part_it_from_the_others(sweep: Callab
         )
     )
     assert len(group.seed_groups) == 7
+
+
+def test_methods_of_ones_own_are_compared_with_ours(
+    sweep: Callable[..., Logs], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In one figure, by the title; two versions of a package are told apart."""
+    own_package.write(tmp_path / "own")
+    monkeypatch.syspath_prepend(tmp_path / "own")
+    with own_package.restored():
+        plugins.load("my_package")
+        sweep({"method": "mine"}, {"method": "qsgd", "method.bits": 4})
+        (one,) = groups(sweep())
+        assert [each.label for each in one.seed_groups] == ["QSGD", "My method"]
+        monkeypatch.setattr(sys.modules["my_package"], "__version__", "1.3")
+        (one,) = groups(sweep({"method": "mine"}))
+        assert [each.label for each in one.seed_groups] == [
+            "QSGD",
+            "My method (my_package==1.2)",
+            "My method (my_package==1.3)",
+        ]
