@@ -126,7 +126,7 @@ def _main(argv: Sequence[str] | None, root: Path) -> int:
     if not words:
         words = ["--help"]
     try:
-        if not {"-h", "--help"} & set(words):
+        if not ({"-h", "--help"} & set(words) or completion.is_asked()):  # at a key nobody's code is executed
             words = _with_plugins(words)
         if words[0].startswith("-"):
             from grid.commands.legacy_cli import write

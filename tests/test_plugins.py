@@ -9,6 +9,8 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import yaml
@@ -19,7 +21,9 @@ from analysis.plots import style
 from analysis.seed_groups import SeedGroup
 from benchmarks import method_pages
 from grid import everything
+from grid.commands.report import changes
 from grid.engine.scripts.snapshot import drift, snapshot
+from grid.engine.states.runs import prepare, runs_of
 from grid.engine.sweep import load
 from nuq.registry import METHODS
 from nuq.settings import plugins
@@ -183,6 +187,20 @@ def test_the_script_imports_it_and_hints_name_it(folder: Path, capsys: pytest.Ca
     assert again("retry", "demo", "demo") == "python grid_run.py retry demo demo --import my_package"
     assert grid_run.main(["show", "demo", "demo", "1", "--json"]) == 0
     assert "plugins" not in json.loads(capsys.readouterr().out)["script"], "as it was without plug-ins"
+
+
+def test_a_plan_tells_which_runs_are_of_another_version(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del folder
+    prepare(runs_of(load("my_package.sweeps", "toys").experiments(), tmp_path))
+    monkeypatch.setattr(sys.modules["my_package"], "__version__", "1.3")
+    sweep = load("my_package.sweeps", "toys")
+    plan, view = SimpleNamespace(folder="toys", title=sweep.title), SimpleNamespace(submissions=[])
+    made: Any = SimpleNamespace(sweep=sweep, runs=runs_of(sweep.experiments(), tmp_path), plan=plan, view=view)
+    (told,) = changes(made, tmp_path)
+    assert told.startswith("changed: plug-ins were my_package==1.2 and are my_package==1.3: 2 earlier runs (mine-2b-")
+    assert told.endswith(") no longer count; installing the old keeps them")
 
 
 @pytest.mark.parametrize("git", [True, False])
