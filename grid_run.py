@@ -106,14 +106,6 @@ def main(argv: Sequence[str] | None = None, root: Path = ROOT) -> int:
         return _main(argv, root)
 
 
-def _with_plugins(words: list[str]) -> list[str]:
-    """Import the plug-ins; returns the words without ``--import``.  Help needs none, and is instant."""
-    importlib.import_module("args")  # the tables that they add to
-    from nuq.settings import plugins
-
-    return plugins.start(words) or ["--help"]
-
-
 def _main(argv: Sequence[str] | None, root: Path) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     if completion.is_asked():
@@ -127,7 +119,9 @@ def _main(argv: Sequence[str] | None, root: Path) -> int:
         words = ["--help"]
     try:
         if not ({"-h", "--help"} & set(words) or completion.is_asked()):  # at a key nobody's code is executed
-            words = _with_plugins(words)
+            from settings.command_line import with_plugins
+
+            words = with_plugins(words) or ["--help"]
         if words[0].startswith("-"):
             from grid.commands.legacy_cli import write
 

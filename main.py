@@ -54,12 +54,11 @@ def main() -> None:
     from omegaconf import DictConfig, OmegaConf
     from omegaconf.errors import OmegaConfBaseException
 
-    from nuq.settings import plugins
     from settings import command_line, resolving
     from train.process.status import EXIT_HELD
 
     try:
-        sys.argv[1:] = plugins.start(sys.argv[1:])  # Hydra knows of no --import
+        sys.argv[1:] = command_line.with_plugins(sys.argv[1:])  # Hydra knows of no --import
     except ValueError as error:
         _end(_refuse(error))
     words = get_args_parser().parse_args()

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 import os
 import sys
 from collections.abc import Sequence
@@ -155,21 +154,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        options = _parser().parse_args(words if {"-h", "--help"} & set(words) else _with_plugins(words))
+        if not {"-h", "--help"} & set(words):
+            from settings.command_line import with_plugins
+
+            words = with_plugins(words)
     except ValueError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+    options = _parser().parse_args(words)
     # names and notes are others' words
     with redirect_stdout(Escaping(sys.stdout)), redirect_stderr(Escaping(sys.stderr)):
         return _main(options)
-
-
-def _with_plugins(words: list[str]) -> list[str]:
-    """Import the plug-ins; returns the words without ``--import``."""
-    importlib.import_module("args")  # the tables that they add to
-    from nuq.settings import plugins
-
-    return plugins.start(words)
 
 
 def _main(options: argparse.Namespace) -> int:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from args import DEFAULTS, GROUPS, SECTIONS, Config
-from nuq.settings import check, declared, setting, unknown
+from nuq.settings import check, declared, plugins, setting, unknown
 
 if TYPE_CHECKING:
     from hydra.core.override_parser.types import Override
@@ -44,6 +44,14 @@ class Evaluation:
     patience_s: float = setting(
         3600.0, "seconds without a sign that the run gets on, after which it is no longer waited for", low=0
     )
+
+
+def with_plugins(words: Sequence[str]) -> list[str]:
+    """Import the plug-ins that are installed or named by ``--import``, and return the other words of a command line.
+
+    Here all tables are there that they add to.  ValueError as ``nuq.settings.plugins.start``.
+    """
+    return plugins.start(words)
 
 
 def split_mode(overrides: Sequence[str]) -> tuple[str, list[str]]:

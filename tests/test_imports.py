@@ -100,7 +100,7 @@ RULES = (
     Rule(("train.steps",), (*STEPS, *ARRAYS)),
     Rule(("train",), (*STEPS, "train", "torch", "tensorboardX", "yaml")),
     Rule(("analysis",), (*OURS, *PREDICTION, "grid", "analysis", *ANALYSIS)),
-    Rule(("main",), (*OURS, *SETTINGS, *HYDRA, "train")),
+    Rule(("main",), (*OURS, *HYDRA, "train")),
     Rule(("setup",), ("setuptools",)),
 )
 
