@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -21,11 +22,12 @@ WORKERS = (8, 64, 1024)
 LARGE = 0.2  # an error that is told by its case
 
 
-def break_even(rates: profile.Profile) -> dict[str, float]:
-    """The bandwidth in bit/s, by the number of workers, below which ALQ is quicker than bf16."""
+def break_even(rates: profile.Profile) -> dict[str, float | str]:
+    """The bandwidth in bit/s, by the number of workers, below which ALQ is quicker than bf16, or the word always."""
     rows = rows_of(["alq"], None, 4, None, rates)
     question = Question(rates, validate.model_of("mlp", rates), rates.compute_s, rows, 1, 100e9, "auto")
-    return {str(workers): float(f"{question.break_even(rows[-1], workers):.4g}") for workers in WORKERS}
+    found = {str(workers): float(f"{question.break_even(rows[-1], workers):.4g}") for workers in WORKERS}
+    return {workers: "always" if math.isinf(bandwidth) else bandwidth for workers, bandwidth in found.items()}
 
 
 def far_off(checked: validate.Checked) -> list[str]:
