@@ -141,12 +141,11 @@ def check(command: str, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         case ["python", "main.py", "mode=evaluate", *rest]:
             assert command_line.evaluation(command_line.parse_overrides(rest)).run
         case ["python", "main.py", *rest]:
-            _check_overrides(rest)
+            _check_overrides(plugins.start(rest))
         case ["python", "-m", "nuq", "advise", *rest]:
-            options, of_script = advise.parser().parse_known_args(rest)
+            options, of_script = advise.parser().parse_known_args(plugins.start(rest))
             assert options.script.suffix == ".py" and quantity(options.link, "--link") and options.ranks > 1
             assert not {"--link", "--ranks", "--method"} & set(of_script)
-            _check_overrides(plugins.start(rest))
         case ["python", "-m", "train.dry_run", *rest]:
             _check_overrides(rest)
         case ["torchrun", processes, "main.py", *rest]:

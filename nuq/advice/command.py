@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from nuq.prediction.units import duration, quantity, shown_bandwidth, shown_break_even
 from nuq.registry import method
+from nuq.settings import plugins
 
 if TYPE_CHECKING:
     from nuq.advice.answer import Advice
@@ -42,6 +43,7 @@ def parser() -> argparse.ArgumentParser:
         metavar="NAME[:SETTING=VALUE,..]",
         help="such as alq:bits=4; may be repeated (default: one method of every kind that may pay)",
     )
+    add(plugins.OPTION, metavar="PACKAGE", help="a package of your own that adds methods; may be repeated")
     add("--json", action="store_true", help="print every figure as JSON; all else goes to stderr")
     return made
 
@@ -50,8 +52,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code: 0, or 2 with a sentence where there is no answer."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     ours = given.index("--") if "--" in given else len(given)
-    options, unknown = parser().parse_known_args(given[:ours])
     try:
+        options, unknown = parser().parse_known_args(plugins.start(given[:ours]))
         _answer(options, [*unknown, *given[ours + 1 :]])
     except ValueError as error:
         print(f"error: {error}", file=sys.stderr)

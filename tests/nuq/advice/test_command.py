@@ -39,6 +39,10 @@ def test_a_script_is_advised_on_and_left_alone(tmp_path: Path) -> None:
         (["train.py", "--link", "fast"], "error: --link 'fast': must be a number above 0"),
         (["train.py", "--ranks", "1"], "error: --ranks 1: must be at least 2, one rank exchanges nothing"),
         (["train.py", "--method", "alk"], "error: unknown method 'alk'; did you mean 'alq'?"),
+        (
+            ["train.py", "--import", "no_such_package"],
+            "error: plug-in no_such_package: there is no package of this name",
+        ),
         (["train.py", "--method", "alq:bits"], "error: --method 'alq:bits': 'bits' must be SETTING=VALUE"),
         (["train.py", "--method", "alq:bitz=3"], "error: unknown setting of method=alq 'bitz'; did you mean 'bits'?"),
         (["train.py", "--method", "alq:bits=99"], "error: bits=99: must be"),
