@@ -22,7 +22,7 @@ from nuq.prediction import steps as predict
 from nuq.prediction.message_size import DENSE, Format, MeasuredFormat, format_of, predicted, second_format
 from nuq.prediction.rates import Profile
 from nuq.prediction.steps import Variant
-from nuq.prediction.units import duration, quantity, shown_bandwidth, shown_break_even
+from nuq.prediction.units import duration, plain_break_even, quantity, shown_bandwidth, shown_break_even
 from nuq.registry import method
 
 LETTERS = {"ring": "R", "tree": "T", "gather": "G", "two_stage": "S", "server": "P", "hierarchical": "H", "power": "F"}
@@ -264,10 +264,7 @@ def _plain(row: Mapping[str, object]) -> Mapping[str, object]:
         for name, value in row.items()
     }
     even = found["break_even_bit_s"]
-    return {**found, "break_even_bit_s": _NO_NUMBER.get(even, even)}
-
-
-_NO_NUMBER: dict[object, str] = {0.0: "never", math.inf: "always"}
+    return {**found, "break_even_bit_s": plain_break_even(even) if isinstance(even, float) else even}
 
 
 def records(question: Question, workers: Sequence[int], bandwidths: Sequence[float]) -> Iterator[Mapping[str, object]]:

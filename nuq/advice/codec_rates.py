@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 
 import torch
@@ -11,7 +12,6 @@ from torch import Tensor
 
 from nuq.compressors.quantized import AdaptiveQuantizer
 from nuq.exchange.driver import Memory
-from nuq.exchange.exchanged import Exchanged
 from nuq.exchange.flat_layout import FlatLayout, Segment
 from nuq.exchange.hook.settings import HookSettings
 from nuq.exchange.payload import PayloadCodec
@@ -25,6 +25,7 @@ SHORT, MANY = 1 << 10, 64  # coordinates of a short message; short messages of o
 LONG = 1 << 22  # coordinates of a long message, at most
 _COLD_COPIES = 8  # of a long vector, in turns: memory is then as cold as a step leaves it
 _COLUMNS = 32  # of the matrices that the messages are of
+_SIDE = 1 << 11  # of a long square matrix
 _KEY = Key(0, 0, 0)
 
 
@@ -121,43 +122,20 @@ def _codec(of: HookSettings, layout: FlatLayout, long: Tensor) -> PayloadCodec:
 
 def factor_rates(of: HookSettings, device: torch.device, limit_s: float = 60.0) -> CodecRates:
     """The rates of PowerSGD's arithmetic on square matrices, without what travels between its parts."""
+    memory = Memory(of.feedback.settings(), of.feedback.momentum, of.feedback.nesterov)
     encodes, decodes = [], []
-    side = 1 << 11
-    for rows, matrices, repeats in ((32, 1, 100), (32, MANY, 20), (side, 1, 12)):
+    for rows, matrices, repeats in ((_COLUMNS, 1, 100), (_COLUMNS, MANY, 20), (_SIDE, 1, 12)):
         shapes = {f"tensor {at}": torch.Size((rows, rows)) for at in range(matrices)}
-        workers = simulated(of, 1, shapes, device)
-        vector = torch.randn(workers.num_coordinates, generator=torch.Generator().manual_seed(1)).to(device)
-        spent = workers.driver.stats.seconds
-        rows_of_times: list[tuple[float, float]] = []
+        one = Workers(of.method, of.of_method, 1, shapes, 0, device, memory=memory)
+        vector = torch.randn(one.num_coordinates, generator=torch.Generator().manual_seed(1)).to(device)
+        times: list[Counter[str]] = []
         ends = time.perf_counter() + limit_s
         for step in range(repeats):
-            before = dict(spent)
-            workers.exchange({0: vector}, {0: 0.0}, step)
-            rows_of_times.append(
-                (
-                    spent["encode"] - before.get("encode", 0.0),
-                    spent["decode"] - before.get("decode", 0.0),
-                )
-            )
+            before = Counter(one.driver.stats.seconds)
+            one.exchange({0: vector}, {0: 0.0}, step)
+            times.append(Counter(one.driver.stats.seconds) - before)
             if time.perf_counter() > ends:
                 break
-        encodes.append(min(encode for encode, _ in rows_of_times))
-        decodes.append(min(decode for _, decode in rows_of_times))
-    return _rates(side * side, encodes, decodes)
-
-
-def simulated(of: HookSettings, num_workers: int, shapes: dict[str, torch.Size], device: torch.device) -> Workers:
-    """So many workers in this process, with the collective that the hook would choose for them."""
-    memory = Memory(of.feedback.settings(), of.feedback.momentum, of.feedback.nesterov)
-    return Workers(
-        of.method, of.of_method, num_workers, shapes, 0, device, exchange=of.exchange, memory=memory, layers=of.layers
-    )
-
-
-def exchanged(workers: Workers, gradients: list[Tensor]) -> Exchanged:
-    """One exchange of so many gradients float32[n], one of each worker, with levels fitted to them first."""
-    of = dict(enumerate(gradients))
-    if workers.levels.every:
-        workers.observe(of, 0)
-        workers.update_levels()
-    return workers.exchange(of, dict.fromkeys(of, 0.0), 0)
+        encodes.append(min(spent["encode"] for spent in times))
+        decodes.append(min(spent["decode"] for spent in times))
+    return _rates(_SIDE * _SIDE, encodes, decodes)

@@ -5,13 +5,15 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import os
+import re
 import sys
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nuq.prediction.units import duration, quantity, shown_bandwidth, shown_break_even
+from nuq.prediction.units import duration, plain_break_even, quantity, shown_bandwidth, shown_break_even
 from nuq.registry import method
 from nuq.settings import plugins
 
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from nuq.advice.script import Observed
 
 MOST_GRADIENTS = 8
+_COMMA = re.compile(r",(?![^\[]*\])")  # outside of brackets
 
 
 def parser() -> argparse.ArgumentParser:
@@ -66,34 +69,70 @@ def _answer(options: argparse.Namespace, of_script: Sequence[str]) -> None:
     if options.ranks < 2:
         raise ValueError(f"--ranks {options.ranks}: must be at least 2, one rank exchanges nothing")
     asked = [_method(text) for text in options.method or ()]
+    if twice := [text for text in options.method or () if options.method.count(text) > 1]:
+        raise ValueError(f"--method {twice[0]}: is given twice")
 
     import torch
 
     from nuq.advice import network_rates
     from nuq.advice.answer import CANDIDATES, advice
     from nuq.advice.script import observed
-    from nuq.exchange.hook.settings import HookSettings
     from nuq.prediction.steps import Network
 
     methods = asked or [(name, {}) for name in CANDIDATES]
     for name, settings in methods:
-        HookSettings.of(name, (), settings)  # before anything runs
+        _check(name, settings)  # before anything runs
 
     def tell(line: str) -> None:
         print(f"advise: {line}", file=sys.stderr, flush=True)
 
     tell(f"running {options.script.name} as the only rank until enough steps were seen; it may write its files")
-    with contextlib.redirect_stdout(sys.stderr) if options.json else contextlib.nullcontext(), _told(options.script):
-        seen = observed(options.script, of_script, min(max(options.ranks, 2), MOST_GRADIENTS))
-    tell("measuring the network's code on the loopback")
-    network = network_rates.measured(torch.get_num_threads())
-    found = advice(seen, network, methods, Network(options.ranks, link), tell)
-    if options.json:
-        rows = [vars(row) for row in found.rows]
-        head = {"link_bit_s": link, "ranks": options.ranks, "compute_s": seen.compute_s, "noise": found.noise}
-        print(json.dumps({**head, "parameters": seen.model.parameters, "rows": rows}, default=str))
-    else:
-        print(text(seen, found, link, options.ranks))
+    with _alone() if options.json else contextlib.nullcontext(print) as write:
+        with _told(options.script):
+            seen = observed(options.script, of_script, min(options.ranks, MOST_GRADIENTS))
+        tell("measuring the network's code on the loopback")
+        network = network_rates.measured(torch.get_num_threads())
+        found = advice(seen, network, methods, Network(options.ranks, link), tell)
+        write(document(seen, found, link, options.ranks) if options.json else text(seen, found, link, options.ranks))
+
+
+@contextlib.contextmanager
+def _alone() -> Iterator[Callable[[str], object]]:
+    """What writes to the output, while all else that is printed, also by other processes, goes to the errors."""
+    sys.stdout.flush()
+    kept = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        yield lambda text: os.write(kept, f"{text}\n".encode())
+    finally:
+        os.close(kept)  # what is printed at exit goes to the errors, too
+
+
+def _check(name: str, settings: Mapping[str, Any]) -> None:
+    """Raise ValueError for a method, settings or a collective that no row can be of."""
+    from nuq.advice.measured import COLLECTIVES
+    from nuq.exchange.hook.settings import HookSettings
+
+    if method(name).single_worker or name in ("supersgd", "bf16"):
+        raise ValueError(
+            f"--method {name}: all-reduces of fp32 and bf16 are in the table by themselves, and one worker's gradient "
+            "alone is no mean; leave it out"
+        )
+    collective = HookSettings.of(name, (), settings).exchange.collective
+    if collective not in COLLECTIVES:
+        raise ValueError(f"--method {name}:collective={collective}: must be one of {', '.join(COLLECTIVES)} here")
+
+
+def document(seen: Observed, found: Advice, link: float, ranks: int) -> str:
+    """The answer for programs: JSON."""
+    rows = [
+        {"name": row.name, **vars(row), "break_even_bit_s": plain_break_even(row.break_even_bit_s)}
+        for row in found.rows
+    ]
+    head = {"link_bit_s": link, "ranks": ranks, "compute_s": seen.compute_s, "parameters": seen.num_parameters}
+    return json.dumps(
+        {**head, "noise": found.noise, "recommended": found.recommended.name, "rows": rows}, allow_nan=False
+    )
 
 
 @contextlib.contextmanager
@@ -113,10 +152,12 @@ def _method(text: str) -> tuple[str, dict[str, Any]]:
     name, _, settings = text.partition(":")
     method(name)
     found = {}
-    for word in settings.split(",") if settings else ():
+    for word in _COMMA.split(settings) if settings else ():
         key, equals, value = word.partition("=")
         if not equals:
             raise ValueError(f"--method {text!r}: {word!r} must be SETTING=VALUE, as in alq:bits=4")
+        if key in found:
+            raise ValueError(f"--method {text!r}: {key} is given twice")
         try:
             found[key] = json.loads(value)
         except ValueError:
@@ -126,16 +167,17 @@ def _method(text: str) -> tuple[str, dict[str, Any]]:
 
 def text(seen: Observed, found: Advice, link: float, ranks: int) -> str:
     """The answer for people: a table, quickest first, and the lines to add."""
-    buckets = len(seen.model.buckets)
     lines = [
-        f"{seen.model.parameters:,} parameters in {buckets} DDP buckets; a step computes for "
+        f"{seen.num_parameters:,} parameters in {len(seen.buckets)} DDP buckets; a step computes for "
         f"{duration(seen.compute_s)} on this machine",
         f"Predicted on {ranks} ranks with links of {shown_bandwidth(link)}bit/s:",
         "",
         f"{'':28}{'step':>9}{'of bf16':>8}{'break-even':>11}{'MB sent':>9}{'error':>10}{'encode':>10}{'decode':>10}"
         "  collective",
     ]
-    base = next(row.step_s for row in found.rows if row.name == "bf16")
+    if seen.num_modules > 1:
+        lines.insert(1, f"The script makes {seen.num_modules} DDP modules: this is of the first one alone.")
+    base = next(row.step_s for row in found.rows if row.method == "bf16")
     for row in found.rows:
         even = "" if row.break_even_bit_s is None else shown_break_even(row.break_even_bit_s)
         mark = "*" if row.remembers else " "
@@ -155,32 +197,26 @@ def text(seen: Observed, found: Advice, link: float, ranks: int) -> str:
 
 
 def _to_add(found: Advice) -> list[str]:
+    from nuq.advice.answer import GAIN
+
     best, quickest = found.recommended, found.quickest
     lines = [f"Take {best.name}: of those whose error is below the gradients' own noise, the quickest."]
-    if best.name == "fp32":
-        lines = ["Leave the script as it is: nothing whose error is below the gradients' own noise is 5 % quicker."]
+    if best.method == found.plain:
+        gain = f"{100 * (GAIN - 1):.0f} %"
+        lines = [f"Leave the script as it is: nothing whose error is below the gradients' own noise is {gain} quicker."]
     else:
-        name, *settings = best.name.split()
-        given = "".join(f", {setting}" for setting in (_as_python(word) for word in settings))
-        how = f'method="{name}"{given}' if name != "bf16" else 'collective="dense"'
+        given = "".join(f", {key}={value!r}" for key, value in best.asked.items())
+        how = f'method="{best.method}"{given}' if best.method != "bf16" else 'collective="dense"'
         lines += [
             "",
             "    import nuq",
             f"    state = nuq.CompressionState(ddp, {how})",
             "    ddp.register_comm_hook(state, nuq.compress_hook)",
         ]
-    if quickest is not best:
+    if quickest.error > found.noise and quickest.step_s < best.step_s:
         lines += ["", f"{quickest.name} is quicker still; see what its larger error does to your loss."]
     return lines
 
 
 def _shown(seconds: float) -> str:
     return duration(seconds) if seconds >= 1e-6 else "0"
-
-
-def _as_python(word: str) -> str:
-    key, _, value = word.partition("=")
-    try:
-        return f"{key}={json.loads(value)!r}"
-    except ValueError:
-        return f"{key}={value!r}"

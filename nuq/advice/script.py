@@ -10,7 +10,7 @@ import socket
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,11 +23,12 @@ from torch import Tensor
 from torch._C._distributed_c10d import GradBucket
 from torch.nn.parallel import DistributedDataParallel
 
-from nuq.parameters import named
+from nuq.parameters import trained
 from nuq.prediction.rates import Bucket, Model
 
 WARM_UP = 3  # steps before anything is noted: DDP has built its buckets anew by then
 TIMED = 6  # steps whose times are noted
+_MOST_OTHERS = 50  # steps more, of gradients that are not finite, or zero
 _MOST_BYTES = 2e9  # of the gradients that are kept
 _SINGLE_RANK = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1"}
 
@@ -37,13 +38,31 @@ class Observed:
     """What some steps of a script showed.
 
     shapes: of its parameters, by name.  gradients: float32[n] of several steps in the parameters' order, which stand
-    for those of several workers.  model, compute_s: its buckets, and the seconds of a step without an exchange.
+    for those of several workers.  buckets: DDP's, as the names of their parameters and the share of the computation
+    after which each was ready.  tail: the share of a step behind the last one.  compute_s: of a step without an
+    exchange.  plain: the numbers of DDP's own all-reduce.  num_modules: DDP modules, of which the first was looked at.
     """
 
     shapes: dict[str, torch.Size]
     gradients: list[Tensor]
-    model: Model
+    buckets: list[tuple[tuple[str, ...], float]]
+    tail: float
     compute_s: float
+    plain: str = "fp32"
+    num_modules: int = 1
+
+    @property
+    def num_parameters(self) -> int:
+        return sum(shape.numel() for shape in self.shapes.values())
+
+    def model(self, whole: Collection[str] = ()) -> Model:
+        """The buckets for the cost model, where these parameters travel whole."""
+        found = []
+        for names, ready in self.buckets:
+            coded = [self.shapes[name].numel() for name in names if name not in whole]
+            rest = sum(self.shapes[name].numel() for name in names if name in whole)
+            found.append(Bucket(sum(coded), ready, len(coded), rest))
+        return Model(tuple(found), forward=0.0, tail=self.tail)
 
 
 def observed(script: Path, arguments: Sequence[str], num_gradients: int) -> Observed:
@@ -61,19 +80,22 @@ def observed(script: Path, arguments: Sequence[str], num_gradients: int) -> Obse
         try:
             runpy.run_path(str(script), run_name="__main__")
         except _Enough:
-            return watch.found()
+            pass
         except SystemExit as left:
             why = f"ended with exit code {left.code!r}"
         finally:
             if dist.is_initialized():
                 dist.destroy_process_group()
-    if not watch.names:
+    if watch.has_enough:
+        return watch.found()
+    if not watch.num_modules:
         raise ValueError(
-            f"{script.name} {why} and made no DistributedDataParallel: advise runs a script as torchrun starts its "
-            "first rank, with RANK=0 and WORLD_SIZE=1"
+            f"{script.name} {why} and made no DistributedDataParallel (FSDP is not covered): advise runs a script as "
+            "torchrun starts its first rank, with RANK=0 and WORLD_SIZE=1"
         )
     raise ValueError(
-        f"{script.name} {why} after {watch.step} training steps: {watch.needed} are needed; let it train longer"
+        f"{script.name} {why} after {watch.step} training steps: {watch.needed} are needed, the last "
+        f"{watch.num_gradients} with gradients that are finite and not zero ({len(watch.gradients)} had)"
     )
 
 
@@ -87,9 +109,11 @@ class _Watch:
 
     num_gradients: int
     step: int = 0
+    num_modules: int = 0
+    plain: str = "fp32"
     names: dict[int, str] = field(default_factory=dict)
-    ready: list[tuple[int, int, float]] = field(default_factory=list)  # coordinates, tensors, when: of this step
-    times: list[tuple[float, list[tuple[int, int, float]]]] = field(default_factory=list)  # begin and buckets of steps
+    ready: list[tuple[tuple[str, ...], float]] = field(default_factory=list)  # whose, and when: of this step
+    times: list[tuple[float, list[tuple[tuple[str, ...], float]]]] = field(default_factory=list)  # begin, buckets
     begun: float | None = None
     pieces: dict[str, Tensor] = field(default_factory=dict)
     gradients: list[Tensor] = field(default_factory=list)
@@ -98,6 +122,11 @@ class _Watch:
     @property
     def needed(self) -> int:
         return WARM_UP + TIMED + self.num_gradients
+
+    @property
+    def has_enough(self) -> bool:
+        """Whether all was seen, or as much as will ever be of gradients that are not finite."""
+        return self.step >= self.needed and len(self.gradients) >= self.num_gradients
 
     @contextmanager
     def installed(self) -> Iterator[None]:
@@ -109,9 +138,10 @@ class _Watch:
         @functools.wraps(make)
         def made(module: DistributedDataParallel, *args: Any, **kwargs: Any) -> None:
             make(module, *args, **kwargs)
+            self.num_modules += 1
             if not watched:
                 watched.append(module)
-                parameters = named(module)
+                parameters = trained(module)
                 self.names = {id(p): name for name, p in parameters.items()}
                 self.shapes = {name: p.shape for name, p in parameters.items()}
                 most = int(_MOST_BYTES / (4 * sum(p.numel() for p in parameters.values())))
@@ -141,7 +171,7 @@ class _Watch:
 
     def begins(self) -> None:
         """Note that a forward pass begins, the first one since the last exchange if it is."""
-        if self.step >= self.needed:
+        if self.has_enough or self.step >= self.needed + _MOST_OTHERS:
             raise _Enough
         if self.begun is None:
             self.begun = time.perf_counter()
@@ -152,7 +182,8 @@ class _Watch:
         buffer = bucket.buffer()
         if buffer.is_cuda:
             torch.cuda.current_stream(buffer.device).synchronize()
-        self.ready.append((buffer.numel(), len(bucket.parameters()), time.perf_counter()))
+        self.ready.append((tuple(self.names[id(parameter)] for parameter in bucket.parameters()), time.perf_counter()))
+        self.plain = "fp32" if buffer.element_size() == 4 else "bf16"
         if self.step >= WARM_UP + TIMED:
             for parameter, gradient in zip(bucket.parameters(), bucket.gradients(), strict=True):
                 self.pieces[self.names[id(parameter)]] = gradient.detach().float().reshape(-1).clone()
@@ -167,7 +198,9 @@ class _Watch:
         if self.begun is not None:
             self.times.append((self.begun, self.ready))
         if self.pieces:
-            self.gradients.append(torch.cat([self.pieces[name] for name in self.shapes if name in self.pieces]))
+            gradient = torch.cat([self.pieces[name] for name in self.shapes])
+            if bool(torch.isfinite(gradient).all()) and bool(gradient.any()):  # else a loss scaler looks for its scale
+                self.gradients.append(gradient)
             self.pieces = {}
         self.begun, self.ready = None, []
         self.step += 1
@@ -175,18 +208,16 @@ class _Watch:
     def found(self) -> Observed:
         """What was noted: medians over the timed steps."""
         timed = self.times[WARM_UP : WARM_UP + TIMED + 1]
-        tails = [after[0] - before[1][-1][2] for before, after in itertools.pairwise(timed)]
+        tails = [after[0] - before[1][-1][1] for before, after in itertools.pairwise(timed)]
         same = [(begun, ready) for begun, ready in timed[:TIMED] if len(ready) == len(timed[0][1])]
-        whole = [ready[-1][2] - begun for begun, ready in same]
-        shares = [[(at - begun) / (ready[-1][2] - begun) for *_, at in ready] for begun, ready in same]
-        sizes = [(size, tensors) for size, tensors, _ in same[-1][1]]
-        buckets = tuple(
-            Bucket(size, statistics.median(column), tensors)
-            for (size, tensors), column in zip(sizes, zip(*shares, strict=True), strict=True)
-        )
-        computation, tail = statistics.median(whole), statistics.median(tails)
-        model = Model(buckets, forward=0.0, tail=tail / (computation + tail))
-        return Observed(self.shapes, self.gradients, model, computation + tail)
+        computation = statistics.median(ready[-1][1] - begun for begun, ready in same)
+        shares = [[(at - begun) / (ready[-1][1] - begun) for _, at in ready] for begun, ready in same]
+        ready_at = [statistics.median(column) for column in zip(*shares, strict=True)]
+        buckets = [(names, share) for (names, _), share in zip(same[-1][1], ready_at, strict=True)]
+        step_s = computation + statistics.median(tails)
+        tail = 1 - computation / step_s
+        kept = self.gradients[: self.num_gradients]
+        return Observed(self.shapes, kept, buckets, tail, step_s, self.plain, self.num_modules)
 
 
 def _annotated(hook: Callable[[object, GradBucket], object]) -> Callable[..., Any]:
@@ -211,8 +242,8 @@ def _as_single_rank(script: Path, arguments: Sequence[str]) -> Iterator[None]:
         port = str(free.getsockname()[1])
     path = [str(script.resolve().parent), *sys.path]
 
-    def spawned(work: Callable[..., object], args: Sequence[Any] = (), *_: Any, **__: Any) -> None:
-        work(0, *args)
+    def spawned(fn: Callable[..., object], args: Sequence[Any] = (), *_: Any, **__: Any) -> None:
+        fn(0, *args)
 
     def initialized(backend: str | None = None, init_method: str | None = None, **kwargs: Any) -> None:
         del init_method  # of other ranks, too
@@ -221,6 +252,7 @@ def _as_single_rank(script: Path, arguments: Sequence[str]) -> Iterator[None]:
     begin = dist.init_process_group
     with (
         mock.patch.object(torch.multiprocessing, "spawn", spawned),
+        mock.patch.object(sys.modules["torch.multiprocessing.spawn"], "spawn", spawned),
         mock.patch.object(dist, "init_process_group", initialized),
         mock.patch.dict(os.environ, {**_SINGLE_RANK, "MASTER_PORT": port}),
         mock.patch.object(sys, "argv", [str(script), *arguments]),

@@ -35,11 +35,15 @@ class CodecRates:
 
 @dataclass(frozen=True)
 class Bucket:
-    """A bucket of DDP: ready after this share of the backward pass, every tensor in it a message of its own."""
+    """A bucket of DDP: ready after this share of the backward pass, every tensor in it a message of its own.
+
+    whole: further coordinates that travel as float32, as small tensors do; not among ``coordinates``.
+    """
 
     coordinates: int
     ready: float
     tensors: int = 1
+    whole: int = 0
 
 
 @dataclass(frozen=True)
@@ -55,7 +59,7 @@ class Model:
 
     @property
     def parameters(self) -> int:
-        return sum(bucket.coordinates for bucket in self.buckets)
+        return sum(bucket.coordinates + bucket.whole for bucket in self.buckets)
 
 
 @dataclass(frozen=True)

@@ -168,15 +168,16 @@ def stages(
     """The stages of one bucket, in order, and the bytes that the busiest rank sends for it."""
     costs = _Costs(profile, network, busy)
     if collective in DENSE_COLLECTIVES:
-        return _dense(collective, variant.first, bucket.coordinates, costs)
+        return _dense(collective, variant.first, bucket.coordinates + bucket.whole, costs)
     if collective == "hierarchical":
         return _hierarchical(variant, bucket, costs)
     if collective == POWER:
         return _power(variant.first, bucket, costs)
     workers, n, tensors = network.workers, bucket.coordinates, bucket.tensors
     first, second = variant.first, variant.of_means(workers)
+    whole = 4 * bucket.whole  # bytes beside the messages
     if collective == "gather":
-        size = first.frame_bytes(n, tensors)
+        size = first.frame_bytes(n, tensors) + whole
         decode = costs.decode(first, workers * n, workers * tensors, workers)
         return [costs.encode(first, n, tensors), costs.direct(size), decode], round((workers - 1) * size)
     if collective == "two_stage":
@@ -184,7 +185,7 @@ def stages(
         rounds = max(n // (workers * SHARD), 1)
         shards = rounds * workers
         share, pieces = n / shards, (tensors + shards - 1) / shards
-        sizes = first.frame_bytes(share, pieces), second.frame_bytes(share, pieces)
+        sizes = [form.frame_bytes(share, pieces) + whole / shards for form in (first, second)]
         return [
             costs.encode(first, n, shards * pieces, shards),
             costs.direct(sizes[0], rounds),
@@ -194,7 +195,7 @@ def stages(
             costs.decode(second, n, shards * pieces, shards),
         ], round((workers - 1) * rounds * sum(sizes))
     assert collective == "server", collective
-    sizes = first.frame_bytes(n, tensors), second.frame_bytes(n, tensors)
+    sizes = [form.frame_bytes(n, tensors) + whole for form in (first, second)]
     return [
         costs.encode(first, n, tensors),
         costs.to_one(sizes[0]),
@@ -216,7 +217,7 @@ def _dense(collective: str, form: AnyFormat, coordinates: int, costs: _Costs) ->
 
 def _power(form: AnyFormat, bucket: Bucket, costs: _Costs) -> tuple[list[Stage], int]:
     n, tensors, workers = bucket.coordinates, bucket.tensors, costs.network.workers
-    size = form.frame_bytes(n, tensors) / 2  # of one factor of every matrix
+    size = (form.frame_bytes(n, tensors) + 4 * bucket.whole) / 2  # of each of the two rounds
     if workers > 2:
         size, rounds = size / workers, 4
     else:
@@ -227,7 +228,7 @@ def _power(form: AnyFormat, bucket: Bucket, costs: _Costs) -> tuple[list[Stage],
 
 
 def _hierarchical(variant: Variant, bucket: Bucket, costs: _Costs) -> tuple[list[Stage], int]:
-    n, network = bucket.coordinates, costs.network
+    n, network = bucket.coordinates + bucket.whole, costs.network
     local = network.local_workers
     inside = replace(costs, network=replace(network, workers=local))
     (_, ring, added), ring_bytes = _dense("ring", Format("fp32", 32), n, inside)

@@ -29,6 +29,13 @@ def shown_break_even(bandwidth: float) -> str:
     return "never" if not bandwidth else "always" if math.isinf(bandwidth) else shown_bandwidth(bandwidth)
 
 
+def plain_break_even(bandwidth: float | None) -> float | str | None:
+    """A break-even bandwidth for JSON: the word never or always where it is no number."""
+    if bandwidth is None or math.isnan(bandwidth):
+        return None
+    return "never" if not bandwidth else "always" if math.isinf(bandwidth) else bandwidth
+
+
 def shown_bandwidth(bandwidth: float) -> str:
     """A bandwidth as text: ``1e8`` is 100M."""
     unit = next(unit for unit in ("T", "G", "M", "k", "") if bandwidth >= UNITS[unit] or not unit)

@@ -65,6 +65,7 @@ class BucketExchange:
             group = apart(shared)
         self.group = group or shared
         self.transport = Transport(self.group, timeout_s=self.hook.timeout_s, device=self.device)
+        self._exact = chosen.sends_whole(self._compressors, self.shapes)
         whole = self._compressors.arrange(self.shapes, self._exact)
         self.vectors = {segment.name: segment.size for segment in whole.segments if not segment.exact}
         self.driver = Driver(
@@ -199,13 +200,6 @@ class BucketExchange:
                 raise
             mean.fill_(math.nan)
             self._skipped = True
-
-    def _exact(self, name: str, whole: bool) -> bool:
-        """Whether a parameter travels in full precision; whole: else in one vector with others, whatever its size."""
-        if self._compressors.corrects_momentum(name, self.chosen.feedback.settings()):
-            return False
-        is_1d = len(self.shapes[name]) < 2
-        return (not whole and self.sizes[name] < self.hook.min_size) or (self.hook.skip_1d and is_1d)
 
     def _plan(self, buckets: list[Bucket]) -> Plan:
         """The plan for a bucket, with small neighbours together, or for all buckets, in the model's order."""

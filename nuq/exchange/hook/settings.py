@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,6 +54,22 @@ class HookSettings:
         if self.hook.gate:
             return "gate=True"
         return "collective='dense'" if self.exchange.collective == "dense" else ""
+
+    def sends_whole(
+        self, compressors: CompressorMap, shapes: Mapping[str, Sequence[int]]
+    ) -> Callable[[str, bool], bool]:
+        """Whether a parameter travels in full precision, as ``CompressorMap.arrange`` asks.
+
+        The second argument: whether it would be part of one vector with others, whatever its size.
+        """
+
+        def whole(name: str, joined: bool) -> bool:
+            if compressors.corrects_momentum(name, self.feedback.settings()):
+                return False
+            shape = shapes[name]
+            return (not joined and math.prod(shape) < self.hook.min_size) or (self.hook.skip_1d and len(shape) < 2)
+
+        return whole
 
     def compressors(self) -> CompressorMap:
         """The compressors of these settings."""

@@ -31,6 +31,16 @@ ANOTHER_HOOK = TRAINING.replace(
     "from torch.distributed.algorithms.ddp_comm_hooks import default_hooks\n"
     "ddp.register_comm_hook(None, default_hooks.allreduce_hook)\noptimizer = ",
 )
+ZERO = TRAINING.replace(".square().mean()", ".mul(0).mean()")
+DOUBLE = TRAINING.replace("ddp = ", "model = model.double()\nddp = ")
+HALVES = TRAINING.replace(
+    "ddp = DistributedDataParallel(model)",
+    "ddp = DistributedDataParallel(model.bfloat16())\nother = DistributedDataParallel(nn.Linear(2, 2))",
+).replace("ddp(x)", "ddp(x.bfloat16())")
+SCALED = TRAINING.replace(
+    ".mean().backward()", ".mean().mul(float('inf') if step in (9, 10) else 1).backward()"
+).replace("    optimizer.step()", "    if step not in (9, 10):\n        optimizer.step()")
+"""Two steps have no finite gradient, as where a loss scaler has yet to find its scale."""
 SPAWNING = """
 import os
 import torch, torch.distributed as dist, torch.multiprocessing as mp

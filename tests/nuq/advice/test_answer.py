@@ -7,13 +7,12 @@ from dataclasses import replace
 import pytest
 import torch
 
-from nuq.advice import answer
-from nuq.advice.answer import Advice, Row, advice, named
+from nuq.advice import measured
+from nuq.advice.answer import Advice, Row, advice
 from nuq.advice.network_rates import NetworkRates
 from nuq.advice.script import Observed
 from nuq.exchange.mean_error import least_bits
 from nuq.kernels.spec import Key
-from nuq.prediction.rates import Bucket, Model
 from nuq.prediction.steps import Network
 from nuq.registry import METHODS
 
@@ -27,24 +26,29 @@ def seen() -> Observed:
     random = torch.Generator().manual_seed(5)
     common = torch.randn(SIZE, generator=random)
     gradients = [common + torch.randn(SIZE, generator=random) for _ in range(4)]
-    return Observed(SHAPES, gradients, Model((Bucket(SIZE, 1.0, 2),), 0.0, 0.1), 0.01)
+    return Observed(SHAPES, gradients, [(("weight", "bias"), 1.0)], 0.1, 0.01)
 
 
 @pytest.fixture(scope="module")
 def found(seen: Observed) -> Advice:
     """On a link so slow that bytes alone count."""
     methods = [("alq", {}), ("alq", {"bits": 2}), ("topk", {"ratio": 0.01}), ("powersgd", {}), ("fp8", {})]
+    methods = [(name, {**settings, "min_size": 0}) for name, settings in methods]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(answer, "LIMIT_S", 0.0)
+        patch.setattr(measured, "LIMIT_S", 0.0)
         return advice(seen, NETWORK, methods, Network(4, 1e6))
 
 
+def _plainly(row: Row) -> str:
+    return row.name.removesuffix(" min_size=0")  # so that the small tensor is compressed, too
+
+
 def test_a_slow_link_orders_by_bytes(found: Advice) -> None:
-    names = [row.name for row in found.rows]
+    names = [_plainly(row) for row in found.rows]
     assert set(names) == {"fp32", "bf16", "alq", "alq bits=2", "topk ratio=0.01", "powersgd", "fp8"}
     assert names[-2:] == ["bf16", "fp32"]
     assert [row.bytes_sent for row in found.rows] == sorted(row.bytes_sent for row in found.rows)
-    of = {row.name: row for row in found.rows}
+    of = {_plainly(row): row for row in found.rows}
     assert of["fp32"].bytes_sent == 2 * of["bf16"].bytes_sent == round(2 * 3 / 4 * 4 * SIZE)
     assert of["powersgd"].bytes_sent == pytest.approx(2 * 3 / 4 * 4 * (2 * (400 + 300) + 300), rel=0.05)
     assert of["topk ratio=0.01"].collective == "gather"  # three messages of 1200 values and places, and what is around
@@ -52,12 +56,12 @@ def test_a_slow_link_orders_by_bytes(found: Advice) -> None:
     for row in found.rows:
         assert row.step_s > 8 * row.bytes_sent / 1e6
         assert (row.break_even_bit_s is None) == (row.name in ("fp32", "bf16"))
-        assert row.remembers == (row.name.split()[0] in ("topk", "powersgd"))
+        assert row.remembers == (row.method in ("topk", "powersgd"))
     assert all(row.break_even_bit_s > 1e6 for row in found.rows if row.break_even_bit_s is not None)
 
 
 def test_errors_are_of_the_mean(found: Advice, seen: Observed) -> None:
-    of = {row.name: row.error for row in found.rows}
+    of = {_plainly(row): row.error for row in found.rows}
     exact = torch.stack(seen.gradients).mean(dim=0)
     method = METHODS["topk"]
     topk = method.load()(method.settings(ratio=0.01, scope="tensor"))
@@ -83,9 +87,9 @@ def test_the_quickest_below_the_noise_is_recommended() -> None:
 
 
 def test_two_stages_are_predicted_with_the_bits_of_the_means(seen: Observed, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answer, "LIMIT_S", 0.0)
+    monkeypatch.setattr(measured, "LIMIT_S", 0.0)
     more = replace(seen, gradients=seen.gradients * 2)
-    (row,) = [one for one in advice(more, NETWORK, [("qsgdinf", {"bits": 3})], Network(64, 1e8)).rows if one.settings]
+    (row,) = [one for one in advice(more, NETWORK, [("qsgdinf", {"bits": 3})], Network(64, 1e8)).rows if one.asked]
     assert row.collective == "two_stage"
     of_means = least_bits("qsgdinf", METHODS["qsgdinf"].settings(bits=3), 4, 64, SIZE)
     assert of_means is not None
@@ -93,4 +97,23 @@ def test_two_stages_are_predicted_with_the_bits_of_the_means(seen: Observed, mon
 
 
 def test_names_are_as_they_are_typed() -> None:
-    assert named("alq", {"bits": 4, "norm": "linf", "scaled": True}) == "alq bits=4 norm=linf scaled=true"
+    row = replace(_row("alq", 1.0, 0.1), asked={"bits": 4, "norm": "linf", "scaled": True})
+    assert row.name == "alq bits=4 norm=linf scaled=true"
+
+
+def test_small_tensors_travel_whole(seen: Observed, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measured, "LIMIT_S", 0.0)
+    settings = {"collective": "gather", "bits": 2}
+    methods = [("qsgdinf", {**settings, "min_size": size}) for size in (0, 1024, SIZE)]
+    found = advice(seen, NETWORK, methods, Network(2, 1e6))
+    of = {row.asked["min_size"]: row for row in found.rows if row.asked}
+    # two bits and a scale for each 8192 of 120,000; the bias in two bits, in full; and everything in full
+    assert of[0].bytes_sent == pytest.approx(120_300 / 4, rel=0.02)
+    assert of[1024].bytes_sent - of[0].bytes_sent == pytest.approx(300 * 4 - 300 / 4, abs=60)
+    assert of[SIZE].bytes_sent == pytest.approx(4 * SIZE, rel=0.001)
+    assert 0 == of[SIZE].error < of[1024].error < of[0].error
+
+
+def test_halves_are_not_sent_as_floats(seen: Observed) -> None:
+    found = advice(replace(seen, plain="bf16"), NETWORK, [], Network(2, 1e6))
+    assert [row.name for row in found.rows] == ["bf16"] and found.recommended.name == "bf16"

@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 from nuq import __main__ as nuq_command
 from nuq.advice import command
 from nuq.advice.answer import Advice, Row
 from nuq.advice.script import Observed
-from nuq.prediction.rates import Bucket, Model
 from tests.nuq.advice import scripts
 
 
 @pytest.mark.slow
 def test_a_script_is_advised_on_and_left_alone(tmp_path: Path) -> None:
-    (path := tmp_path / "train.py").write_text(scripts.TRAINING)
+    noisy = "import atexit, os\natexit.register(print, 'bye')\nos.system('echo hello')\n" + scripts.TRAINING
+    (path := tmp_path / "train.py").write_text(noisy)
     options = ["--link", "100M", "--ranks", "4", "--method", "alq:bits=2", "--method", "powersgd", "--json"]
     arguments = [sys.executable, "-m", "nuq", "advise", *options, str(path), "--steps", "500"]
     root = str(Path(command.__file__).parents[2])
@@ -30,7 +33,8 @@ def test_a_script_is_advised_on_and_left_alone(tmp_path: Path) -> None:
     told = json.loads(done.stdout)
     assert told["parameters"] == 13_805 and told["ranks"] == 4 and told["link_bit_s"] == 1e8
     assert {row["name"] for row in told["rows"]} == {"fp32", "bf16", "alq bits=2", "powersgd"}
-    assert path.read_text() == scripts.TRAINING
+    assert "hello" in done.stderr and "bye" in done.stderr
+    assert path.read_text() == noisy
 
 
 @pytest.mark.parametrize(
@@ -46,6 +50,12 @@ def test_a_script_is_advised_on_and_left_alone(tmp_path: Path) -> None:
         (["train.py", "--method", "alq:bits"], "error: --method 'alq:bits': 'bits' must be SETTING=VALUE"),
         (["train.py", "--method", "alq:bitz=3"], "error: unknown setting of method=alq 'bitz'; did you mean 'bits'?"),
         (["train.py", "--method", "alq:bits=99"], "error: bits=99: must be"),
+        (["train.py", "--method", "alq:bits=3,bits=4"], "error: --method 'alq:bits=3,bits=4': bits is given twice"),
+        (["train.py", "--method", "alq", "--method", "alq"], "error: --method alq: is given twice"),
+        (["train.py", "--method", "bf16"], "error: --method bf16: all-reduces of fp32 and bf16 are in the table"),
+        (["train.py", "--method", "sgd"], "error: --method sgd: all-reduces of fp32"),
+        (["train.py", "--method", "alq:collective=dense"], "collective=dense: must be one of auto, gather, two_stage"),
+        (["train.py", "--method", "alq:update_at=[0,10"], "error: --method 'alq:update_at=[0,10': '10' must be"),
         (["nowhere/train.py", "--lr", "1"], "error: 'nowhere/train.py': no such file"),
     ],
 )
@@ -70,17 +80,28 @@ def test_commands_are_listed(capsys: pytest.CaptureFixture[str], monkeypatch: py
     assert "usage: python -m nuq {advise} ..." in capsys.readouterr().out
 
 
-def _row(name: str, step_s: float, error: float, *, remembers: bool = False) -> Row:
-    return Row(name, {}, "gather", step_s, None if name == "bf16" else 2.5e9, 10**6, error, remembers, 0.001, 0.0)
+def _row(method: str, step_s: float, error: float, *, remembers: bool = False, **asked: object) -> Row:
+    even = None if method in ("bf16", "fp32") else 2.5e9
+    return Row(method, asked, "gather", step_s, even, 10**6, error, remembers, 0.001, 0.0)
 
 
-def test_the_lines_to_add_are_python(capsys: pytest.CaptureFixture[str]) -> None:
-    seen = Observed({}, [], Model((Bucket(10, 1.0),)), 0.05)
-    rows = [_row("powersgd", 0.1, 0.9, remembers=True), _row("alq bits=4 norm=linf", 0.2, 0.1)]
+def test_the_lines_to_add_are_python() -> None:
+    seen = Observed({"w": torch.Size((10,))}, [], [(("w",), 1.0)], 0.1, 0.05)
+    rows = [_row("powersgd", 0.1, 0.9, remembers=True), _row("alq", 0.2, 0.1, bits=4, update_at=[0, 10], norm="linf")]
     rows += [_row("bf16", 0.4, 1e-6), _row("fp32", 0.8, 0.0)]
     told = command.text(seen, Advice(rows, 0.3), 1e9, 8)
-    assert "state = nuq.CompressionState(ddp, method=\"alq\", bits=4, norm='linf')" in told
+    assert "state = nuq.CompressionState(ddp, method=\"alq\", bits=4, update_at=[0, 10], norm='linf')" in told
     assert "powersgd is quicker still" in told and "*: what a step leaves out is remembered" in told
-    assert "alq bits=4 norm=linf           200 ms   2.00x" in told and "2.5G" in told
+    assert "alq bits=4 update_at=[0, 10] norm=linf   200 ms   2.00x" in told and "2.5G" in told
     assert 'nuq.CompressionState(ddp, collective="dense")' in command.text(seen, Advice(rows[-2:], 0.3), 1e9, 8)
-    assert "Leave the script as it is" in command.text(seen, Advice([_row("fp32", 0.1, 0.0), rows[-2]], 0.3), 1e9, 8)
+    alone = command.text(replace(seen, num_modules=2), Advice([_row("fp32", 0.1, 0.0), rows[-2]], 0.3), 1e9, 8)
+    assert "Leave the script as it is: nothing whose error is below the gradients' own noise is 5 % quicker." in alone
+    assert "The script makes 2 DDP modules: this is of the first one alone." in alone and "still" not in alone
+
+
+def test_json_has_words_where_there_is_no_number() -> None:
+    seen = Observed({"w": torch.Size((10,))}, [], [(("w",), 1.0)], 0.1, 0.05)
+    rows = [replace(_row("alq", 0.1, 0.0), break_even_bit_s=even) for even in (math.inf, 0.0, 1e9)]
+    told = json.loads(command.document(seen, Advice([*rows, _row("fp32", 0.3, 0.0)], 0.3), 1e9, 8))
+    assert [row["break_even_bit_s"] for row in told["rows"]] == ["always", "never", 1e9, None]
+    assert told["recommended"] == "alq"

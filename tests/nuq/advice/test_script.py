@@ -44,18 +44,27 @@ def test_the_gradients_are_the_scripts_own(tmp_path: Path) -> None:
     for found, expected in zip(seen.gradients, _gradients(range(first, first + 3)), strict=True):
         torch.testing.assert_close(found, expected)
     assert seen.shapes == {"0.weight": (300, 40), "0.bias": (300,), "2.weight": (5, 300), "2.bias": (5,)}
-    assert seen.model.parameters == 300 * 41 + 5 * 301
-    assert sum(bucket.tensors for bucket in seen.model.buckets) == 4
-    assert seen.model.buckets[-1].ready == 1.0
-    assert 0 < seen.model.tail < 1 and seen.compute_s > 0
+    assert seen.num_parameters == seen.model().parameters == 300 * 41 + 5 * 301
+    assert sorted(name for names, _ in seen.buckets for name in names) == sorted(seen.shapes)
+    assert seen.buckets[-1][1] == 1.0 and seen.plain == "fp32" and seen.num_modules == 1
+    assert 0 < seen.tail < 1 and seen.compute_s > 0
+    one = seen.model({"0.bias", "2.bias"}).buckets
+    sizes = [sum(values) for values in zip(*((own.coordinates, own.tensors, own.whole) for own in one), strict=True)]
+    assert sizes == [300 * 40 + 5 * 300, 2, 305]
     assert DistributedDataParallel.__init__ is made and not dist.is_initialized()
 
 
 @pytest.mark.parametrize(
     ("text", "arguments", "message"),
     [
-        (scripts.WITHOUT_DDP, [], "train.py ended and made no DistributedDataParallel: "),
-        (scripts.TRAINING, ["--steps", "4"], "train.py ended after 4 training steps: 11 are needed"),
+        (scripts.WITHOUT_DDP, [], r"train.py ended and made no DistributedDataParallel \(FSDP is not covered\): "),
+        (
+            scripts.TRAINING,
+            ["--steps", "4"],
+            "train.py ended after 4 training steps: 11 are needed",
+        ),
+        (scripts.ZERO, ["--steps", "70"], r"after 61 training steps: .* finite and not zero \(0 had\)"),
+        (scripts.DOUBLE, [], "parameter '0.weight' is of torch.float64: must be one of"),
         (scripts.TRAINING, ["--steps", "x"], "train.py ended with exit code 2 and made no DistributedDataParallel"),
         (scripts.ANOTHER_HOOK, [], "the script registers a communication hook of its own"),
     ],
@@ -64,6 +73,16 @@ def test_what_cannot_be_measured(text: str, arguments: list[str], message: str, 
     with pytest.raises(ValueError, match=message):
         observed(_script(tmp_path, text), arguments, 2)
     assert not dist.is_initialized()
+
+
+def test_a_script_may_end_with_the_last_step_needed(tmp_path: Path) -> None:
+    seen = observed(_script(tmp_path, scripts.SCALED), ["--steps", str(WARM_UP + TIMED + 4)], 2)
+    assert len(seen.gradients) == 2 and all(bool(torch.isfinite(gradient).all()) for gradient in seen.gradients)
+
+
+def test_other_modules_are_counted_and_halves_known(tmp_path: Path) -> None:
+    seen = observed(_script(tmp_path, scripts.HALVES), [], 2)
+    assert (seen.plain, seen.num_modules) == ("bf16", 2)
 
 
 def test_a_script_that_spawns_its_ranks_runs_the_first(tmp_path: Path) -> None:
