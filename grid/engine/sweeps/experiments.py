@@ -162,6 +162,11 @@ class Sweep:
                 for name in item.settings.keys() & NOT_IN_POINTS.keys():
                     raise ValueError(f"{name} is no setting of a point: {NOT_IN_POINTS[name]}")
                 settings = kept(item)
+                if self.keep and (texts := _with_folder(settings)):
+                    raise ValueError(
+                        f"{next(iter(texts))}: {FILLED_IN} is a run's folder, of which results/ keeps no checkpoint "
+                        "(keep=True): leave keep out"
+                    )
                 item = dataclasses.replace(item, label=item.full_label(_method(item)))
                 if item.after:
                     waits = [self._waits(item, seed, first, labels, several) for seed in self.all_seeds]
@@ -233,9 +238,14 @@ def _method(item: Point) -> str:
     return kept(item).get("method", args.DEFAULTS["method"])
 
 
+def _with_folder(settings: Settings) -> dict[str, str]:
+    """The texts among the settings that name the folder of the run that is waited for."""
+    return {name: value for name, value in settings.items() if isinstance(value, str) and FILLED_IN in value}
+
+
 def _filled_in(settings: Settings, names: Mapping[str, str], folder: str) -> Settings:
     """The settings with the folder of the one run that is waited for in the place of ``{after}``."""
-    texts = {name: value for name, value in settings.items() if isinstance(value, str) and FILLED_IN in value}
+    texts = _with_folder(settings)
     if texts and len(names) != 1:
         (name, value), *_ = texts.items()
         raise ValueError(

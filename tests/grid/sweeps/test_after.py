@@ -47,6 +47,13 @@ def test_what_cannot_be_waited_for(points: list, sentence: str) -> None:
         Sweep(points, grid="g", run_name="r").experiments()
 
 
+def test_kept_runs_have_no_folder_to_go_on_from() -> None:
+    points = union(A, product(point("c", {"model.weights_file": "{after}/c.pt"}, method="trn"), after("a")))
+    with pytest.raises(ValueError, match=r"^g\.r, point 'c': model\.weights_file: \{after\} .*: leave keep out$"):
+        Sweep(points, keep=True, grid="g", run_name="r").experiments()
+    assert len(Sweep(union(A, product(B, after("a"))), keep=True, grid="g", run_name="r").experiments()) == 2
+
+
 @pytest.mark.parametrize("labels", [(), ("",), (3,)])
 def test_labels_are_texts(labels: tuple) -> None:
     with pytest.raises(ValueError, match="give the labels of the experiments to wait for"):
