@@ -16,7 +16,7 @@ from nuq.advice.network_rates import NetworkRates, dense_codecs
 from nuq.advice.script import Observed
 from nuq.exchange.hook.settings import HookSettings
 from nuq.prediction import steps
-from nuq.prediction.rates import CodecRates, Profile
+from nuq.prediction.rates import CodecRates, Model, Profile
 from nuq.prediction.steps import Network
 
 # One of every kind that may pay.  Not: what sends everything, what takes seconds for a million coordinates.
@@ -123,19 +123,20 @@ class _Case:
         )
         return cls(seen, link, profile)
 
+    def _model(self, way: Measured) -> Model:
+        return self.seen.model(way.whole, joined=way.joined)
+
     def step(self, way: Measured, bandwidth: float) -> steps.Prediction:
         """The predicted step with links of this bandwidth in bit/s."""
         profile = dataclasses.replace(self.profile, codecs=way.codecs)
         link = dataclasses.replace(self.link, bandwidth=bandwidth)
-        return steps.predict(
-            way.variant, self.seen.model(way.whole), self.seen.compute_s, link, profile, way.collective
-        )
+        return steps.predict(way.variant, self._model(way), self.seen.compute_s, link, profile, way.collective)
 
     def row(self, method: str, asked: Mapping[str, Any], way: Measured, beside: Measured | None = None) -> Row:
         """The row of a way; its break-even is with the way ``beside``."""
         found = self.step(way, self.link.bandwidth)
         rates = way.codecs[way.variant.first.kind]
-        buckets = self.seen.model(way.whole).buckets
+        buckets = self._model(way).buckets
         coordinates, messages = (
             sum(bucket.coordinates for bucket in buckets),
             sum(bucket.tensors for bucket in buckets),
@@ -161,4 +162,5 @@ def _noise(gradients: Sequence[Tensor]) -> float:
     """The squared error of the mean gradient of so many batches, relative to it, from how they differ."""
     rows = torch.stack(list(gradients))
     mean = rows.mean(dim=0)
-    return float((rows - mean).square().sum() / (len(rows) * (len(rows) - 1)) / mean.square().sum())
+    spread = (rows - mean).double().square().sum() / (len(rows) * (len(rows) - 1))
+    return float(spread / mean.double().square().sum())

@@ -118,7 +118,10 @@ def _check(name: str, settings: Mapping[str, Any]) -> None:
             f"--method {name}: all-reduces of fp32 and bf16 are in the table by themselves, and one worker's gradient "
             "alone is no mean; leave it out"
         )
-    collective = HookSettings.of(name, (), settings).exchange.collective
+    of = HookSettings.of(name, (), settings)
+    if of.hook.gate:
+        raise ValueError(f"--method {name}:gate=true: the gate measures by itself in the training; leave it out")
+    collective = of.exchange.collective
     if collective not in COLLECTIVES:
         raise ValueError(f"--method {name}:collective={collective}: must be one of {', '.join(COLLECTIVES)} here")
 
@@ -130,6 +133,7 @@ def document(seen: Observed, found: Advice, link: float, ranks: int) -> str:
         for row in found.rows
     ]
     head = {"link_bit_s": link, "ranks": ranks, "compute_s": seen.compute_s, "parameters": seen.num_parameters}
+    head |= {"modules": seen.num_modules, "plain": seen.plain, "gradients": len(seen.gradients)}
     return json.dumps(
         {**head, "noise": found.noise, "recommended": found.recommended.name, "rows": rows}, allow_nan=False
     )
@@ -140,9 +144,11 @@ def _told(script: Path) -> Iterator[None]:
     """A script's own error with its traceback, and one sentence."""
     try:
         yield
-    except ValueError:
-        raise
     except Exception as error:
+        from nuq.advice.script import CannotMeasure
+
+        if isinstance(error, CannotMeasure):
+            raise
         traceback.print_exc()
         raise ValueError(f"{script.name} ended with {type(error).__name__}: {error}") from error
 

@@ -34,14 +34,15 @@ class Measured:
     """A way of exchange: its rates by kind of message, its formats, and the error of the mean of some gradients.
 
     collective: as ``collective="auto"`` chooses it for so many ranks, or auto: the quicker of ring and tree.  whole:
-    the parameters that travel in full precision.  error: |error|^2 / |mean|^2 of one step without a memory; remembers:
-    what it leaves out is sent later.
+    the parameters that travel in full precision.  joined: all others are one vector, sent at the end.  error:
+    |error|^2 / |mean|^2 of one step without a memory; remembers: what it leaves out is sent later.
     """
 
     codecs: Mapping[str, CodecRates]
     variant: Variant
     collective: str = "auto"
     whole: frozenset[str] = field(default_factory=frozenset)
+    joined: bool = False
     error: float = 0.0
     remembers: bool = False
 
@@ -65,7 +66,12 @@ def of_method(of: HookSettings, seen: Observed, num_ranks: int) -> Measured:
     elif collective == "auto":
         collective = fewest_bytes(compressors, Transport(None), num_ranks)
     second_bits = compressors.second_bits[0]
-    driver, mean, whole = _mean(of, seen, collective, min(second_bits, _MOST_BITS))
+    joined = compressors.every[0].scope == "model"
+    is_whole, dense_1d = of.sends_whole(compressors, seen.shapes), getattr(of.of_method, "dense_1d", False)
+    whole = frozenset(
+        name for name, shape in seen.shapes.items() if is_whole(name, joined) or (dense_1d and len(shape) < 2)
+    )
+    driver, mean = _mean(of, seen, collective, min(second_bits, _MOST_BITS))
     exact = torch.stack(seen.gradients).mean(dim=0)
     if collective == POWER:
         form = MeasuredFormat(FACTORED, _bytes_a_coordinate(driver, seen, whole))
@@ -79,16 +85,16 @@ def of_method(of: HookSettings, seen: Observed, num_ranks: int) -> Measured:
             second = dataclasses.replace(second, kind="means", sparse=form.sparse)
             codecs["means"] = rates
     remembers = memory_kinds(of.feedback.feedback, [of.method]) != ["none"]
-    return Measured(codecs, Variant(form, second), collective, whole, relative(mean, exact), remembers)
+    return Measured(codecs, Variant(form, second), collective, whole, joined, relative(mean, exact), remembers)
 
 
 def relative(mean: Tensor, exact: Tensor) -> float:
     """The squared error of a mean, over the squared length of the exact one."""
-    return float((mean - exact).square().sum() / exact.square().sum())
+    return float((mean - exact).double().square().sum() / exact.double().square().sum())
 
 
-def _mean(of: HookSettings, seen: Observed, collective: str, second_bits: int) -> tuple[Driver, Tensor, frozenset[str]]:
-    """The mean of the gradients as messages of so many workers in this process, and the parameters that went whole."""
+def _mean(of: HookSettings, seen: Observed, collective: str, second_bits: int) -> tuple[Driver, Tensor]:
+    """The mean of the gradients as messages of so many workers in this process."""
     gradients, sizes = seen.gradients, [shape.numel() for shape in seen.shapes.values()]
     compressors: CompressorMap = of.compressors()
     compressors.assign(seen.shapes)
@@ -104,9 +110,7 @@ def _mean(of: HookSettings, seen: Observed, collective: str, second_bits: int) -
         driver.levels.update()
     mean = torch.empty_like(vectors[0])
     driver.mean(vectors, layout, Key(of.hook.seed, 0, 0), mean)
-    coded = {segment.name for segment in layout.segments if not segment.exact}
-    whole = frozenset() if "model" in coded else frozenset(seen.shapes.keys() - coded)
-    return driver, layout.restored(mean, sizes), whole
+    return driver, layout.restored(mean, sizes)
 
 
 def _bytes_a_coordinate(driver: Driver, seen: Observed, whole: frozenset[str]) -> float:

@@ -55,13 +55,15 @@ class Observed:
     def num_parameters(self) -> int:
         return sum(shape.numel() for shape in self.shapes.values())
 
-    def model(self, whole: Collection[str] = ()) -> Model:
-        """The buckets for the cost model, where these parameters travel whole."""
+    def model(self, whole: Collection[str] = (), *, joined: bool = False) -> Model:
+        """The buckets for the cost model, where these parameters travel whole; joined: as one vector at the end."""
         found = []
         for names, ready in self.buckets:
             coded = [self.shapes[name].numel() for name in names if name not in whole]
             rest = sum(self.shapes[name].numel() for name in names if name in whole)
             found.append(Bucket(sum(coded), ready, len(coded), rest))
+        if joined:
+            found = [Bucket(sum(own.coordinates for own in found), 1.0, 1, sum(own.whole for own in found))]
         return Model(tuple(found), forward=0.0, tail=self.tail)
 
 
@@ -70,10 +72,10 @@ def observed(script: Path, arguments: Sequence[str], num_gradients: int) -> Obse
 
     One that spawns its ranks itself runs its first one, here and alone.
 
-    ValueError where it is no DDP training, registers a hook of its own, ends too early or fails.
+    CannotMeasure where it is no DDP training, registers a hook of its own, ends too early or fails.
     """
     if not script.is_file():
-        raise ValueError(f"{str(script)!r}: no such file; the script comes before its own arguments")
+        raise CannotMeasure(f"{str(script)!r}: no such file; the script comes before its own arguments")
     watch = _Watch(num_gradients)
     with _as_single_rank(script, arguments), watch.installed():
         why = "ended"
@@ -83,20 +85,27 @@ def observed(script: Path, arguments: Sequence[str], num_gradients: int) -> Obse
             pass
         except SystemExit as left:
             why = f"ended with exit code {left.code!r}"
+        except Exception:
+            if not watch.has_enough:  # else it did not expect to be left so early
+                raise
         finally:
             if dist.is_initialized():
                 dist.destroy_process_group()
     if watch.has_enough:
         return watch.found()
     if not watch.num_modules:
-        raise ValueError(
+        raise CannotMeasure(
             f"{script.name} {why} and made no DistributedDataParallel (FSDP is not covered): advise runs a script as "
             "torchrun starts its first rank, with RANK=0 and WORLD_SIZE=1"
         )
-    raise ValueError(
+    raise CannotMeasure(
         f"{script.name} {why} after {watch.step} training steps: {watch.needed} are needed, the last "
         f"{watch.num_gradients} with gradients that are finite and not zero ({len(watch.gradients)} had)"
     )
+
+
+class CannotMeasure(ValueError):
+    """A script, or a way to start it, that cannot be measured; the text says why."""
 
 
 class _Enough(BaseException):
@@ -125,7 +134,7 @@ class _Watch:
 
     @property
     def has_enough(self) -> bool:
-        """Whether all was seen, or as much as will ever be of gradients that are not finite."""
+        """Whether all was seen that is needed."""
         return self.step >= self.needed and len(self.gradients) >= self.num_gradients
 
     @contextmanager
@@ -141,7 +150,10 @@ class _Watch:
             self.num_modules += 1
             if not watched:
                 watched.append(module)
-                parameters = trained(module)
+                try:
+                    parameters = trained(module)
+                except ValueError as error:
+                    raise CannotMeasure(str(error)) from error
                 self.names = {id(p): name for name, p in parameters.items()}
                 self.shapes = {name: p.shape for name, p in parameters.items()}
                 most = int(_MOST_BYTES / (4 * sum(p.numel() for p in parameters.values())))
@@ -157,7 +169,7 @@ class _Watch:
         @functools.wraps(register)
         def registered(module: DistributedDataParallel, *args: Any, **kwargs: Any) -> None:
             if module in watched:
-                raise ValueError(
+                raise CannotMeasure(
                     "the script registers a communication hook of its own: advise takes a script without one"
                 )
             register(module, *args, **kwargs)
@@ -234,7 +246,7 @@ def _annotated(hook: Callable[[object, GradBucket], object]) -> Callable[..., An
 def _as_single_rank(script: Path, arguments: Sequence[str]) -> Iterator[None]:
     """The environment, the arguments and the path of imports that a script has as the only rank of ``torchrun``."""
     if os.environ.get("WORLD_SIZE", "1") != "1":
-        raise ValueError(
+        raise CannotMeasure(
             f"WORLD_SIZE={os.environ['WORLD_SIZE']}: advise runs the script as a single rank; start it without torchrun"
         )
     with socket.socket() as free:
@@ -252,6 +264,7 @@ def _as_single_rank(script: Path, arguments: Sequence[str]) -> Iterator[None]:
     begin = dist.init_process_group
     with (
         mock.patch.object(torch.multiprocessing, "spawn", spawned),
+        mock.patch.object(torch.multiprocessing, "start_processes", spawned),
         mock.patch.object(sys.modules["torch.multiprocessing.spawn"], "spawn", spawned),
         mock.patch.object(dist, "init_process_group", initialized),
         mock.patch.dict(os.environ, {**_SINGLE_RANK, "MASTER_PORT": port}),

@@ -114,6 +114,22 @@ def test_small_tensors_travel_whole(seen: Observed, monkeypatch: pytest.MonkeyPa
     assert 0 == of[SIZE].error < of[1024].error < of[0].error
 
 
+def test_vectors_that_a_method_sends_as_they_are_count_whole(seen: Observed, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measured, "LIMIT_S", 0.0)
+    sent = {}
+    for dense_1d in (True, False):
+        asked = {"dense_1d": dense_1d, "collective": "gather", "ratio": 0.01}
+        (row,) = [one for one in advice(seen, NETWORK, [("dgc", asked)], Network(2, 1e6)).rows if one.asked]
+        sent[dense_1d] = row.bytes_sent
+    assert sent[True] - sent[False] == pytest.approx(300 * 4, abs=120)
+
+
+def test_one_vector_of_all_is_sent_at_the_end(seen: Observed) -> None:
+    two = replace(seen, buckets=[(("bias",), 0.3), (("weight",), 1.0)])
+    assert [(own.coordinates, own.ready, own.tensors) for own in two.model(joined=True).buckets] == [(SIZE, 1.0, 1)]
+    assert [own.ready for own in two.model().buckets] == [0.3, 1.0]
+
+
 def test_halves_are_not_sent_as_floats(seen: Observed) -> None:
     found = advice(replace(seen, plain="bf16"), NETWORK, [], Network(2, 1e6))
     assert [row.name for row in found.rows] == ["bf16"] and found.recommended.name == "bf16"

@@ -54,6 +54,7 @@ def test_a_script_is_advised_on_and_left_alone(tmp_path: Path) -> None:
         (["train.py", "--method", "alq", "--method", "alq"], "error: --method alq: is given twice"),
         (["train.py", "--method", "bf16"], "error: --method bf16: all-reduces of fp32 and bf16 are in the table"),
         (["train.py", "--method", "sgd"], "error: --method sgd: all-reduces of fp32"),
+        (["train.py", "--method", "alq:gate=true"], "error: --method alq:gate=true: the gate measures by itself"),
         (["train.py", "--method", "alq:collective=dense"], "collective=dense: must be one of auto, gather, two_stage"),
         (["train.py", "--method", "alq:update_at=[0,10"], "error: --method 'alq:update_at=[0,10': '10' must be"),
         (["nowhere/train.py", "--lr", "1"], "error: 'nowhere/train.py': no such file"),
@@ -64,11 +65,16 @@ def test_a_mistake_is_one_sentence(arguments: list[str], message: str, capsys: p
     assert message in capsys.readouterr().err.splitlines()[-1]
 
 
-def test_a_script_that_fails_shows_where(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (path := tmp_path / "train.py").write_text(scripts.BROKEN)
+@pytest.mark.parametrize(
+    ("raised", "said"), [("KeyError('lost')", "KeyError: 'lost'"), ("ValueError('x')", "ValueError: x")]
+)
+def test_a_script_that_fails_shows_where(
+    raised: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (path := tmp_path / "train.py").write_text(scripts.BROKEN.replace("KeyError('lost')", raised))
     assert command.main([str(path)]) == 2
     told = capsys.readouterr().err
-    assert "Traceback" in told and told.splitlines()[-1] == "error: train.py ended with KeyError: 'lost'"
+    assert "Traceback" in told and told.splitlines()[-1] == f"error: train.py ended with {said}"
 
 
 def test_commands_are_listed(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -80,6 +80,14 @@ def test_a_script_may_end_with_the_last_step_needed(tmp_path: Path) -> None:
     assert len(seen.gradients) == 2 and all(bool(torch.isfinite(gradient).all()) for gradient in seen.gradients)
 
 
+def test_a_script_that_does_not_expect_to_be_left_is_measured(tmp_path: Path) -> None:
+    text = scripts.TRAINING.replace("for step in", "ended = []\ntry:\n  for step in", 1)
+    head, _, loop = text.partition("  for step in")
+    indented = "\n".join(f"  {line}" if line.startswith("    ") else line for line in loop.splitlines())
+    seen = observed(_script(tmp_path, f"{head}  for step in{indented}\nfinally:\n  1 / len(ended)\n"), [], 2)
+    assert len(seen.gradients) == 2
+
+
 def test_other_modules_are_counted_and_halves_known(tmp_path: Path) -> None:
     seen = observed(_script(tmp_path, scripts.HALVES), [], 2)
     assert (seen.plain, seen.num_modules) == ("bf16", 2)
