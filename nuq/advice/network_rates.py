@@ -19,7 +19,7 @@ from torch.multiprocessing.spawn import spawn
 from nuq.advice.codec_rates import LONG, least_s, seconds
 from nuq.prediction.rates import CodecRates
 
-DENSE = {"fp32": torch.float32, "bf16": torch.bfloat16}
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 _NO_COST = 1e6  # GB/s
 _REPEATS = 9
 _CPU = torch.device("cpu")
@@ -55,7 +55,7 @@ def dense_codecs(network: NetworkRates) -> dict[str, CodecRates]:
     casts = {"fp32": (0.0, 0.0), "bf16": (there, back)}
     codecs = {}
     for form, (there, back) in casts.items():
-        sent = LONG * DENSE[form].itemsize  # bytes sent by each of two ranks
+        sent = LONG * DTYPES[form].itemsize  # bytes sent by each of two ranks
         added = max(network.reduce_s[form] - 1e-9 * sent / network.host_gb_s - 2 * network.message_s, 1e-5)
         codecs[form] = CodecRates(4e-9 * LONG / there if there else _NO_COST, 4e-9 * LONG / (added + back))
     return codecs
@@ -96,7 +96,7 @@ def _rank(rank: int, folder: str, threads: int) -> None:
         found.append((statistics.median(times), min(processor)))  # whatever disturbs adds processor time
     reduce_s = {
         form: _processor_s(lambda dtype=dtype: dist.all_reduce(torch.zeros(LONG, dtype=dtype)))
-        for form, dtype in DENSE.items()
+        for form, dtype in DTYPES.items()
     }
     if rank == 0:
         (latency, message), (_, large_cpu) = found
