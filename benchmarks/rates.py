@@ -15,25 +15,22 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import statistics
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch import Tensor, nn
-from torch._C._distributed_c10d import GradBucket
+from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from analysis.prediction import profile as profiles
 from benchmarks.wire_rank import LOCAL_BUFFERS, MODELS, batch_of
-from nuq.advice import codec_rates, network_rates
+from nuq.advice import codec_rates, network_rates, script
 from nuq.exchange.hook.settings import HookSettings
 from nuq.prediction.message_size import FACTORED, MeasuredFormat, by_formula
-from nuq.prediction.rates import Bucket, CodecRates, Model, Profile
+from nuq.prediction.rates import CodecRates, Model, Profile
 from nuq.registry import METHODS
 
 REPRESENTATIVES = {"uniform": "qsgdinf", "levels": "alq", "ternary": "trn", "rotated": "eden", "lattice": "ecdq"}
@@ -58,46 +55,25 @@ def codecs() -> tuple[dict[str, CodecRates], dict[str, MeasuredFormat]]:
 # --- models -------------------------------------------------------------------------------------------------------
 
 
-def model_of(make: Callable[[], nn.Module], batch: int, steps: int = 12) -> tuple[Model, float]:
+def model_of(make: Callable[[], nn.Module], batch: int) -> tuple[Model, float]:
     """The times at which a model's buckets become ready, and the seconds of its step.
 
     All is in one process without an exchange.
     """
-    torch.manual_seed(0)
-    options: dict[str, Any] = {LOCAL_BUFFERS: False}
-    model = make()
-    ddp = DistributedDataParallel(model, **options)
-    optimizer = torch.optim.SGD(ddp.parameters(), lr=1e-4)
-    ready: list[tuple[int, int, float]] = []
 
-    def note(_: object, bucket: GradBucket) -> torch.futures.Future[Tensor]:
-        ready.append((bucket.buffer().numel(), len(bucket.gradients()), time.perf_counter()))
-        future: torch.futures.Future[Tensor] = torch.futures.Future()
-        future.set_result(bucket.buffer())
-        return future
+    def train() -> None:
+        torch.manual_seed(0)
+        options: dict[str, Any] = {LOCAL_BUFFERS: False}
+        ddp = DistributedDataParallel(make(), **options)
+        optimizer = torch.optim.SGD(ddp.parameters(), lr=1e-4)
+        x, y = batch_of(ddp.module, batch)
+        while True:
+            nn.functional.cross_entropy(ddp(x).flatten(0, -2), y.flatten()).backward()
+            optimizer.step()
+            optimizer.zero_grad()
 
-    # DDP compares objects, not their names
-    note.__annotations__ = {"bucket": GradBucket, "return": torch.futures.Future[Tensor]}
-    ddp.register_comm_hook(None, note)
-    (x, y), rows = batch_of(model, batch), []
-    for _ in range(steps):
-        ready.clear()
-        begin = time.perf_counter()
-        loss = nn.functional.cross_entropy(ddp(x).flatten(0, -2), y.flatten())
-        backward = time.perf_counter()
-        loss.backward()
-        after = time.perf_counter()
-        optimizer.step()
-        optimizer.zero_grad()
-        end = time.perf_counter()
-        shares = [(at - backward) / (after - backward) for *_, at in ready]
-        rows.append((end - begin, (backward - begin) / (end - begin), (end - after) / (end - begin), *shares))
-    # DDP rebuilds buckets at first
-    step_s, forward, tail, *shares = (statistics.median(column) for column in zip(*rows[2:], strict=True))
-    buckets = tuple(
-        Bucket(size, round(share, 3), tensors) for (size, tensors, _), share in zip(ready, shares, strict=True)
-    )
-    return Model(buckets, round(forward, 3), round(tail, 3)), step_s
+    seen = script.watched(train)
+    return seen.model(), seen.compute_s
 
 
 def measure(about: str) -> Profile:

@@ -11,7 +11,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -77,12 +77,10 @@ def observed(script: Path, arguments: Sequence[str], num_gradients: int) -> Obse
     if not script.is_file():
         raise CannotMeasure(f"{str(script)!r}: no such file; the script comes before its own arguments")
     watch = _Watch(num_gradients)
-    with _as_single_rank(script, arguments), watch.installed():
+    with _as_single_rank(script, arguments):
         why = "ended"
         try:
-            runpy.run_path(str(script), run_name="__main__")
-        except _Enough:
-            pass
+            watch.over(lambda: runpy.run_path(str(script), run_name="__main__"))
         except SystemExit as left:
             why = f"ended with exit code {left.code!r}"
         except Exception:
@@ -102,6 +100,13 @@ def observed(script: Path, arguments: Sequence[str], num_gradients: int) -> Obse
         f"{script.name} {why} after {watch.step} training steps: {watch.needed} are needed, the last "
         f"{watch.num_gradients} with gradients that are finite and not zero ({len(watch.gradients)} had)"
     )
+
+
+def watched(train: Callable[[], object]) -> Observed:
+    """What is seen of a training in this process, whose group is there; it may go on for ever."""
+    watch = _Watch(num_gradients=2)
+    watch.over(train)
+    return watch.found()
 
 
 class CannotMeasure(ValueError):
@@ -136,6 +141,11 @@ class _Watch:
     def has_enough(self) -> bool:
         """Whether all was seen that is needed."""
         return self.step >= self.needed and len(self.gradients) >= self.num_gradients
+
+    def over(self, train: Callable[[], object]) -> None:
+        """Let a training run until enough was seen, or it ends."""
+        with self.installed(), suppress(_Enough):
+            train()
 
     @contextmanager
     def installed(self) -> Iterator[None]:
