@@ -117,7 +117,7 @@ def main() -> None:
     print(f"network  {found.host_gb_s:.2f} GB/s of processor, {per_message}")
     for name, model in found.models.items():
         buckets = ", ".join(f"{bucket.coordinates} at {bucket.ready:.2f}" for bucket in model.buckets)
-        print(f"{name:8s} forward {model.forward:.2f}, tail {model.tail:.2f}, buckets {buckets}")
+        print(f"{name:8s} tail {model.tail:.2f}, buckets {buckets}")
     if options.out:
         profiles.write(found, options.out)
     rates = {
