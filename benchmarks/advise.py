@@ -2,7 +2,8 @@
 
 An MLP and ResNet-18 of 11 million parameters train on two ranks, one thread each, over links of 100 Mbit/s, 1 and 10
 Gbit/s (``benchmarks.network``).  For each of these six cases ``advise`` predicts the step of every method from a run on
-one rank without the link; then each is measured, in turns, with the hook's defaults.  What counts is the measured step
+one rank without the link, beside another training, since the measured ranks share this machine's memory; then each is
+measured, in turns, with the hook's defaults.  What counts is the measured step
 of the way that was predicted to be the quickest, over the measured step of the quickest; a step is the slowest rank's,
 the median of the rounds.  The last line is one JSON object.
 """
@@ -10,6 +11,7 @@ the median of the rounds.  The last line is one JSON object.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import statistics
@@ -36,7 +38,12 @@ def predicted(model: str, rate_mbit: float) -> dict[str, float]:
     link = ["--link", f"{rate_mbit:g}M", "--ranks", str(RANKS), "--json"]
     command = [sys.executable, "-m", "nuq", "advise", *link, str(script), model, str(BATCHES[model])]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True, check=True)
+    with contextlib.ExitStack() as stack:
+        for rank in range(1, RANKS):
+            alone = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(PORT - rank)}
+            beside = [sys.executable, str(script), model, str(BATCHES[model])]
+            stack.callback(subprocess.Popen(beside, cwd=ROOT, env=environment | alone).kill)
+        done = subprocess.run(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True, check=True)
     return {row["name"]: row["step_s"] for row in json.loads(done.stdout.splitlines()[-1])["rows"]}
 
 

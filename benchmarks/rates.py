@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import tempfile
 from collections.abc import Callable
@@ -48,8 +49,20 @@ def codecs() -> tuple[dict[str, CodecRates], dict[str, MeasuredFormat]]:
     for name in METHODS:
         if not by_formula(name) and name not in (FACTORED, "bf16"):
             rates[name], formats[name] = codec_rates.measured(HookSettings.of(name, (), {}), vector, LIMIT_S)
-    rates[FACTORED] = codec_rates.factor_rates(HookSettings.of(FACTORED, (), {}), vector.device, LIMIT_S)
+    rates[FACTORED] = factor_rates()
     return rates, formats
+
+
+def factor_rates() -> CodecRates:
+    """The rates of PowerSGD's arithmetic on square matrices: one small one, many, and one of as many coordinates."""
+    side, encodes, decodes = math.isqrt(codec_rates.LONG), [], []
+    small = math.isqrt(codec_rates.SHORT)
+    for rows, matrices in ((small, 1), (small, codec_rates.MANY), (side, 1)):
+        shapes = {f"tensor {at}": torch.Size((rows, rows)) for at in range(matrices)}
+        encode, decode = codec_rates.factor_s(HookSettings.of(FACTORED, (), {}), shapes, torch.device("cpu"), LIMIT_S)
+        encodes.append(encode)
+        decodes.append(decode)
+    return codec_rates.rates(side * side, encodes, decodes)
 
 
 # --- models -------------------------------------------------------------------------------------------------------
@@ -95,8 +108,10 @@ def measure(about: str) -> Profile:
         cores=cores,
         compute_s=times["mlp"],
         latency_s=network.latency_s,
+        busy_latency_s=network.busy_latency_s,
         message_s=network.message_s,
         host_gb_s=network.host_gb_s,
+        mean_gb_s=codec_rates.mean_gb_s(torch.device("cpu")),
         codecs=rates | dense,
         models=models,
         formats=formats,
@@ -113,7 +128,8 @@ def main() -> None:
         message = f"{1e6 * codec.encode_message_s:6.1f} {1e6 * codec.decode_message_s:6.1f} us a message"
         fixed = f"{message}, {1e6 * codec.encode_frame_s:6.1f} {1e6 * codec.decode_frame_s:6.1f} us a frame"
         print(f"{kind:18s} encode {codec.encode_gb_s:8.2f} GB/s  decode and add {codec.decode_gb_s:6.2f} GB/s  {fixed}")
-    per_message = f"{1e6 * found.message_s:.0f} us a message, latency {1e6 * found.latency_s:.0f} us"
+    waits = f"{1e6 * found.latency_s:.0f} us, beside a computation {1e6 * found.busy_latency_s:.0f} us"
+    per_message = f"{1e6 * found.message_s:.0f} us a message, latency {waits}"
     print(f"network  {found.host_gb_s:.2f} GB/s of processor, {per_message}")
     for name, model in found.models.items():
         buckets = ", ".join(f"{bucket.coordinates} at {bucket.ready:.2f}" for bucket in model.buckets)
@@ -125,11 +141,8 @@ def main() -> None:
         for kind, codec in found.codecs.items()
         for what in ("encode_gb_s", "decode_gb_s")
     }
-    print(
-        json.dumps(
-            rates | {name: getattr(found, name) for name in ("latency_s", "message_s", "host_gb_s", "compute_s")}
-        )
-    )
+    others = ("latency_s", "busy_latency_s", "message_s", "host_gb_s", "mean_gb_s", "compute_s")
+    print(json.dumps(rates | {name: getattr(found, name) for name in others}))
 
 
 if __name__ == "__main__":

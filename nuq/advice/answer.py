@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from nuq.advice import codec_rates
 from nuq.advice.measured import Measured, of_all_reduce, of_method
 from nuq.advice.network_rates import NetworkRates, dense_codecs
 from nuq.advice.script import Observed
@@ -116,8 +117,10 @@ class _Case:
             shared_core=on_cpu,
             cores=1,
             latency_s=network.latency_s,
+            busy_latency_s=network.busy_latency_s,
             message_s=network.message_s if on_cpu else 0.0,
             host_gb_s=network.host_gb_s if on_cpu else _FREE_GB_S,
+            mean_gb_s=codec_rates.mean_gb_s(seen.gradients[0].device),
             compute_s=seen.compute_s,
             codecs=codecs,
         )

@@ -2,30 +2,33 @@
 
 from __future__ import annotations
 
-import itertools
+import functools
+import math
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
 from nuq.compressors.quantized import AdaptiveQuantizer
-from nuq.exchange.driver import Memory
+from nuq.exchange.collectives.means import scale
+from nuq.exchange.driver import Driver, Memory
 from nuq.exchange.flat_layout import FlatLayout, Segment
 from nuq.exchange.hook.settings import HookSettings
-from nuq.exchange.payload import PayloadCodec
+from nuq.exchange.payload import PayloadCodec, check_mean
+from nuq.exchange.transport import Transport
 from nuq.kernels.spec import Key
 from nuq.prediction.message_size import SPARSE_MEANS, MeasuredFormat
 from nuq.prediction.rates import CodecRates
+from nuq.prediction.steps import BUCKET_BYTES
 from nuq.registry import METHODS
-from nuq.simulation import Workers
 
 SHORT, MANY = 1 << 10, 64  # coordinates of a short message; short messages of one frame
-LONG = 1 << 22  # coordinates of a long message, at most
-_COLD_COPIES = 8  # of a long vector, in turns: memory is then as cold as a step leaves it
+LONG = BUCKET_BYTES // 4  # coordinates of a long message, at most: of one of DDP's buckets
+_BETWEEN = 1 << 26  # float32 numbers that are written between long ones: caches are then as cold as a step leaves them
 _COLUMNS = 32  # of the matrices that the messages are of
-_SIDE = 1 << 11  # of a long square matrix
+_FACTORED = 12  # times that long ones are
 _KEY = Key(0, 0, 0)
 
 
@@ -43,18 +46,31 @@ def _settle(device: torch.device) -> None:
         torch.cuda.synchronize(device)
 
 
-def least_s(call: Callable[[], object], repeats: int, device: torch.device, limit_s: float = 60.0) -> float:
+def least_s(
+    call: Callable[[], object],
+    repeats: int,
+    device: torch.device,
+    limit_s: float = 60.0,
+    between: Callable[[], object] = lambda: None,
+) -> float:
     """The least time of several calls after a first one, as whatever else runs only adds to it.
 
-    After ``limit_s`` seconds no more calls begin.
+    After ``limit_s`` seconds no more calls begin.  between: is called before each, and not timed.
     """
     call()
-    least, ends = seconds(call, device), time.perf_counter() + limit_s
-    for _ in range(repeats - 1):
+    least, ends = math.inf, time.perf_counter() + limit_s
+    for _ in range(repeats):
+        between()
+        least = min(least, seconds(call, device))
         if time.perf_counter() > ends:
             break
-        least = min(least, seconds(call, device))
     return least
+
+
+def _cooled(device: torch.device) -> Callable[[], object]:
+    """What goes through more memory than caches hold, as a step does between two exchanges."""
+    memory = torch.zeros(_BETWEEN, device=device)
+    return lambda: memory.add_(1.0)
 
 
 def measured(of: HookSettings, vector: Tensor, limit_s: float = 60.0) -> tuple[CodecRates, MeasuredFormat]:
@@ -66,32 +82,22 @@ def measured(of: HookSettings, vector: Tensor, limit_s: float = 60.0) -> tuple[C
     """
     long = min(LONG, vector.numel() // SHORT * SHORT)
     encodes, decodes, lengths = [], [], []
-    for size, messages, copies, repeats in ((SHORT, 1, 1, 200), (SHORT, MANY, 1, 50), (long, 1, _COLD_COPIES, 24)):
+    cooled = _cooled(vector.device)
+    for size, messages, repeats in ((SHORT, 1, 200), (SHORT, MANY, 50), (long, 1, 8)):
         shape = (size // _COLUMNS, _COLUMNS)  # some methods send vectors as they are
         layout = FlatLayout(tuple(Segment(f"tensor {at}", at * size, size, shape=shape) for at in range(messages)))
         codec = _codec(of, layout, vector[:long])
-        vectors = itertools.cycle([vector[: size * messages].clone() for _ in range(copies)])
-        totals = itertools.cycle([torch.zeros_like(vector[: size * messages]) for _ in range(copies)])
-        made = [codec.encode(next(vectors), layout, _KEY).clone() for _ in range(copies)]
-        payloads = itertools.cycle(made)
-
-        def encode(codec: PayloadCodec = codec, vectors: Iterator[Tensor] = vectors, of: FlatLayout = layout) -> None:
-            codec.encode(next(vectors), of, _KEY)
-
-        def decode(
-            codec: PayloadCodec = codec,
-            payloads: Iterator[Tensor] = payloads,
-            totals: Iterator[Tensor] = totals,
-            of: FlatLayout = layout,
-        ) -> None:
-            codec.add(next(payloads), of, next(totals))
-
-        encodes.append(least_s(encode, repeats, vector.device, limit_s))
-        decodes.append(least_s(decode, repeats, vector.device, limit_s))
-        lengths.append(float(made[0].numel()))
+        sent, total = vector[: size * messages].clone(), torch.zeros(size * messages, device=vector.device)
+        payload = codec.encode(sent, layout, _KEY).clone()
+        encode = functools.partial(codec.encode, sent, layout, _KEY)
+        decode = functools.partial(codec.add, payload, layout, total)
+        between = cooled if size == long else (lambda: None)
+        encodes.append(least_s(encode, repeats, vector.device, limit_s, between))
+        decodes.append(least_s(decode, repeats, vector.device, limit_s, between))
+        lengths.append(float(payload.numel()))
     bytes_each = fitted(long, *lengths)
     sparse = METHODS[of.method].mean_compressor == SPARSE_MEANS
-    return _rates(long, encodes, decodes), MeasuredFormat(of.method, *bytes_each, sparse=sparse)
+    return rates(long, encodes, decodes), MeasuredFormat(of.method, *bytes_each, sparse=sparse)
 
 
 def fitted(long_size: int, one: float, many: float, long: float) -> tuple[float, float, float]:
@@ -104,7 +110,8 @@ def fitted(long_size: int, one: float, many: float, long: float) -> tuple[float,
     return coordinate, message, max(one - message - SHORT * coordinate, 0.0)
 
 
-def _rates(long: int, encodes: list[float], decodes: list[float]) -> CodecRates:
+def rates(long: int, encodes: list[float], decodes: list[float]) -> CodecRates:
+    """The rates behind the seconds of the three frames of ``fitted``."""
     (encode, *encode_fixed), (decode, *decode_fixed) = fitted(long, *encodes), fitted(long, *decodes)
     return CodecRates(4e-9 / encode, 4e-9 / decode, encode_fixed[0], decode_fixed[0], encode_fixed[1], decode_fixed[1])
 
@@ -120,22 +127,36 @@ def _codec(of: HookSettings, layout: FlatLayout, long: Tensor) -> PayloadCodec:
     return compressors.codec
 
 
-def factor_rates(of: HookSettings, device: torch.device, limit_s: float = 60.0) -> CodecRates:
-    """The rates of PowerSGD's arithmetic on square matrices, without what travels between its parts."""
+def factor_s(
+    of: HookSettings, shapes: dict[str, torch.Size], device: torch.device, limit_s: float = 60.0
+) -> tuple[float, float]:
+    """The seconds of PowerSGD's arithmetic on matrices, before and behind what travels; its parts between count."""
     memory = Memory(of.feedback.settings(), of.feedback.momentum, of.feedback.nesterov)
-    encodes, decodes = [], []
-    for rows, matrices, repeats in ((_COLUMNS, 1, 100), (_COLUMNS, MANY, 20), (_SIDE, 1, 12)):
-        shapes = {f"tensor {at}": torch.Size((rows, rows)) for at in range(matrices)}
-        one = Workers(of.method, of.of_method, 1, shapes, 0, device, memory=memory)
-        vector = torch.randn(one.num_coordinates, generator=torch.Generator().manual_seed(1)).to(device)
-        times: list[Counter[str]] = []
-        ends = time.perf_counter() + limit_s
-        for step in range(repeats):
-            before = Counter(one.driver.stats.seconds)
-            one.exchange({0: vector}, {0: 0.0}, step)
-            times.append(Counter(one.driver.stats.seconds) - before)
-            if time.perf_counter() > ends:
-                break
-        encodes.append(min(spent["encode"] for spent in times))
-        decodes.append(min(spent["decode"] for spent in times))
-    return _rates(_SIDE * _SIDE, encodes, decodes)
+    compressors = of.compressors()
+    compressors.assign(shapes)
+    layout = compressors.arrange(shapes)
+    driver = Driver(compressors, layout, of.exchange, Transport(None), 1, 0, memory=memory)
+    vector = torch.randn(layout.num_coordinates, generator=torch.Generator().manual_seed(1)).to(device)
+    mean = torch.zeros_like(vector)
+    cooled, times = _cooled(device), list[Counter[str]]()
+    ends = time.perf_counter() + limit_s
+    for step in range(_FACTORED):
+        cooled()
+        before = Counter(driver.stats.seconds)
+        driver.mean({0: vector}, layout, Key(0, step, 0), mean)
+        times.append(Counter(driver.stats.seconds) - before)
+        if time.perf_counter() > ends:
+            break
+    return min(spent["encode"] for spent in times), min(spent["decode"] for spent in times)
+
+
+def mean_gb_s(device: torch.device) -> float:
+    """The rate of what is done to a mean around the decoding of messages, as ``Profile.mean_gb_s``."""
+    total, layout = torch.zeros(LONG, device=device), FlatLayout((Segment("all", 0, LONG),))
+
+    def around() -> None:
+        total.zero_()
+        scale(total, 2)
+        check_mean(total, layout)
+
+    return 4e-9 * LONG / least_s(around, _FACTORED, device)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 import statistics
 import tempfile
+import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
@@ -22,6 +25,7 @@ from nuq.prediction.rates import CodecRates
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 _NO_COST = 1e6  # GB/s
 _REPEATS = 9
+_ROUNDS, _WORK_S = 150, 2e-3  # of messages with work between them
 _CPU = torch.device("cpu")
 
 
@@ -30,6 +34,7 @@ class NetworkRates:
     """The rates of gloo between two processes: as in ``Profile``; reduce_s: of an all-reduce of LONG numbers."""
 
     latency_s: float
+    busy_latency_s: float
     message_s: float
     host_gb_s: float
     reduce_s: dict[str, float]  # processor time of one of two ranks, by format
@@ -68,6 +73,50 @@ def _exchange(send: Tensor, receive: Tensor, peer: int) -> None:
         request.wait()
 
 
+def _exchange_s(data: Tensor, repeats: int, peer: int) -> tuple[float, float]:
+    """The time of sending and receiving as much as ``data``, and the processor's."""
+    other, times, processor = torch.zeros_like(data), [], []
+    for _ in range(11):
+        dist.barrier()
+        begun = time.process_time()
+        for _ in range(repeats):
+            times.append(seconds(functools.partial(_exchange, data, other, peer), _CPU))
+        processor.append((time.process_time() - begun) / repeats)
+    return statistics.median(times), min(processor)  # whatever disturbs adds processor time
+
+
+def _wait_s(peer: int) -> float:
+    """The mean time that a rank waits for a small message after some work of its own, as long as the other's."""
+    data, other = torch.zeros(64, dtype=torch.uint8), torch.zeros(64, dtype=torch.uint8)
+    work, waits = torch.ones(1 << 16), []
+    for _ in range(_ROUNDS):
+        ends = time.thread_time() + _WORK_S
+        while time.thread_time() < ends:
+            work.mul_(1.0)
+        waits.append(seconds(functools.partial(_exchange, data, other, peer), _CPU))
+    return statistics.mean(waits)
+
+
+@contextmanager
+def _computing(threads: int) -> Iterator[None]:
+    """A computation in a thread of its own, as a training's beside an exchange."""
+    a, b = torch.ones(32, 2048), torch.ones(2048, 2048)
+    done = threading.Event()
+
+    def compute() -> None:
+        torch.set_num_threads(threads)
+        while not done.is_set():
+            torch.mm(a, b)
+
+    thread = threading.Thread(target=compute, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+
+
 def _processor_s(call: Callable[[], object]) -> float:
     """The processor time of this process, its threads included, for one call that all ranks make."""
     call()
@@ -84,23 +133,15 @@ def _rank(rank: int, folder: str, threads: int) -> None:
     torch.set_num_threads(threads)
     dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=2)
     small, large = torch.zeros(64, dtype=torch.uint8), torch.zeros(1 << 22, dtype=torch.uint8)
-    found = []
-    for data, repeats in ((small, 500), (large, 10)):
-        other, times, processor = torch.zeros_like(data), [], []
-        for _ in range(11):
-            dist.barrier()
-            cpu = time.process_time()
-            for _ in range(repeats):
-                times.append(seconds(functools.partial(_exchange, data, other, 1 - rank), _CPU))
-            processor.append((time.process_time() - cpu) / repeats)
-        found.append((statistics.median(times), min(processor)))  # whatever disturbs adds processor time
+    (latency_s, message_s), (_, large_s) = (_exchange_s(*of, 1 - rank) for of in ((small, 500), (large, 10)))
     reduce_s = {
         form: _processor_s(lambda dtype=dtype: dist.all_reduce(torch.zeros(LONG, dtype=dtype)))
         for form, dtype in DTYPES.items()
     }
+    with _computing(min(threads, max((os.cpu_count() or 1) // 2, 1))):  # two ranks share this machine's cores
+        busy_latency_s = _wait_s(1 - rank)
     if rank == 0:
-        (latency, message), (_, large_cpu) = found
-        rate = 1e-9 * large.numel() / (large_cpu - message)
-        network = {"latency_s": latency, "message_s": message, "host_gb_s": rate, "reduce_s": reduce_s}
-        (Path(folder) / "found.json").write_text(json.dumps(network))
+        rate = 1e-9 * large.numel() / (large_s - message_s)
+        network = NetworkRates(latency_s, busy_latency_s, message_s, rate, reduce_s)
+        (Path(folder) / "found.json").write_text(json.dumps(asdict(network)))
     dist.destroy_process_group()

@@ -66,9 +66,11 @@ class Model:
 class Profile:
     """Everything measured about one kind of worker.
 
-    latency_s: from the sending of a small message to its arrival; message_s: processor time that one more message
-    takes; host_gb_s: bytes that a rank can send, and receive as many, in a second of processor time. shared_core:
-    encoding and the network's work run on the core that computes. cores: of the machine the rates were measured on,
+    latency_s: from the sending of a small message to its arrival; busy_latency_s: what two ranks wait for it whose
+    cores compute meanwhile, which counts with a shared core alone.  message_s: processor time that one more
+    message takes; host_gb_s: bytes that a rank can send, and receive as many, in a second of processor time.
+    mean_gb_s: float32 of a mean that is set to zero, divided and checked around the messages' decoding.  shared_core:
+    encoding and the network's work run on the core that computes.  cores: of the machine the rates were measured on,
     where several ranks shared them. formats: of the methods that have no formula. validation: what ``--validate
     --keep`` found, or nothing.
     """
@@ -77,8 +79,10 @@ class Profile:
     shared_core: bool
     cores: int
     latency_s: float
+    busy_latency_s: float
     message_s: float
     host_gb_s: float
+    mean_gb_s: float
     compute_s: float
     codecs: Mapping[str, CodecRates]
     models: Mapping[str, Model] = field(default_factory=dict)

@@ -21,8 +21,9 @@ per machine of L workers (flat: L = 1)::
     hierarchical float32 ring inside a machine; gather or two_stage among the machines' first ranks; float32 back again
 
 A wire stage takes ``rounds * latency + max(bytes / B, its processor time)``, processor time being bytes / host rate +
-messages * message_s.  The model leaves out jitter, stragglers and congestion inside the network; the agreement on
-levels (one small collective per update).
+messages * message_s; beside the computation on a shared core a round waits ``busy_latency_s``.  What makes a mean of
+decoded messages (zeros, the division, the check) goes at ``mean_gb_s``.  The model leaves out jitter, stragglers and
+congestion inside the network; the agreement on levels (one small collective per update).
 """
 
 from __future__ import annotations
@@ -88,10 +89,11 @@ class Variant:
 
 @dataclass(frozen=True)
 class Stage:
-    """A stage of an exchange: its time alone, and the part of it on the processor."""
+    """A stage of an exchange: its time alone, the part of it on the processor, and its rounds between ranks."""
 
     seconds: float
     cpu_s: float
+    rounds: int = 0
 
 
 @dataclass(frozen=True)
@@ -134,8 +136,12 @@ class _Costs:
     def encode(self, form: AnyFormat, coordinates: float, messages: float = 1, frames: int = 1) -> Stage:
         return self._cpu(self.profile.codecs[form.kind].encode_s(coordinates, messages, frames))
 
-    def decode(self, form: AnyFormat, coordinates: float, messages: float = 1, frames: int = 1) -> Stage:
-        return self._cpu(self.profile.codecs[form.kind].decode_s(coordinates, messages, frames))
+    def decode(
+        self, form: AnyFormat, coordinates: float, messages: float = 1, frames: int = 1, means: float = 0.0
+    ) -> Stage:
+        """The stage that decodes messages; means: the coordinates of the means that they make, if any."""
+        seconds = self.profile.codecs[form.kind].decode_s(coordinates, messages, frames)
+        return self._cpu(seconds + 4e-9 * means / self.profile.mean_gb_s)
 
     def wire(self, out_bytes: float, local_bytes: float, handled_bytes: float, messages: int, rounds: int) -> Stage:
         """The stage that moves bytes over the network.
@@ -145,7 +151,7 @@ class _Costs:
         """
         cpu = (handled_bytes / (1e9 * self.profile.host_gb_s) + messages * self.profile.message_s) * self.busy
         seconds = max(8 * out_bytes / self.network.bandwidth, 8 * local_bytes / self.network.local_bandwidth, cpu)
-        return Stage(rounds * self.profile.latency_s + seconds, cpu)
+        return Stage(rounds * self.profile.latency_s + seconds, cpu, rounds)
 
     def direct(self, size: float, frames: int = 1) -> Stage:
         """The stage in which every rank sends frames of this many bytes each to every other, one behind the other."""
@@ -178,7 +184,7 @@ def stages(
     whole = 4 * bucket.whole  # bytes beside the messages
     if collective == "gather":
         size = first.frame_bytes(n, tensors) + whole
-        decode = costs.decode(first, workers * n, workers * tensors, workers)
+        decode = costs.decode(first, workers * n, workers * tensors, workers, means=n)
         return [costs.encode(first, n, tensors), costs.direct(size), decode], round((workers - 1) * size)
     if collective == "two_stage":
         # share and pieces of one shard: a tensor is cut where a shard ends
@@ -189,7 +195,7 @@ def stages(
         return [
             costs.encode(first, n, shards * pieces, shards),
             costs.direct(sizes[0], rounds),
-            costs.decode(first, n, shards * pieces, shards),
+            costs.decode(first, n, shards * pieces, shards, means=n / workers),
             costs.encode(second, n / workers, rounds * pieces, rounds),
             costs.direct(sizes[1], rounds),
             costs.decode(second, n, shards * pieces, shards),
@@ -199,7 +205,7 @@ def stages(
     return [
         costs.encode(first, n, tensors),
         costs.to_one(sizes[0]),
-        costs.decode(first, workers * n, workers * tensors, workers),
+        costs.decode(first, workers * n, workers * tensors, workers, means=n),
         costs.encode(second, n, tensors),
         costs.to_one(sizes[1]),
         costs.decode(second, n, tensors),
@@ -246,8 +252,13 @@ def _hierarchical(variant: Variant, bucket: Bucket, costs: _Costs) -> tuple[list
 # --- one step -----------------------------------------------------------------------------------------------------
 
 
-def schedule(model: Model, compute_s: float, buckets: Iterable[list[Stage]], *, shared_core: bool) -> float:
-    """Seconds of a step whose buckets go through these stages; ``buckets`` as in ``model.buckets``."""
+def schedule(
+    model: Model, compute_s: float, buckets: Iterable[list[Stage]], *, shared_core: bool, busy_round_s: float = 0.0
+) -> float:
+    """Seconds of a step whose buckets go through these stages; ``buckets`` as in ``model.buckets``.
+
+    busy_round_s: what a round takes in addition, on a shared core, while the computation goes on.
+    """
     forward, tail = model.forward * compute_s, model.tail * compute_s
     computation = compute_s - tail
     now = done = 0.0  # done: seconds of the computation that are behind us
@@ -257,7 +268,9 @@ def schedule(model: Model, compute_s: float, buckets: Iterable[list[Stage]], *, 
             now, done = now + ready - done, ready
         for stage in its_stages:
             left = stage.seconds
-            use = stage.cpu_s / stage.seconds if shared_core and stage.seconds else 0.0
+            if shared_core:
+                left += min(stage.rounds * busy_round_s, computation - done)
+            use = stage.cpu_s / left if shared_core and left else 0.0
             lane, core = (1.0, 1 - use) if use <= 0.5 else (0.5 / use, 0.5)  # speeds while both run
             if left <= 0:
                 continue
@@ -285,7 +298,13 @@ def predict(
     found = []
     for name in legal if collective == "auto" else [collective]:
         per_bucket = [stages(name, variant, bucket, network, profile, busy) for bucket in model.buckets]
-        step_s = schedule(model, compute_s, [steps for steps, _ in per_bucket], shared_core=profile.shared_core)
+        step_s = schedule(
+            model,
+            compute_s,
+            [steps for steps, _ in per_bucket],
+            shared_core=profile.shared_core,
+            busy_round_s=max(profile.busy_latency_s - profile.latency_s, 0.0),
+        )
         found.append(Prediction(step_s, step_s - compute_s, name, sum(sent for _, sent in per_bucket)))
     return min(found, key=lambda prediction: prediction.step_s)
 

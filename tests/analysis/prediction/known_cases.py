@@ -15,8 +15,10 @@ PLAIN = Profile(
     shared_core=False,
     cores=1,
     latency_s=1 * MS,
+    busy_latency_s=1 * MS,
     message_s=0.0,
     host_gb_s=1e9,
+    mean_gb_s=1e9,
     compute_s=0.1,
     codecs={**{kind: CodecRates(1.0, 2.0) for kind in KINDS}, "fp32": FREE, "bf16": FREE},
 )

@@ -18,7 +18,7 @@ from nuq.registry import METHODS
 
 SHAPES = {"weight": torch.Size((400, 300)), "bias": torch.Size((300,))}
 SIZE = 400 * 300 + 300
-NETWORK = NetworkRates(1e-5, 0.0, 1e6, {"fp32": 0.02, "bf16": 0.02})
+NETWORK = NetworkRates(1e-5, 1e-5, 0.0, 1e6, {"fp32": 0.02, "bf16": 0.02})
 
 
 @pytest.fixture(scope="module")

@@ -159,6 +159,27 @@ def test_schedules_by_hand(first: Stage, second: Stage, shared: bool, step: floa
     assert schedule(TWO, 10.0, [[first], [second]], shared_core=shared) == pytest.approx(step)
 
 
+def test_rounds_wait_longer_where_the_core_computes() -> None:
+    # ready at 5.5: one round waits .5 longer, until 7; the second bucket at 9 has as much left of the computation
+    lanes = [[Stage(1, 0, 1)], [Stage(1, 0, 1)]]
+    assert schedule(TWO, 10.0, lanes, shared_core=True, busy_round_s=0.5) == pytest.approx(11.0)
+    assert schedule(TWO, 10.0, lanes, shared_core=True, busy_round_s=4.0) == pytest.approx(12.0)  # lane: 5.5, 10, 11
+    assert schedule(TWO, 10.0, lanes, shared_core=False, busy_round_s=4.0) == pytest.approx(11.0)
+
+
+def test_a_mean_is_begun_divided_and_checked() -> None:
+    costly = replace(PLAIN, mean_gb_s=4.0)  # a million coordinates in 1 ms
+    network = Network(4, 1e12)
+    for collective, extra in (
+        ("gather", [0, 0, 1]),
+        ("two_stage", [0, 0, 0.25, 0, 0, 0]),
+        ("server", [0, 0, 1, 0, 0, 0]),
+    ):
+        with_it, without = (stages(collective, UNIFORM, MILLION, network, of)[0] for of in (costly, PLAIN))
+        more = [a.cpu_s - b.cpu_s for a, b in zip(with_it, without, strict=True)]
+        assert more == pytest.approx([MS * each for each in extra], abs=1e-8)
+
+
 @given(
     st.lists(st.lists(st.tuples(st.floats(0, 5), st.floats(0, 1)), max_size=4), min_size=1, max_size=5),
     st.floats(0, 10),
