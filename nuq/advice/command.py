@@ -82,6 +82,8 @@ def _answer(options: argparse.Namespace, of_script: Sequence[str]) -> None:
     methods = asked or [(name, {}) for name in CANDIDATES]
     for name, settings in methods:
         _check(name, settings)  # before anything runs
+    if not options.script.is_file():
+        raise ValueError(f"{str(options.script)!r}: no such file; the script comes before its own arguments")
 
     def tell(line: str) -> None:
         print(f"advise: {line}", file=sys.stderr, flush=True)

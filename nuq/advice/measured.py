@@ -60,6 +60,7 @@ def of_method(of: HookSettings, seen: Observed, num_ranks: int) -> Measured:
     """Messages of a method with the hook's settings, for a training on so many ranks."""
     compressors = of.compressors()
     compressors.assign(seen.shapes)
+    compressors.check_momentum(seen.shapes, of.feedback.settings(), of.passes_by, skip_1d=of.hook.skip_1d)
     collective = of.exchange.collective
     if METHODS[of.method].collective == POWER:
         collective = POWER

@@ -74,8 +74,6 @@ def observed(script: Path, arguments: Sequence[str], num_gradients: int) -> Obse
 
     CannotMeasure where it is no DDP training, registers a hook of its own, ends too early or fails.
     """
-    if not script.is_file():
-        raise CannotMeasure(f"{str(script)!r}: no such file; the script comes before its own arguments")
     watch = _Watch(num_gradients)
     with _as_single_rank(script, arguments):
         why = "ended"

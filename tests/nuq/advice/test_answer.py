@@ -11,6 +11,7 @@ from nuq.advice import measured
 from nuq.advice.answer import Advice, Row, advice
 from nuq.advice.network_rates import NetworkRates
 from nuq.advice.script import Observed
+from nuq.exchange.hook.settings import HookSettings
 from nuq.exchange.mean_error import least_bits
 from nuq.kernels.spec import Key
 from nuq.prediction.steps import Network
@@ -94,6 +95,12 @@ def test_two_stages_are_predicted_with_the_bits_of_the_means(seen: Observed, mon
     of_means = least_bits("qsgdinf", METHODS["qsgdinf"].settings(bits=3), 4, 64, SIZE)
     assert of_means is not None
     assert row.bytes_sent == pytest.approx(63 / 64 * SIZE * (3 + of_means) / 8, rel=0.15)
+
+
+def test_what_the_hook_refuses_is_not_predicted(seen: Observed) -> None:
+    settings = {"feedback": "momentum", "momentum": 0.9, "skip_1d": True}
+    with pytest.raises(ValueError, match=r"skip_1d=True: the momentum of 'bias' acts in its method, topk"):
+        measured.of_method(HookSettings.of("topk", (), settings), seen, 4)
 
 
 def test_names_are_as_they_are_typed() -> None:
