@@ -13,7 +13,8 @@ Between real processes::
 
     state = nuq.CompressionState(ddp, method="alq", bits=3)
     ddp.register_comm_hook(state, nuq.compress_hook)     # an ordinary DDP training, compressed
-    mean = nuq.all_reduce(tensor, "alq", step=step)      # one tensor, as for outer loops
+    mean = nuq.all_reduce(tensor, "alq", step=step)      # one tensor
+    loop = nuq.OuterLoop(model, optimizer, every=64)     # local steps, as in DiLoCo
     nuq.compress_fsdp(model, "alq", bits=4)              # FSDP2's reduce-scatter
 
 Every large tensor of training in a compressed format, on one's own model and optimizer::
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from nuq.fsdp import compress_fsdp
     from nuq.functional import all_reduce
     from nuq.kernels.spec import Key
+    from nuq.outer import OuterLoop
     from nuq.quantized_training.training import CompressedTraining
     from nuq.registry import METHODS
 
@@ -54,6 +56,7 @@ __all__ = [
     "Message",
     "MessageError",
     "NonFiniteError",
+    "OuterLoop",
     "RankLost",
     "all_reduce",
     "compress_fsdp",
@@ -71,6 +74,7 @@ _LAZY = {
     "Message": "nuq.compressors.message",
     "MessageError": "nuq.errors",
     "NonFiniteError": "nuq.errors",
+    "OuterLoop": "nuq.outer",
     "RankLost": "nuq.errors",
     "all_reduce": "nuq.functional",
     "compress_fsdp": "nuq.fsdp",

@@ -66,8 +66,7 @@ def all_reduce(
     key = Key(seed, step, transport.rank, piece_of=2 if shape is None else 0)
     out = torch.empty(flat.numel(), dtype=torch.float32, device=tensor.device)
     driver = Driver(compressors, layout, exchange, transport, transport.world, seed, per_machine=1)
-    sent = layout.shards(transport.world) if driver.collective_name == "two_stage" else [layout]
-    driver.fit_levels(flat, [segment for shard in sent for segment in shard.segments], key)
+    driver.fit_levels(flat, driver.sent(layout), key)
     with told_plainly():
         driver.mean({transport.rank: flat}, layout, key, out)
     driver.settle()

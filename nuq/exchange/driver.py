@@ -92,6 +92,11 @@ class Driver:
         """Begin a ``mean``; what is returned ends it (``Collective.begin``)."""
         return self.collective.begin(vectors, layout, key, out)
 
+    def sent(self, layout: FlatLayout) -> list[Segment]:
+        """The segments of a vector as they are encoded."""
+        shards = layout.shards(self.transport.world) if self.collective_name == "two_stage" else [layout]
+        return [segment for shard in shards for segment in shard.segments]
+
     def fit_levels(self, vector: Tensor, segments: Sequence[Segment], key: Key) -> None:
         """Fit adaptive methods' levels to the one vector that is about to be sent (``level_updates.fit_levels``)."""
         with self.stats.time("levels"):

@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 import torch.distributed as dist
@@ -33,7 +34,7 @@ _STORE_STAYS_S = 5.0
 _GRACE_S = 1.0  # for ranks that notice at about the same time to say whom they miss
 _LATE, _GONE = "did not answer in time", "is gone"
 _ROLL_CALL_TAG, _SILENT_TAG, _FIRST_TAG = range(3)  # the second is never sent
-_built: Counter[str] = Counter()  # Transport of every group so far
+_built: WeakKeyDictionary[dist.ProcessGroup, int] = WeakKeyDictionary()  # Transport of every group so far
 _asked: list[int] = []  # whether this process has, once it missed a rank
 
 
@@ -202,9 +203,10 @@ class Transport:
         self.others = [rank for rank in range(self.world) if rank != self.rank]
         self.timeout = timedelta(seconds=timeout_s)
         self.bytes_sent: Counter[str] = Counter()
-        name = group.group_name if group is not None else ""
-        _built[name] += 1
-        self._number = _built[name] % (1 << 30 - _TAG_BITS)
+        number = 0
+        if group is not None:
+            number = _built[group] = _built.get(group, 0) + 1
+        self._number = number % (1 << 30 - _TAG_BITS)
         self._exchanges = itertools.count(1)
         cuda = device is not None and device.type == "cuda"
         self._nccl = cuda and group is not None and backend_of(group, "cuda") == "nccl"
@@ -276,13 +278,13 @@ class Transport:
             row.view(tensor.dtype).view(tensor.shape) for row in self.to_all(data, [data.numel()] * self.world, purpose)
         ]
 
-    def broadcast(self, tensor: Tensor, purpose: str) -> None:
-        """Broadcast the first rank's numbers to all ranks, in place."""
+    def broadcast(self, tensor: Tensor, purpose: str, source: int = 0) -> None:
+        """Broadcast one rank's numbers, the first one's unless told otherwise, to all ranks, in place."""
         data = tensor.contiguous().view(-1).view(torch.uint8)
-        if self.rank == 0:
-            self.swap(dict.fromkeys(range(1, self.world), data), {}, purpose)
+        if self.rank == source:
+            self.swap(dict.fromkeys(self.others, data), {}, purpose)
         else:
-            tensor.copy_(self.swap({}, {0: data.numel()}, purpose)[0].view(tensor.dtype).view(tensor.shape))
+            tensor.copy_(self.swap({}, {source: data.numel()}, purpose)[source].view(tensor.dtype).view(tensor.shape))
 
     def barrier(self) -> None:
         """Wait until all ranks are here."""

@@ -81,6 +81,25 @@ class OfExchange(OfMethod, total=False):
     second_bits: int
 
 
+class OfOuter(OfMethod, total=False):
+    """Those of methods, and of an outer loop."""
+
+    collective: Literal["auto", "gather", "two_stage", "server"] | str
+    every: int
+    feedback: Literal["auto", "none", "error"] | str
+    fragments: int
+    min_size: int
+    mixing: float
+    nesterov: bool
+    num_aggregate: int
+    outer_lr: float
+    outer_momentum: float
+    overlap: int
+    second_bits: int
+    seed: int
+    timeout_s: float
+
+
 class OfHook(OfMethod, total=False):
     """Those of methods, and of the DDP hook."""
 

@@ -1,0 +1,50 @@
+"""Settings of local steps with an outer optimizer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nuq.settings import FROM_ONE, setting
+from nuq.settings.exchange import Exchange
+
+_MEMORY = (
+    "error: what messages leave out of a round is added to the next one; auto: as in the method's paper, and error "
+    "where it corrects momentum, which here is the outer optimizer's"
+)
+
+
+@dataclass
+class OuterExchange(Exchange):
+    """Settings of the exchange of an outer loop, which may choose its collective by itself."""
+
+    collective: str = setting(
+        "auto",
+        "auto: the fewest bytes whose mean errs at most 1.5 times as much as gather's with rounding=stochastic; "
+        "gather, two_stage, server: as in main.py",
+        choices=("auto", "gather", "two_stage", "server"),
+    )
+
+
+@dataclass
+class Outer:
+    """Settings of the outer loop beside its method and its collective."""
+
+    every: int = setting(64, "local steps of a round", low=1)
+    outer_lr: float = setting(0.7, "learning rate of the outer optimizer; DiLoCo's", low=0)
+    outer_momentum: float = setting(0.9, "momentum of the outer optimizer; DiLoCo's", low=0, high=1 - 1e-9)
+    nesterov: bool = setting(True, "Nesterov's form of it, as DiLoCo has it")
+    fragments: int = setting(
+        1, "parts of the model that travel one after another within a round; Streaming DiLoCo's", low=1
+    )
+    overlap: int = setting(0, "local steps that go on while a part travels, fewer than every", low=0)
+    mixing: float = setting(
+        0.5,
+        "share of a rank's own parameters that stays when a part arrives; Streaming DiLoCo's",
+        low=0,
+        high=1,
+        read_if=("overlap", FROM_ONE),
+    )
+    feedback: str = setting("auto", _MEMORY, choices=("auto", "none", "error"))
+    min_size: int = setting(1024, "tensors of fewer coordinates travel in full precision", low=0)
+    seed: int = setting(0, "seed of the roundings", low=0, high=2**63 - 1)
+    timeout_s: float = setting(300.0, "seconds to wait for a rank before it counts as lost", low=0.1)

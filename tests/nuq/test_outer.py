@@ -1,0 +1,251 @@
+"""nuq.OuterLoop: local steps and an outer optimizer, beside NumPy followers of the papers' algorithms."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.distributed as dist
+from torch import nn
+
+import nuq
+from tests.nuq.small_training import assert_same_bits, backward, net, of_all, parameters
+
+SIZES, RATE, STEPS = {"first": 5, "second": 3, "third": 4}, 0.05, 200
+WIDTH = sum(SIZES.values())
+
+
+class _Linear(nn.Module):
+    """A linear function whose weights lie in three parameters."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        start = torch.randn(WIDTH, generator=torch.Generator().manual_seed(seed))
+        for (name, _), piece in zip(SIZES.items(), start.split(list(SIZES.values())), strict=True):
+            self.register_parameter(name, nn.Parameter(piece.clone()))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x @ torch.cat([self.first, self.second, self.third])
+
+
+def _data(rank: int, step: int) -> tuple[np.ndarray, np.ndarray]:
+    drawn = np.random.default_rng([rank, step])
+    x = drawn.standard_normal((8, WIDTH)).astype(np.float32)
+    return x, (x @ np.linspace(-1 - rank, 1, WIDTH) + drawn.standard_normal(8)).astype(np.float32)
+
+
+def _loop(group: dist.ProcessGroup, model: nn.Module, **settings: Any) -> nuq.OuterLoop:
+    optimizer = torch.optim.SGD(model.parameters(), lr=RATE)
+    return nuq.OuterLoop(model, optimizer, group=group, **{"min_size": 0, "timeout_s": 30.0} | settings)
+
+
+def _train(loop: nuq.OuterLoop, rank: int, steps: range) -> None:
+    for step in steps:
+        x, y = map(torch.from_numpy, _data(rank, step))
+        loop.inner_optimizer.zero_grad()
+        (loop.model(x) - y).square().mean().backward()
+        loop.step()
+
+
+# --- the papers' algorithms ---------------------------------------------------------------------------------------
+
+
+def diloco(world: int, every: int, lr: float, momentum: float, *, nesterov: bool) -> list[np.ndarray]:
+    """DiLoCo's Algorithm 1 in float64: every worker's parameters after STEPS steps of SGD inside."""
+    outer = _Linear(0)
+    shared = np.concatenate([p.detach().numpy() for p in outer.parameters()]).astype(np.float64)
+    velocity, workers = np.zeros(WIDTH), [shared.copy() for _ in range(world)]
+    for step in range(STEPS):
+        for rank, own in enumerate(workers):
+            x, y = (part.astype(np.float64) for part in _data(rank, step))
+            own -= RATE * 2 / len(y) * x.T @ (x @ own - y)
+        if (step + 1) % every == 0:
+            gradient = np.mean([shared - own for own in workers], axis=0)
+            velocity = momentum * velocity + gradient
+            shared = shared - lr * (gradient + momentum * velocity if nesterov else velocity)
+            workers = [shared.copy() for _ in range(world)]
+    return workers
+
+
+def streaming(world: int, every: int, overlap: int, mixing: float) -> list[np.ndarray]:
+    """Streaming DiLoCo's Algorithm 2: three fragments, each sent at a step of its own and taken over ``overlap`` later.
+
+    Its outer optimizer: learning rate .7, Nesterov's momentum .9.
+    """
+    start = np.concatenate([p.detach().numpy() for p in _Linear(0).parameters()]).astype(np.float64)
+    bounds = np.cumsum([0, *SIZES.values()])
+    places = [slice(low, high) for low, high in itertools.pairwise(bounds)]
+    shared, velocity, workers = start.copy(), np.zeros(WIDTH), [start.copy() for _ in range(world)]
+    sent_after = [every // 3, 2 * every // 3, every]  # steps of a round
+    on_the_way: dict[int, list[tuple[int, np.ndarray]]] = {}
+    for step in range(1, STEPS + 1):
+        for rank, own in enumerate(workers):
+            x, y = (part.astype(np.float64) for part in _data(rank, step - 1))
+            own -= RATE * 2 / len(y) * x.T @ (x @ own - y)
+        for number, gradient in on_the_way.pop(step, ()):
+            place = places[number]
+            velocity[place] = 0.9 * velocity[place] + gradient
+            shared[place] -= 0.7 * (gradient + 0.9 * velocity[place])
+            for own in workers:
+                own[place] = mixing * own[place] + (1 - mixing) * shared[place]
+        for number, place in enumerate(places):
+            if step % every == sent_after[number] % every:
+                gradient = np.mean([shared[place] - own[place] for own in workers], axis=0)
+                on_the_way.setdefault(step + overlap, []).append((number, gradient))
+    return workers
+
+
+def follows_the_papers(group):
+    rank, world = dist.get_rank(group), dist.get_world_size(group)
+    for settings in (
+        {"outer_lr": 0.7, "outer_momentum": 0.9},
+        {"outer_lr": 1.0, "outer_momentum": 0.5, "nesterov": False},
+    ):
+        loop = _loop(group, _Linear(rank), method="supersgd", every=8, **settings)  # rank 0's weights count
+        _train(loop, rank, range(STEPS))
+        nesterov = settings.get("nesterov", True)
+        expected = diloco(world, 8, settings["outer_lr"], settings["outer_momentum"], nesterov=nesterov)[rank]
+        np.testing.assert_allclose(parameters(loop.model).numpy(), expected, rtol=2e-5, atol=2e-5)
+        assert_same_bits(group, parameters(loop.model))  # a round has just ended
+        assert loop.bytes_sent > STEPS // 8 * (world - 1) * 4 * WIDTH
+        loop.close()
+    loop = _loop(group, _Linear(rank), method="supersgd", every=9, fragments=3, overlap=2, mixing=0.25)
+    _train(loop, rank, range(STEPS))
+    np.testing.assert_allclose(parameters(loop.model).numpy(), streaming(world, 9, 2, 0.25)[rank], rtol=2e-5, atol=2e-5)
+    loop.close()
+
+
+@pytest.mark.parametrize("world", [2, pytest.param(3, marks=pytest.mark.slow)])
+def test_it_is_the_papers_algorithm(world, ranks):
+    ranks.run(follows_the_papers, world=world)
+
+
+# --- any method ---------------------------------------------------------------------------------------------------
+
+WAYS: list[dict[str, Any]] = [
+    {"method": "alq", "bits": 4},
+    {"method": "qsgdinf", "bits": 8, "collective": "two_stage"},
+    {"method": "topk", "ratio": 0.1, "feedback": "error"},
+    {"method": "dgc", "ratio": 0.1},
+    {"method": "powersgd", "rank": 2},
+    {"method": "eden", "bits": 4, "collective": "server"},
+]
+
+
+def _round(loop: nuq.OuterLoop, rank: int, steps: range) -> None:
+    for step in steps:
+        loop.inner_optimizer.zero_grad()
+        backward(loop.model, rank, step)
+        loop.step()
+
+
+def any_method(group):
+    rank = dist.get_rank(group)
+    for way in WAYS:
+        loop = _loop(group, net(rank), every=3, fragments=2, overlap=1, **way)
+        _round(loop, rank, range(9))
+        outer = torch.cat([fragment.outer for fragment in loop._fragments])
+        assert_same_bits(group, outer)
+        own = of_all(group, parameters(loop.model))
+        assert not torch.equal(own[0], own[1])  # the ranks mix, and are amid a round
+        start = parameters(net(0))
+        assert 0 < float((outer - start).norm()) < 10, way
+        loop.close()
+
+
+def test_any_method_gives_all_ranks_the_same_outer_parameters(ranks):
+    ranks.run(any_method, world=2)
+
+
+def resumes(group):
+    rank = dist.get_rank(group)
+    for way in ({"method": "topk", "ratio": 0.1}, {"method": "alq", "bits": 3}):
+        whole = _loop(group, net(0), every=4, fragments=2, overlap=3, **way)
+        _round(whole, rank, range(9))  # a part is on its way
+        saved = copy.deepcopy([whole.state_dict(), whole.model.state_dict(), whole.inner_optimizer.state_dict()])
+        assert saved[0]["pending"]
+        _round(whole, rank, range(9, 20))
+        again = _loop(group, net(5), every=4, fragments=2, overlap=3, **way)
+        again.model.load_state_dict(saved[1])
+        again.inner_optimizer.load_state_dict(saved[2])
+        again.load_state_dict(saved[0])
+        _round(again, rank, range(9, 20))
+        assert torch.equal(parameters(again.model), parameters(whole.model)), way
+        if way["method"] == "topk" and rank == 1:
+            with pytest.raises(ValueError, match="a state of rank 0, loaded on rank 1: what its messages left out"):
+                again.load_state_dict({**saved[0], "rank": 0})
+        for wrong, said in (
+            ({"method": "sgd"}, "a state of method='sgd': this loop has method="),
+            ({"settings": {}}, "a state of every=None: this loop has every=4"),
+            ({"outer": {}}, "a state with nothing as outer of '0.weight': it is of shape"),
+        ):
+            with pytest.raises(ValueError, match=said):
+                again.load_state_dict({**saved[0], **wrong})
+        assert again.count == whole.count == 20
+        for loop in (whole, again):
+            loop.close()
+
+
+def test_it_goes_on_amid_a_round_bit_by_bit(ranks):
+    ranks.run(resumes, world=2)
+
+
+# --- what goes wrong ----------------------------------------------------------------------------------------------
+
+
+def mistakes(group):
+    rank, model = dist.get_rank(group), net(0)
+    for settings, said in (
+        ({"every": 4, "overlap": 4}, "overlap=4: must be fewer local steps than every=4"),
+        ({"every": 2, "fragments": 3}, "fragments=3: must be at most every=2"),
+        ({"method": "sgd"}, "method='sgd': sends one rank's move alone"),
+        ({"mixing": 0.3}, "mixing=0.3: has no effect with overlap=0; it is read with overlap>=1 only"),
+        ({"collective": "hierarchical"}, "collective='hierarchical': must be one of auto, gather, two_stage, server"),
+        ({"evry": 3}, "unknown setting of method=alq 'evry'; did you mean 'every'"),
+        ({"outer_momentum": 1.0}, "outer_momentum=1.0: must be"),
+        ({"every": 3 + rank}, "rank 0 has every=3 and rank 1 has every=4: all ranks need the same"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            _loop(group, model, **settings)
+    with pytest.raises(ValueError, match=r"parameter '4\.weight': the inner optimizer does not train it"):
+        nuq.OuterLoop(model, torch.optim.SGD(model[:3].parameters(), lr=0.1), group=group)
+    loop = _loop(group, model, every=1, method="topk")
+    if rank == 1:
+        with torch.no_grad():
+            model[2].weight[0, 0] = float("nan")
+    with pytest.raises(nuq.NonFiniteError, match=r"the gradient of '2\.weight' on worker 1 is not finite"):
+        loop.advance()
+    loop.close()
+
+
+def test_a_mistake_is_one_sentence_on_all_ranks(ranks):
+    ranks.run(mistakes, world=2)
+
+
+def behind_comes_back(group):
+    """A rank that begins anew goes on from the others' state, also where it is the first one."""
+    rank = dist.get_rank(group)
+    loop = _loop(group, net(0), every=3, method="topk", ratio=0.1)
+    _round(loop, rank, range(7))
+    if rank == 0:
+        model = net(9)
+        loop.close()
+        loop = _loop(group, model, every=3, method="topk", ratio=0.1)
+    else:
+        loop.attach(group)
+        assert loop._compressors.memories[0].memories  # what its messages left out stays
+    assert (loop.count, loop.taken) == (7, 2)
+    outer = torch.cat([fragment.outer for fragment in loop._fragments])
+    assert_same_bits(group, outer)
+    assert torch.equal(parameters(loop.model), outer) == (rank == 0)
+    _round(loop, rank, range(7, 9))
+    assert_same_bits(group, parameters(loop.model))
+    loop.close()
+
+
+def test_a_new_rank_goes_on_from_the_others(ranks):
+    ranks.run(behind_comes_back, world=2)
