@@ -101,14 +101,11 @@ def streaming(world: int, every: int, overlap: int, mixing: float) -> list[np.nd
 
 def follows_the_papers(group):
     rank, world = dist.get_rank(group), dist.get_world_size(group)
-    for settings in (
-        {"outer_lr": 0.7, "outer_momentum": 0.9},
-        {"outer_lr": 1.0, "outer_momentum": 0.5, "nesterov": False},
-    ):
-        loop = _loop(group, _Linear(rank), method="supersgd", every=8, **settings)  # rank 0's weights count
+    for lr, momentum, nesterov in ((0.7, 0.9, True), (1.0, 0.5, False)):
+        how = {"outer_lr": lr, "outer_momentum": momentum, "nesterov": nesterov}
+        loop = _loop(group, _Linear(rank), method="supersgd", every=8, **how)  # rank 0's weights count
         _train(loop, rank, range(STEPS))
-        nesterov = settings.get("nesterov", True)
-        expected = diloco(world, 8, settings["outer_lr"], settings["outer_momentum"], nesterov=nesterov)[rank]
+        expected = diloco(world, 8, lr, momentum, nesterov=nesterov)[rank]
         np.testing.assert_allclose(parameters(loop.model).numpy(), expected, rtol=2e-5, atol=2e-5)
         assert_same_bits(group, parameters(loop.model))  # a round has just ended
         assert loop.bytes_sent > STEPS // 8 * (world - 1) * 4 * WIDTH
@@ -216,7 +213,7 @@ def mistakes(group):
     loop = _loop(group, model, every=1, method="topk")
     if rank == 1:
         with torch.no_grad():
-            model[2].weight[0, 0] = float("nan")
+            next(model[2].parameters())[0, 0] = float("nan")
     with pytest.raises(nuq.NonFiniteError, match=r"the gradient of '2\.weight' on worker 1 is not finite"):
         loop.advance()
     loop.close()
