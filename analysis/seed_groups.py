@@ -100,6 +100,7 @@ _WORDS = {
     ("feedback.kind", "none"): "no feedback",
     ("feedback.kind", "error"): "error feedback",
     ("feedback.kind", "momentum"): "momentum correction",
+    ("feedback.kind", "ef21"): "EF21",
     ("method.scale", "none"): "unscaled",
 }
 

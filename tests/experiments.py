@@ -75,12 +75,16 @@ def experiments(draw: st.DrawFn) -> dict[str, Any]:
             name: value for name, value in chosen.items() if not name.startswith(("exchange.", "feedback.", "layers"))
         }
     if chosen.get("feedback.both"):
-        chosen["feedback.kind"] = "momentum" if chosen.get("feedback.kind") == "momentum" else "error"
+        chosen["feedback.kind"] = {"momentum": "momentum", "ef21": "ef21"}.get(chosen.get("feedback.kind", ""), "error")
         needs = (
             "server" if METHODS[chosen["method"]].collective else "two_stage"
         )  # PowerSGD's others average factors exactly
         if needs == "server" or chosen.get("exchange.collective", "gather") == "gather":
             chosen["exchange.collective"] = needs
+    if chosen.get("feedback.kind") == "ef21":  # which needs messages, and means that lose nothing
+        own = METHODS[chosen["method"]].collective and chosen.get("exchange.collective") != "server"
+        if own or not (chosen.get("feedback.both") or chosen.get("exchange.collective", "gather") == "gather"):
+            chosen["feedback.kind"] = "error"
     if chosen.get("optim.momentum") == 0:
         chosen.pop("optim.nesterov", None)
     if chosen.get("optim.weight_decay", 0) == 0 and chosen.get("optim.decay_norms") is False:

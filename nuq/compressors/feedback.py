@@ -1,4 +1,4 @@
-"""The memory of a worker around any method: error feedback and momentum correction.
+"""The memory of a worker around any method: error feedback, momentum correction and compressed differences.
 
 **Error feedback** (Seide et al., 2014; Karimireddy et al., ICML 2019): with p = gradient + residual and q =
 decoded(encoded(p)), the message stands for beta q and the residual becomes p - beta q, where beta = <p, q> / <q, q>
@@ -14,6 +14,13 @@ u + g; then as above.  What was sent leaves u too (factor masking, Section 3.2),
 coordinates.  Gradients may be clipped before (Section 3.2), by value, and by norm to ``clip_norm / sqrt(workers)``.
 Differences from DGC's code: what rounding to float16 takes from a sent coordinate stays in the residual; norms are
 those of the vectors that are compressed.
+
+**Compressed differences** (Richtarik, Sokolov, Fatkhullin, EF21, NeurIPS 2021, Algorithm 2): worker i keeps an estimate
+g_i of its gradient, zero at first, sends c = beta decoded(encoded(gradient - g_i)), and g_i becomes g_i + c.  All ranks
+keep the mean of the estimates: it grows by the mean of what was sent, and is what they step along.  As beta makes every
+message a contraction, any method will do; the paper's are contractions by themselves, and beta is 1 for TopK.  Where
+means are encoded again, a memory of means (``feedback.both``) keeps their errors from adding up, which is the
+bidirectional EF21-BC (Fatkhullin et al., "EF21 with Bells & Whistles", arXiv 2110.03294, 2021).
 """
 
 from __future__ import annotations
@@ -33,6 +40,7 @@ from nuq.errors import MessageError
 from nuq.kernels.spec import Key
 
 TAG = b"BETA"
+MEANS = "means"
 OVERSHOOT = 1.9  # times the best factor; from 2 on a residual may be longer than what was wanted
 _FACTOR = struct.Struct("<f")
 _PLACE = re.compile(r"(?P<name>.*?)(\[(?P<first>\d+)\])?")
@@ -109,9 +117,12 @@ class ErrorFeedback(Compressor):
             self._before += [(place, place.clone()) for place in owed.memory.values()]
         if message is not None:
             self._masked(owed.after, message)
-        torch.sub(owed.wanted.reshape(-1), sent, out=owed.memory["residuals"])
+        self._remember(owed, sent)
         for kind, value in owed.after.items():
             owed.memory[kind].copy_(value)
+
+    def _remember(self, owed: Owed, sent: Tensor) -> None:
+        torch.sub(owed.wanted.reshape(-1), sent, out=owed.memory["residuals"])
 
     def encode(self, vector: Tensor, key: Key) -> Message:
         owed = self.owed(vector, key)
@@ -145,9 +156,13 @@ class ErrorFeedback(Compressor):
         return HEADER_BYTES + _FACTOR.size + self.inner.message_bytes(num_coordinates)
 
     def memory(self) -> dict[str, Any]:
-        """A copy of the memories: their kinds, and what is remembered by worker, kind and parameter."""
+        """A copy of the memories: their kinds, what is remembered by worker, kind and parameter, and ``common``."""
         workers = {worker: _copied(memory) for worker, memory in self.memories.items()}
-        return {"kinds": list(self.kinds), "workers": workers}
+        return {"kinds": list(self.kinds), "workers": workers, **self.common()}
+
+    def common(self) -> dict[str, dict[str, Tensor]]:
+        """A copy of what is remembered of all workers together, alike on all ranks, by kind and parameter."""
+        return {}
 
     def load_memory(self, saved: Mapping[str, Any], device: torch.device | None = None) -> None:
         """Continue from what ``memory`` returned; ValueError for other kinds, or parameters of other sizes."""
@@ -183,10 +198,14 @@ def _copied(memory: Memory, device: torch.device | None = None) -> Memory:
 def keep_fitting(encoders: Sequence[Mapping[str, Any]], sizes: Mapping[str, int]) -> None:
     """Drop the memories of parameters that are gone or have another size from the encoders' states."""
     saved = [memory for own in encoders for memory in own.get("memories", ())]
-    for memory in (of_worker for each in saved for of_worker in each["workers"].values()):
-        for kind, of_kind in memory.items():
-            fitting = (name for name, t in of_kind.items() if sizes.get(name.removeprefix("mean/")) == t.numel())
-            memory[kind] = {name: of_kind[name] for name in fitting}
+    of_workers = [of_worker for each in saved for of_worker in each["workers"].values()]
+    for memory, kind in [
+        *((of_worker, kind) for of_worker in of_workers for kind in of_worker),
+        *((each, MEANS) for each in saved if MEANS in each),
+    ]:
+        of_kind = memory[kind]
+        fitting = (name for name, t in of_kind.items() if sizes.get(name.removeprefix("mean/")) == t.numel())
+        memory[kind] = {name: of_kind[name] for name in fitting}
 
 
 class MomentumCorrection(ErrorFeedback):
@@ -237,3 +256,36 @@ class MomentumCorrection(ErrorFeedback):
         indices = self.inner.indices(message) if self.masking else None
         if indices is not None:
             after["momenta"][indices] = 0.0
+
+
+class CompressedDifferences(ErrorFeedback):
+    """EF21: a message holds the difference between the gradient and the worker's estimate of it.
+
+    estimates: g_i, by worker; means: of all workers' estimates, by parameter, alike on all ranks.
+    """
+
+    kinds = ("estimates",)
+
+    def __init__(self, inner: Compressor, sizes: Mapping[str, int]) -> None:
+        super().__init__(inner, sizes)
+        self.means: dict[str, Tensor] = {}
+
+    def _wanted(self, vector: Tensor, memory: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
+        return vector - memory["estimates"].view(vector.shape), {}
+
+    def _remember(self, owed: Owed, sent: Tensor) -> None:
+        owed.memory["estimates"].add_(sent)
+
+    def complete(self, name: str, mean: Tensor) -> None:
+        """Turn the mean of a parameter's differences, float32[n], into the mean of the estimates, in place."""
+        kept = self.means.setdefault(name, torch.zeros_like(mean))
+        if self.may_undo:
+            self._before.append((kept, kept.clone()))
+        kept.copy_(mean.add_(kept))
+
+    def common(self) -> dict[str, dict[str, Tensor]]:
+        return {MEANS: {name: mean.to("cpu", copy=True) for name, mean in self.means.items()}}
+
+    def load_memory(self, saved: Mapping[str, Any], device: torch.device | None = None) -> None:
+        super().load_memory(saved, device)
+        self.means = {name: mean.to(device, copy=True) for name, mean in saved[MEANS].items()}

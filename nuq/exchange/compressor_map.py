@@ -7,9 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from nuq.compressors.compressor import Compressor
-from nuq.compressors.feedback import ErrorFeedback, MomentumCorrection
+from nuq.compressors.feedback import CompressedDifferences, ErrorFeedback, MomentumCorrection
 from nuq.compressors.quantized import AdaptiveQuantizer
 from nuq.exchange.flat_layout import FlatLayout, arranged
 from nuq.exchange.mean_error import second_settings
@@ -69,7 +70,7 @@ class MethodState:
         kind = self.memory_kind(feedback)
         if kind == "none":
             return
-        around = ErrorFeedback(self.encoder, sizes)
+        around = (CompressedDifferences if kind == "ef21" else ErrorFeedback)(self.encoder, sizes)
         if kind == "momentum":
             how = {"masking": feedback.masking, "clip_norm": feedback.clip_norm, "clip_value": feedback.clip_value}
             how |= {"momentum": momentum, "nesterov": nesterov, "num_workers": num_workers}
@@ -81,7 +82,7 @@ class MethodState:
             self.memories.append(around)
 
     def memory_kind(self, feedback: Feedback) -> str:
-        """The kind of memory: none, error or momentum; auto is the method's."""
+        """The kind of memory: none, error, momentum or ef21; auto is the method's."""
         return method(self.name).feedback if feedback.kind == "auto" else feedback.kind
 
     @property
@@ -193,6 +194,18 @@ class CompressorMap:
             sizes = {own.name: own.size for own in layout.segments if own.encoder == number and not own.exact}
             method_state.remember(feedback, sizes, num_workers, momentum, nesterov)
         self._join()
+
+    @property
+    def sends_differences(self) -> bool:
+        """Whether messages hold differences (EF21), whose mean ``complete`` turns into that of the gradients."""
+        return any(isinstance(memory, CompressedDifferences) for memory in self.memories)
+
+    def complete(self, mean: Tensor, layout: FlatLayout) -> None:
+        """Turn the mean of differences, float32[n], into the mean of the workers' estimates, in place."""
+        for segment in layout.segments:
+            around = self.every[segment.encoder].encoder
+            if isinstance(around, CompressedDifferences) and not segment.exact:
+                around.complete(segment.name, mean[segment.place])
 
     @property
     def compressor(self) -> Any:

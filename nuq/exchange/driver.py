@@ -19,6 +19,7 @@ from nuq.exchange.collectives.reduce_scatter import ReduceScatter
 from nuq.exchange.compressor_map import CompressorMap
 from nuq.exchange.flat_layout import FlatLayout, Segment
 from nuq.exchange.level_updates import LevelUpdates, fit_levels
+from nuq.exchange.payload import check_mean
 from nuq.exchange.transport import Transport
 from nuq.kernels.spec import Key
 from nuq.settings.exchange import Exchange
@@ -90,7 +91,16 @@ class Driver:
 
     def begin(self, vectors: Vectors, layout: FlatLayout, key: Key, out: Tensor) -> Callable[[], None]:
         """Begin a ``mean``; what is returned ends it (``Collective.begin``)."""
-        return self.collective.begin(vectors, layout, key, out)
+        arrived = self.collective.begin(vectors, layout, key, out)
+        if self.is_dense or not self.compressors.sends_differences:
+            return arrived
+
+        def end() -> None:
+            arrived()
+            self.compressors.complete(out, layout)
+            check_mean(out, layout)
+
+        return end
 
     def sent(self, layout: FlatLayout) -> list[Segment]:
         """The segments of a vector as they are encoded."""

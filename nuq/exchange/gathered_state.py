@@ -40,7 +40,7 @@ def _memory(driver: Driver, around: ErrorFeedback) -> dict[str, Any]:
             mine = {worker: of_kind.get(name, nothing) for worker, of_kind in kept.items()}
             for worker, row in enumerate(driver.gather(mine)):
                 found[worker][kind][name] = row.cpu().clone()  # the memory goes on changing
-    return {"kinds": list(around.kinds), "workers": found}
+    return {"kinds": list(around.kinds), "workers": found, **around.common()}
 
 
 def _of_every_worker(driver: Driver, kept: dict[int, Any]) -> dict[int, Any]:

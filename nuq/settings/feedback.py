@@ -1,4 +1,4 @@
-"""Settings of the workers' memory: error feedback and momentum correction."""
+"""Settings of the workers' memory: error feedback, momentum correction and compressed differences."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from nuq.registry import METHODS
 from nuq.settings import declared, setting
 from nuq.settings.quantizers import Uncompressed
 
-KINDS = ("auto", "none", "error", "momentum")
+KINDS = ("auto", "none", "error", "momentum", "ef21")
 KIND = (
     "error: it is added to the next gradient; momentum: the optimizer's momentum acts in the workers, before the "
-    "compression, and what was not sent of it is kept (DGC's momentum correction); auto: as in the method's paper"
+    "compression, and what was not sent of it is kept (DGC's momentum correction); ef21: what is sent is the "
+    "difference between the gradient and the worker's estimate of it, which grows by what was sent (EF21); auto: as in "
+    "the method's paper"
 )
 BOTH = (
     "true: who encodes means remembers too, for collectives that encode means; 1-bit SGD's two-sided feedback, but "
@@ -67,7 +69,7 @@ class HookFeedback:
 
 
 def memory_kinds(kind: str, methods: Sequence[str]) -> list[str]:
-    """The memory of every method, none, error or momentum: its own where ``kind`` is auto."""
+    """The memory of every method, none, error, momentum or ef21: its own where ``kind`` is auto."""
     return [METHODS[name].feedback if kind == "auto" else kind for name in methods]
 
 
@@ -88,22 +90,32 @@ def check_memory(settings: Feedback | HookFeedback, methods: Sequence[str], coll
         value = getattr(settings, name)
         if rule["read_if"] and value != default and "momentum" not in kinds:
             raise ValueError(f"{own}{name}={value!r}: has no effect with {memory}; it is read with 'momentum' only")
-    if chosen == "error" and all(issubclass(METHODS[name].settings, Uncompressed) for name in methods):
+    if chosen in ("error", "ef21") and all(issubclass(METHODS[name].settings, Uncompressed) for name in methods):
         raise ValueError(
             f"{memory}: has no effect with method={', '.join(methods)}, whose messages leave nothing out; legal here: "
             f"auto, none"
         )
+    remembering = (name for name, one in zip(methods, kinds, strict=True) if one != "none")
+    factors = [name for name in remembering if METHODS[name].collective == "power"]
+    if chosen == "ef21" and factors and collective != "server":
+        raise ValueError(
+            f"{memory}: {factors[0]} averages the workers' factors, so that no worker's message is of its own "
+            f"difference; legal with {where}collective=server"
+        )
     if not settings.both:
+        if chosen == "ef21" and collective not in ("gather", "dense"):
+            raise ValueError(
+                f"{memory}: the errors of means that {collective} may encode again would add up from step to step; "
+                f"legal with {own}both=True, or with {where}collective=gather"
+            )
         return
     both = f"{own}both={settings.both!r}"
     if set(kinds) == {"none"}:
-        raise ValueError(f"{both}: has no effect with {memory}; it is read with 'error' or 'momentum' only")
+        raise ValueError(f"{both}: has no effect with {memory}; it is read with 'error', 'momentum' or 'ef21' only")
     if collective in ("gather", "dense"):
         raise ValueError(
             f"{both}: {collective} encodes no means; legal with {where}collective=two_stage, server, hierarchical, auto"
         )
-    remembering = (name for name, one in zip(methods, kinds, strict=True) if one != "none")
-    factors = [name for name in remembering if METHODS[name].collective == "power"]
     if factors and collective != "server":
         raise ValueError(
             f"{both}: the means of {factors[0]}'s factors are exact, so that there is nothing to remember; legal with "

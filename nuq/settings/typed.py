@@ -108,7 +108,7 @@ class OfHook(OfMethod, total=False):
     clip_value: float
     collective: Literal["auto", "gather", "two_stage", "server", "hierarchical", "dense"] | str
     debug: bool
-    feedback: Literal["auto", "none", "error", "momentum"] | str
+    feedback: Literal["auto", "none", "error", "momentum", "ef21"] | str
     gate: bool
     masking: bool
     min_size: int

@@ -63,6 +63,9 @@ def cases() -> dict[str, dict]:
             "optim.clip_norm": 0.5,
             "optim.clip_value": 0.05,
         }
+    for collective in ("gather", "two_stage"):
+        memory = {"feedback.kind": "ef21", "feedback.both": collective != "gather"}
+        every[f"qsgdinf ef21 {collective}"] = {"method": "qsgdinf", "exchange.collective": collective, **memory}
     every["casq refreshed"] = {"method": "casq", "method.refresh_every": 8, "method.sample_size": 256}
     every["qsgdinf auto"] = {"method": "qsgdinf", "exchange.collective": "auto"}
     every["qsgdinf sgd trajectory"] = {

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from nuq.compressors.feedback import MEANS
 from nuq.compressors.powersgd import START
 from nuq.exchange.compressor_map import by_encoder
 from nuq.exchange.level_updates import LevelUpdater
@@ -107,8 +108,8 @@ def _check_encoder(
         raise ValueError(f"a state with {theirs or 'no memory'}: {wanted}")
     for name in ("compressor", "second"):
         _check_compressor(saved[name], present[name], f"{where}.{name}", as_many=second or name == "compressor")
-    for number, memory in enumerate(memories):
-        _check_memory(memory, sizes, f"{where}.memories[{number}]")
+    for number, (memory, our) in enumerate(zip(memories, present.get("memories", ()), strict=True)):
+        _check_memory(memory, our, sizes, f"{where}.memories[{number}]")
 
 
 def _kinds(state: Mapping[str, Any]) -> str:
@@ -159,20 +160,27 @@ def _are_thresholds(rows: Any) -> bool:
     return all(_is_list_of(float, row) and not any(math.isnan(number) for number in row) for row in rows)
 
 
-def _check_memory(memory: Mapping[str, Any], sizes: Mapping[str, int], where: str) -> None:
+def _check_memory(memory: Mapping[str, Any], present: Mapping[str, Any], sizes: Mapping[str, int], where: str) -> None:
+    _dict(memory, where, present)
+    if MEANS in present:
+        _check_vectors(memory[MEANS], sizes, MEANS, f"{where}.{MEANS}")
     _dict(memory["workers"], f"{where}.workers")
     _require(len(memory["workers"]) <= 1, f"{where}.workers", list(memory["workers"]), "of one rank")
     for worker, of_worker in memory["workers"].items():
         _require(_whole(worker), f"{where}.workers", worker, "a rank")
         _dict(of_worker, f"{where}.workers[{worker}]", memory["kinds"])
         for kind in memory["kinds"]:
-            _dict(of_worker[kind], f"{where}.workers[{worker}].{kind}")
-            for parameter, tensor in of_worker[kind].items():
-                _tensor(tensor, f"{kind} of {parameter!r}", torch.float32)
-                size = sizes.get(str(parameter).removeprefix("mean/"))
-                if size != tensor.numel() or tensor.dim() != 1:
-                    has = "left the model" if size is None else size
-                    raise ValueError(f"{kind} of {tensor.numel()} coordinates for {parameter!r}, which has {has}")
+            _check_vectors(of_worker[kind], sizes, kind, f"{where}.workers[{worker}].{kind}")
+
+
+def _check_vectors(vectors: Any, sizes: Mapping[str, int], kind: str, where: str) -> None:
+    _dict(vectors, where)
+    for parameter, tensor in vectors.items():
+        _tensor(tensor, f"{kind} of {parameter!r}", torch.float32)
+        size = sizes.get(str(parameter).removeprefix("mean/"))
+        if size != tensor.numel() or tensor.dim() != 1:
+            has = "left the model" if size is None else size
+            raise ValueError(f"{kind} of {tensor.numel()} coordinates for {parameter!r}, which has {has}")
 
 
 def _remembers(own: Mapping[str, Any]) -> bool:

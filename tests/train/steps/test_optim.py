@@ -278,7 +278,13 @@ WARM = {"schedule": "exponential", "schedule.period": 2, "schedule.warmup_steps"
 
 
 @pytest.mark.parametrize(
-    "more", [{"name": "qsgdinf", "optim": "adamw"}, {"name": "dgc", "optim.clip_value": 0.01}], ids=str
+    "more",
+    [
+        {"name": "qsgdinf", "optim": "adamw"},
+        {"name": "dgc", "optim.clip_value": 0.01},
+        {"name": "topk", "feedback.kind": "ef21"},
+    ],
+    ids=str,
 )
 def test_recipes_resume(more: dict, tmp_path: Path) -> None:
     settings = config(**more, **RECIPE, **WARM)
