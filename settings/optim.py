@@ -61,7 +61,27 @@ class AdamW(Adam):
     weight_decay: float = setting(0.01, "the customary value; a GPT has .1", low=0, high=1e38)
 
 
-OPTIMIZERS: dict[str, type] = {"sgd": SGDOptimizer, "adam": Adam, "adamw": AdamW}
+@dataclass
+class Muon(Optimizer):
+    """Hidden matrices by torch's Muon, all other parameters by AdamW (``train.steps.muon``)."""
+
+    lr: float = setting(0.02, "of the hidden matrices: that of torch's example and of Muon's author", low=0, high=1e38)
+    adamw_lr: float = setting(3e-4, "of all else, likewise; the schedule acts on both rates", low=0, high=1e38)
+    weight_decay: float = setting(0.1, "torch's default; of both, each by its own rate", low=0, high=1e38)
+    momentum: float = setting(0.95, "torch's default", low=0, high=0.9999999)
+    nesterov: bool = setting(True, "torch's default")
+    ns_steps: int = setting(5, "Newton-Schulz iterations; torch's default", low=1, high=99)
+    adjust_lr: str = setting(
+        "original",
+        "original: a matrix of A x B has the rate lr sqrt(max(1, A / B)), torch's default; match_rms_adamw: "
+        ".2 lr sqrt(max(A, B)), with which one rate suits Muon and AdamW (Moonshot's)",
+        choices=("original", "match_rms_adamw"),
+    )
+    beta1: float = setting(0.9, "AdamW's decay of the running mean", low=0, high=0.9999999)
+    beta2: float = setting(0.95, "AdamW's decay of the running mean square; of Muon's author", low=0, high=0.9999999)
+
+
+OPTIMIZERS: dict[str, type] = {"sgd": SGDOptimizer, "adam": Adam, "adamw": AdamW, "muon": Muon}
 
 
 def check_optimizer(config: Mapping[str, Any]) -> None:

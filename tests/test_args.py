@@ -134,7 +134,7 @@ def test_defaults_are_not_shared() -> None:
         ({"method": "alqn"}, ["unknown method 'alqn'", "did you mean 'alq_n'", "legal: ", "supersgd"]),
         ({"data": "cifar"}, ["unknown data 'cifar'", "did you mean 'cifar10'", "imagenet"]),
         ({"model": "resnet19"}, ["unknown model 'resnet19'", "resnet110"]),
-        ({"optim": "adamx"}, ["unknown optim 'adamx'", "did you mean 'adam", "adam, adamw, sgd"]),
+        ({"optim": "adamx"}, ["unknown optim 'adamx'", "did you mean 'adam", "adam, adamw, muon, sgd"]),
         ({"schedule": "cosinus"}, ["unknown schedule 'cosinus'", "exponential"]),
         ({"method": 3}, ["unknown method '3'"]),
         ({"method": None}, ["unknown method 'None'"]),

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from settings import sections
 from train.process.checkpoint import Open
+from train.steps import muon
 
 NORMS: tuple[type[nn.Module], ...] = (
     nn.modules.batchnorm._NormBase,  # batch and instance norms, the lazy and the synchronised ones too
@@ -45,6 +46,16 @@ def build(config: dict[str, Any], named: Mapping[str, nn.Parameter], model: nn.M
         ]
         return DecaySGD(listed, values["lr"], values["momentum"], values["nesterov"], values["weight_decay"])
     listed = [{"params": of, "weight_decay": values["weight_decay"] * decays} for (_, decays), of in groups.items()]
+    if values["name"] == "muon":
+        matrices = muon.hidden_matrices(model, {id(p) for p in without_decay(model)})
+        if not matrices:
+            raise ValueError(
+                f"optim=muon: model={config['model']['name']} has no hidden matrix, that is, a parameter of two "
+                f"dimensions that is neither an embedding nor the output's; legal here: adam, adamw, sgd"
+            )
+        taken = {id(p) for p in matrices}
+        left = [{**group, "params": [p for p in group["params"] if id(p) not in taken]} for group in listed]
+        return muon.MuonAndAdamW(values, matrices, [group for group in left if group["params"]])
     if values["name"] == "sgd":
         return torch.optim.SGD(listed, values["lr"], values["momentum"], nesterov=values["nesterov"])
     kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[values["name"]]
@@ -53,11 +64,14 @@ def build(config: dict[str, Any], named: Mapping[str, nn.Parameter], model: nn.M
 
 def outline(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
     """The optimizer's state after a step, for ``checkpoint.check_values``: nothing yet before one."""
-    listed = enumerate(parameter for group in optimizer.param_groups for parameter in group["params"])
-    if isinstance(optimizer, torch.optim.SGD):
-        return {"state": Open({number: Open({"momentum_buffer": p}) for number, p in listed}), "param_groups": []}
-    moments = {number: {"step": torch.zeros(()), "exp_avg": p, "exp_avg_sq": p} for number, p in listed}
-    return {"state": Open(moments), "param_groups": []}
+    listed = ((group, parameter) for group in optimizer.param_groups for parameter in group["params"])
+    state = {
+        number: {"step": torch.zeros(()), "exp_avg": p, "exp_avg_sq": p}
+        if "betas" in group
+        else Open({"momentum_buffer": p})
+        for number, (group, p) in enumerate(listed)
+    }
+    return {"state": Open(state), "param_groups": []}
 
 
 def restore(optimizer: torch.optim.Optimizer, saved: Mapping[str, Any]) -> None:
@@ -104,15 +118,17 @@ def _norm(vector: Tensor) -> Tensor:
     )
 
 
-def learning_rate(config: dict[str, Any], step: int) -> float:
+def learning_rate(config: dict[str, Any], step: int, of: str = "lr") -> float:
     """The rate of the step after ``step`` finished steps; a drop listed at 40000 holds from step 40000 on.
+
+    of: the setting that is the rate before the schedule; Muon has two.
 
     optim.scale_lr: Goyal et al. (2017), Section 2.1, has the linear rule; the root keeps the variance of a step
     instead.  A step averages over all workers, or over the ``num_aggregate`` that a server waits for.
     """
     averaged = config["exchange"]["num_aggregate"] or config["workers"]
     scale = {"none": 1.0, "linear": averaged, "sqrt": math.sqrt(averaged)}[config["optim"]["scale_lr"]]
-    return config["optim"]["lr"] * scale * _share(config["schedule"], step, config["steps"])
+    return config["optim"][of] * scale * _share(config["schedule"], step, config["steps"])
 
 
 def _share(schedule: Mapping[str, Any], step: int, steps: int) -> float:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from nuq.errors import NonFiniteError
 from nuq.exchange.finite import first_not_finite, surely_finite
-from train.steps import optim
+from train.steps import muon, optim
 
 
 def update(
@@ -25,9 +25,8 @@ def update(
     pieces = optim.clipped(config["optim"], mean).split([parameter.numel() for parameter in parameters])
     for parameter, piece in zip(parameters, pieces, strict=True):
         parameter.grad = piece.view(parameter.shape)
-    rate = optim.learning_rate(dict(config), step)
     for group in optimizer.param_groups:
-        group["lr"] = rate
+        group["lr"] = optim.learning_rate(dict(config), step, group.get(muon.RATE, "lr"))
     optimizer.step()
     values = [parameter.detach() for parameter in parameters]
     if not surely_finite(values) and (bad := first_not_finite(values)) is not None:

@@ -283,6 +283,7 @@ WARM = {"schedule": "exponential", "schedule.period": 2, "schedule.warmup_steps"
         {"name": "qsgdinf", "optim": "adamw"},
         {"name": "dgc", "optim.clip_value": 0.01},
         {"name": "topk", "feedback.kind": "ef21"},
+        {"name": "qsgdinf", "optim": "muon"},
     ],
     ids=str,
 )
