@@ -10,7 +10,14 @@ Every rank trains a model of its own (not under DDP).  After H local steps it se
 outer optimizer takes the mean of all ranks' moves as its gradient: DiLoCo (Douillard et al., 2023, arXiv 2311.08105,
 Algorithm 1), with any inner optimizer, so MuLoCo (Therien et al., 2025) with Muon.  In fragments, which travel one
 after another while training goes on, it is Streaming DiLoCo (Douillard et al., 2025, arXiv 2501.18512, Algorithm 2);
-its fragments are made of layers far apart, these of neighboring tensors of about as many coordinates together.
+its fragments are made of layers far apart, these of neighboring tensors of about as many coordinates together.  With
+the largest 64 of 4096 coordinates in two bits, a residual that decays, and no outer momentum it is SparseLoCo (Sarfi et
+al., 2025, arXiv 2508.15706)::
+
+    sparse = {"method": "topk", "bucket_size": 4096, "ratio": 64 / 4096, "values": "2bit", "decay": 0.95}
+    loop = nuq.OuterLoop(model, optimizer, outer_lr=1.0, outer_momentum=0.0, nesterov=False, **sparse)
+
+Its two bits are a sign and one of two magnitudes here (``nuq.settings.sparse.TopK``).
 """
 
 from __future__ import annotations
@@ -105,7 +112,11 @@ class OuterLoop:
         if entry_of(method).single_worker:
             raise ValueError(f"method={method!r}: sends one rank's move alone, not all ranks'; legal here: all others")
         kind = entry_of(method).feedback if chosen.feedback == "auto" else chosen.feedback
-        self._feedback = Feedback(kind="error" if kind == "momentum" else kind)
+        self._feedback = Feedback(kind="error" if kind == "momentum" else kind, decay=chosen.decay)
+        if chosen.decay != 1 and kind == "none":
+            raise ValueError(
+                f"decay={chosen.decay}: nothing is remembered with method={method!r} and feedback={chosen.feedback!r}"
+            )
         self.method, self.model, self.inner_optimizer = method, model, inner_optimizer
         self._own = own
         self._parameters = trained(model)

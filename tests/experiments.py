@@ -85,13 +85,15 @@ def experiments(draw: st.DrawFn) -> dict[str, Any]:
         own = METHODS[chosen["method"]].collective and chosen.get("exchange.collective") != "server"
         if own or not (chosen.get("feedback.both") or chosen.get("exchange.collective", "gather") == "gather"):
             chosen["feedback.kind"] = "error"
+    kind = chosen.get("feedback.kind", "auto")
+    if (METHODS[chosen["method"]].feedback if kind == "auto" else kind) != "error":
+        chosen.pop("feedback.decay", None)
     if chosen.get("optim.momentum") == 0:
         chosen.pop("optim.nesterov", None)
     if chosen.get("optim.weight_decay", 0) == 0 and chosen.get("optim.decay_norms") is False:
         chosen["optim.weight_decay"] = 0.5
     if chosen.get("trajectory") == "sgd" or METHODS[chosen["method"]].single_worker:
         chosen.pop("optim.scale_lr", None)
-    kind = chosen.get("feedback.kind", "auto")
     if "momentum" in (kind, METHODS[chosen["method"]].feedback if kind == "auto" else ""):
         chosen = {name: value for name, value in chosen.items() if not name.startswith("optim")}
     entry = METHODS[chosen["method"]]
@@ -145,6 +147,7 @@ def _every_setting() -> Iterator[tuple[dict[str, Any], str, dataclasses.Field[An
     for section, schema in args.SECTIONS.items():
         for item in dataclasses.fields(schema):
             needed = {"exchange.collective": "two_stage", "feedback.kind": "error"} if item.name == "both" else {}
+            needed = {"feedback.kind": "error"} if item.name == "decay" else needed
             if section == "tensors" and item.name not in FORMATS:
                 needed = {"tensors.all": "bf16"}
             yield needed, f"{section}.{item.name}", item

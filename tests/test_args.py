@@ -186,6 +186,7 @@ def test_defaults_are_not_shared() -> None:
             ["feedback.masking=False", "no effect", "optim.momentum=0.0"],
         ),
         ({**TOPK, "feedback.masking": False}, ["feedback.masking=False", "no effect", "'error' for method=topk"]),
+        ({**TOPK, "feedback.decay": 0.5, "feedback.kind": "none"}, ["feedback.decay=0.5", "no effect", "'error' only"]),
         ({**TOPK, "feedback.clip_norm": 1}, ["feedback.clip_norm=1.0", "no effect", "feedback.kind='auto'"]),
         (
             {**TOPK, "feedback.kind": "none", "feedback.clip_value": 1},

@@ -59,7 +59,8 @@ class Owed:
 class ErrorFeedback(Compressor):
     """A compressor that gives any method a memory.
 
-    sizes: coordinates of every parameter that has one; others are encoded without.
+    sizes: coordinates of every parameter that has one; others are encoded without.  decay: of the residual from one
+    message to the next.
 
     A message is 32 bytes longer than the method's own: its factor travels with it.  Every worker has a memory of its
     own (``memories``, by the key's worker).  Where a vector is a piece of a parameter
@@ -68,9 +69,9 @@ class ErrorFeedback(Compressor):
 
     kinds: tuple[str, ...] = ("residuals",)
 
-    def __init__(self, inner: Compressor, sizes: Mapping[str, int]) -> None:
+    def __init__(self, inner: Compressor, sizes: Mapping[str, int], *, decay: float = 1.0) -> None:
         self.surround(inner)
-        self.sizes = dict(sizes)
+        self.sizes, self.decay = dict(sizes), decay
         self.memories: dict[int, Memory] = {}  # by worker
         self._before: list[tuple[Tensor, Tensor]] = []  # memory behind messages that may be undone, and what it was
         self.may_undo = False
@@ -101,7 +102,8 @@ class ErrorFeedback(Compressor):
 
     def _wanted(self, vector: Tensor, memory: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
         """The vector float32 that should be sent, and what the memory, the residual apart, becomes once it is sent."""
-        return vector + memory["residuals"].view(vector.shape), {}
+        residual = memory["residuals"].view(vector.shape)
+        return vector + (residual if self.decay == 1 else residual * self.decay), {}
 
     def _masked(self, after: dict[str, Tensor], message: Message) -> None:
         """Mask the sent coordinates in ``after``; nothing to do here, as a residual holds only what was not sent."""

@@ -2,10 +2,11 @@
 
 Body of a message::
 
-    flags uint8 (1: half precision, 2: keyed indices), k uint32
+    flags uint8 (1: half precision, 2: keyed indices, 4: two bits), k uint32
     scale float32                                        half precision: a power of two that the values were divided by
+    levels float32[4]                                    two bits: what the codes stand for
     k0, k1, bucket size, indices of a whole bucket: uint32 each; keyed: the receiver draws the sender's indices again
-    values                                               float32[k] or float16[k]
+    values                                               float32[k], float16[k] or k codes of two bits
     indices                                              ``nuq.coding.index_coding``; nothing if keyed, or if all travel
 
 So k coordinates at random among n take about ``33 + k (4 + (1.5 + log2(n / k)) / 8)`` bytes, header included.  A choice
@@ -32,7 +33,7 @@ from nuq.coding import index_coding
 from nuq.compressors.compressor import Compressor
 from nuq.compressors.message import HEADER_BYTES, Message, finite, flat, from_bytes
 from nuq.errors import MessageError, NonFiniteError
-from nuq.kernels import selection
+from nuq.kernels import bit_packing, selection
 from nuq.kernels.selection import Share
 from nuq.kernels.spec import Key
 from nuq.settings import check
@@ -41,7 +42,9 @@ from nuq.settings.sparse import DGC, AdaptiveThreshold, RandomK, ThresholdV, Top
 
 TAG = b"SPRS"
 _HEAD, _SCALE, _KEYED = struct.Struct("<BI"), struct.Struct("<f"), struct.Struct("<IIII")
-_HALF, _HAS_KEY = 1, 2
+_HALF, _HAS_KEY, _COARSE = 1, 2, 4
+_LEVELS = struct.Struct("<4f")
+_COARSE_BITS = 2
 _LARGEST_HALF = 15  # the largest value is brought below 2^15, so that rounding cannot overflow
 Select = Callable[[Tensor, Key], Tensor]
 
@@ -55,7 +58,7 @@ class Sparse(Compressor):
 
     def __init__(self, select: Select, most: Callable[[int], int], counted: bool, values: str, form: str) -> None:
         self.select, self.most = select, most
-        self.half, self.form = values == "fp16", form
+        self.half, self.coarse, self.form = values == "fp16", values == "2bit", form
         self.exact_bytes = counted and form in ("int32", "bitmap")
 
     def encode(self, tensor: Tensor, key: Key) -> Message:
@@ -68,11 +71,18 @@ class Sparse(Compressor):
         return self.select(x, key)
 
     def _message(self, n: int, values: Tensor, indices: Tensor, keyed: bytes = b"") -> Message:
-        flags, scale = _HALF * self.half | (_HAS_KEY if keyed else 0), b""
-        if self.half:
+        flags, scale, count = (
+            _HALF * self.half | _COARSE * self.coarse | (_HAS_KEY if keyed else 0),
+            b"",
+            values.numel(),
+        )
+        if self.coarse:
+            levels, codes = _coarse(values)
+            scale, values = _LEVELS.pack(*levels), bit_packing.pack_codes(codes, _COARSE_BITS)
+        elif self.half:
             power = _power(values)
             scale, values = _SCALE.pack(power), (values / power).to(torch.float16)
-        return Message.of(TAG, n, _HEAD.pack(flags, values.numel()) + scale + keyed, values, indices)
+        return Message.of(TAG, n, _HEAD.pack(flags, count) + scale + keyed, values, indices)
 
     def _decoded(self, message: Message) -> Tensor:
         indices, values = _read(message)
@@ -90,11 +100,18 @@ class Sparse(Compressor):
         return None if indices.numel() == message.num_coordinates else indices.long()
 
     def _head_bytes(self) -> int:
-        return HEADER_BYTES + _HEAD.size + _SCALE.size * self.half
+        return HEADER_BYTES + _HEAD.size + _SCALE.size * self.half + _LEVELS.size * self.coarse
+
+    def _value_bytes(self, k: int) -> int:
+        return bit_packing.packed_bytes(k, _COARSE_BITS) if self.coarse else (2 if self.half else 4) * k
 
     def message_bytes(self, num_coordinates: int) -> int:
-        k, size = self.most(num_coordinates), 2 if self.half else 4
-        return self._head_bytes() + size * k + index_coding.bound_up_to(k, num_coordinates, self.form, self.exact_bytes)
+        k = self.most(num_coordinates)
+        return (
+            self._head_bytes()
+            + self._value_bytes(k)
+            + index_coding.bound_up_to(k, num_coordinates, self.form, self.exact_bytes)
+        )
 
 
 class Keyed(Sparse):
@@ -133,7 +150,7 @@ class Keyed(Sparse):
         return self._message(x.numel(), values, torch.empty(0, dtype=torch.uint8, device=x.device), keyed)
 
     def message_bytes(self, num_coordinates: int) -> int:
-        return self._head_bytes() + _KEYED.size + (2 if self.half else 4) * self._share(num_coordinates).total
+        return self._head_bytes() + _KEYED.size + self._value_bytes(self._share(num_coordinates).total)
 
 
 class Dgc(Sparse):
@@ -165,7 +182,7 @@ class Dgc(Sparse):
         """The approximate length of a message for a tensor of several dimensions after the warm-up."""
         k = selection.num_kept(num_coordinates, self.settings.ratio)
         indices = index_coding.bound_up_to(k, num_coordinates, self.form, False)
-        return self._head_bytes() + (2 if self.half else 4) * k + indices
+        return self._head_bytes() + self._value_bytes(k) + indices
 
     def ratio_at(self, step: int) -> float:
         """The ratio at a step: ``warmup_ratios[i]`` for ``warmup_every`` steps each, then ``ratio``."""
@@ -189,6 +206,17 @@ def _power(values: Tensor) -> float:
     return 2.0 ** max(math.frexp(largest)[1] - _LARGEST_HALF, -126)
 
 
+def _coarse(values: Tensor) -> tuple[list[float], Tensor]:
+    """The four levels, and the code of every value: large and below zero, small and below, small, large."""
+    above, wide = values >= 0, values.double()
+    large = wide.abs() >= wide.abs().mean() if values.numel() else above
+    codes = 2 * above + (large == above)
+    cells = [codes == code for code in range(4)]
+    sums = torch.stack([wide.where(cell, 0.0).sum() for cell in cells])
+    counts = torch.stack([cell.sum() for cell in cells])
+    return (sums / counts.clamp(min=1)).to(torch.float32).tolist(), codes
+
+
 def _shared_words(key: Key) -> tuple[int, int]:
     return Key(key.seed, key.step, 0, key.parameter).words()
 
@@ -206,16 +234,21 @@ def _read(message: Message) -> tuple[Tensor, Tensor]:
     """The indices int32[k] and the values float32[k]; MessageError where the body cannot be of this family."""
     body, n = message.body, message.num_coordinates
     message.check_tag(TAG, _HEAD.size, "of sparse values")
-    head = bytes(body[: _HEAD.size + _SCALE.size + _KEYED.size].cpu().numpy())
+    head = bytes(body[: _HEAD.size + _LEVELS.size + _KEYED.size].cpu().numpy())
     flags, k = _HEAD.unpack_from(head)
-    half, keyed = bool(flags & _HALF), bool(flags & _HAS_KEY)
+    half, keyed, coarse = (bool(flags & flag) for flag in (_HALF, _HAS_KEY, _COARSE))
     scale_at = _HEAD.size
-    keyed_at = scale_at + _SCALE.size * half
+    keyed_at = scale_at + _SCALE.size * half + _LEVELS.size * coarse
     values_at = keyed_at + _KEYED.size * keyed
-    places_at = values_at + k * (2 if half else 4)
-    if flags > 3 or k > n or body.numel() < places_at or (keyed and body.numel() != places_at):
+    places_at = values_at + (bit_packing.packed_bytes(k, _COARSE_BITS) if coarse else k * (2 if half else 4))
+    if flags > 7 or (half and coarse) or k > n or body.numel() < places_at or (keyed and body.numel() != places_at):
         raise MessageError(f"flags {flags}, {k} values of {n} coordinates in {body.numel()} bytes: damaged")
-    values = from_bytes(body[values_at:places_at], torch.float16 if half else torch.float32).to(torch.float32)
+    stored = body[values_at:places_at]
+    if coarse:
+        levels = torch.tensor(_LEVELS.unpack_from(head, scale_at), dtype=torch.float32, device=body.device)
+        values = levels[bit_packing.unpack_codes(stored, k, 4, _COARSE_BITS).long()]
+    else:
+        values = from_bytes(stored, torch.float16 if half else torch.float32).to(torch.float32)
     if half:
         values = values * _SCALE.unpack_from(head, scale_at)[0]
     values = finite(values, "value")

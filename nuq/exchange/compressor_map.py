@@ -70,8 +70,10 @@ class MethodState:
         kind = self.memory_kind(feedback)
         if kind == "none":
             return
-        around = (CompressedDifferences if kind == "ef21" else ErrorFeedback)(self.encoder, sizes)
-        if kind == "momentum":
+        around = ErrorFeedback(self.encoder, sizes, decay=feedback.decay)
+        if kind == "ef21":
+            around = CompressedDifferences(self.encoder, sizes)
+        elif kind == "momentum":
             how = {"masking": feedback.masking, "clip_norm": feedback.clip_norm, "clip_value": feedback.clip_value}
             how |= {"momentum": momentum, "nesterov": nesterov, "num_workers": num_workers}
             around = MomentumCorrection(self.encoder, sizes, **how)

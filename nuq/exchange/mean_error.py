@@ -62,6 +62,8 @@ def second_settings(name: str, settings: Any, second_bits: int) -> tuple[str, An
         shared["bits"] = type(schema().bits)(second_bits)
     if "num_levels" in shared:  # in place of the bits
         shared["num_levels"] = 0
+    if shared.get("values") == "2bit":  # a mean has more than four values
+        shared["values"] = "fp16"
     if "objective" in shared:  # a mean is sent by one alone
         shared["objective"] = "message"
     return mean_compressor, schema(**shared)

@@ -22,6 +22,7 @@ BOTH = (
 )
 MASKING = "what was sent leaves the momentum too (DGC's factor masking)"
 CLIP_NORM = "gradients are first clipped to this norm over sqrt(workers), vector by vector (0: not)"
+DECAY = "share of what messages left out that is added to the next gradient, with 'error'; SparseLoCo has .95"
 CLIP_VALUE = "gradients are first clipped to this size, coordinate by coordinate (0: not)"
 _MOMENTUM = ("kind", ("momentum", "auto"))
 
@@ -35,6 +36,7 @@ class Feedback:
     masking: bool = setting(True, MASKING, identity="unless default", read_if=_MOMENTUM)
     clip_norm: float = setting(0.0, CLIP_NORM, low=0, identity="unless default", read_if=_MOMENTUM)
     clip_value: float = setting(0.0, CLIP_VALUE, low=0, identity="unless default", read_if=_MOMENTUM)
+    decay: float = setting(1.0, DECAY, low=0, high=1, identity="unless default")
 
 
 _READ = ("feedback", ("momentum", "auto"))
@@ -53,6 +55,7 @@ class HookFeedback:
     masking: bool = setting(True, MASKING, read_if=_READ)
     clip_norm: float = setting(0.0, CLIP_NORM, low=0, read_if=_READ)
     clip_value: float = setting(0.0, CLIP_VALUE, low=0, read_if=_READ)
+    decay: float = setting(1.0, DECAY, low=0, high=1)
 
     def check(self, methods: Sequence[str], collective: str) -> None:
         """Raise ValueError for a setting that nobody reads."""
@@ -62,7 +65,7 @@ class HookFeedback:
 
     def settings(self) -> Feedback:
         """The settings as the encoders take them."""
-        return Feedback(self.feedback, self.both, self.masking, self.clip_norm, self.clip_value)
+        return Feedback(self.feedback, self.both, self.masking, self.clip_norm, self.clip_value, self.decay)
 
 
 # --- what goes with the rest --------------------------------------------------------------------------------------
@@ -90,6 +93,8 @@ def check_memory(settings: Feedback | HookFeedback, methods: Sequence[str], coll
         value = getattr(settings, name)
         if rule["read_if"] and value != default and "momentum" not in kinds:
             raise ValueError(f"{own}{name}={value!r}: has no effect with {memory}; it is read with 'momentum' only")
+    if settings.decay != 1 and "error" not in kinds:
+        raise ValueError(f"{own}decay={settings.decay!r}: has no effect with {memory}; it is read with 'error' only")
     if chosen in ("error", "ef21") and all(issubclass(METHODS[name].settings, Uncompressed) for name in methods):
         raise ValueError(
             f"{memory}: has no effect with method={', '.join(methods)}, whose messages leave nothing out; legal here: "

@@ -48,6 +48,12 @@ class TopK(Sparse):
     ratio: float = setting(0.01, _RATIO, low=1e-9, high=1.0)
     bucket_size: int = setting(0, _BUCKET, low=0, high=2**31 - 1)
     selection: str = setting("exact", _SELECTION, choices=("exact", "sampled"), read_if=("bucket_size", 0))
+    values: str = setting(
+        "fp32",
+        "fp32: as they are; fp16: rounded to half precision under one scale a message, half the bytes; 2bit: the sign "
+        "and whether the magnitude is above their mean, each of the four stands for the mean of its values",
+        choices=("fp32", "fp16", "2bit"),
+    )
 
 
 @dataclass

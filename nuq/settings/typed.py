@@ -65,7 +65,7 @@ class OfMethod(TypedDict, total=False):
     threshold: float
     update_at: Sequence[int]
     update_every: int
-    values: Literal["fp32", "fp16"] | str
+    values: Literal["fp32", "fp16", "2bit"] | str
     warm_start: bool
     warmup_every: int
     warmup_ratios: Sequence[float]
@@ -85,6 +85,7 @@ class OfOuter(OfMethod, total=False):
     """Those of methods, and of an outer loop."""
 
     collective: Literal["auto", "gather", "two_stage", "server"] | str
+    decay: float
     every: int
     feedback: Literal["auto", "none", "error"] | str
     fragments: int
@@ -108,6 +109,7 @@ class OfHook(OfMethod, total=False):
     clip_value: float
     collective: Literal["auto", "gather", "two_stage", "server", "hierarchical", "dense"] | str
     debug: bool
+    decay: float
     feedback: Literal["auto", "none", "error", "momentum", "ef21"] | str
     gate: bool
     masking: bool

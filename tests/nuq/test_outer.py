@@ -99,6 +99,35 @@ def streaming(world: int, every: int, overlap: int, mixing: float) -> list[np.nd
     return workers
 
 
+def sparse_loco(world: int, every: int, decay: float) -> list[np.ndarray]:
+    """SparseLoCo: the two largest of every four coordinates of a move and its residual, in two bits; no momentum."""
+    shared = np.concatenate([p.detach().numpy() for p in _Linear(0).parameters()]).astype(np.float64)
+    residuals, workers = np.zeros((world, WIDTH)), [shared.copy() for _ in range(world)]
+    for step in range(STEPS):
+        for rank, own in enumerate(workers):
+            x, y = (part.astype(np.float64) for part in _data(rank, step))
+            own -= RATE * 2 / len(y) * x.T @ (x @ own - y)
+        if (step + 1) % every == 0:
+            sent = np.zeros((world, WIDTH))
+            for rank, own in enumerate(workers):
+                wanted = decay * residuals[rank] + shared - own
+                for start in range(0, WIDTH, 4):
+                    largest = start + np.argsort(-np.abs(wanted[start : start + 4]))[:2]
+                    sent[rank, largest] = wanted[largest]
+                there = np.flatnonzero(sent[rank])
+                middle = np.abs(sent[rank, there]).mean()
+                kinds = [(value > 0, abs(value) >= middle) for value in sent[rank, there]]
+                means = {
+                    kind: np.mean([sent[rank, at] for at, own in zip(there, kinds, strict=True) if own == kind])
+                    for kind in kinds
+                }
+                sent[rank, there] = [means[kind] for kind in kinds]
+                residuals[rank] = wanted - sent[rank]
+            shared = shared - sent.mean(axis=0)
+            workers = [shared.copy() for _ in range(world)]
+    return workers
+
+
 def follows_the_papers(group):
     rank, world = dist.get_rank(group), dist.get_world_size(group)
     for lr, momentum, nesterov in ((0.7, 0.9, True), (1.0, 0.5, False)):
@@ -113,6 +142,11 @@ def follows_the_papers(group):
     loop = _loop(group, _Linear(rank), method="supersgd", every=9, fragments=3, overlap=2, mixing=0.25)
     _train(loop, rank, range(STEPS))
     np.testing.assert_allclose(parameters(loop.model).numpy(), streaming(world, 9, 2, 0.25)[rank], rtol=2e-5, atol=2e-5)
+    loop.close()
+    sparse = {"method": "topk", "scope": "model", "bucket_size": 4, "ratio": 0.5, "values": "2bit", "decay": 0.95}
+    loop = _loop(group, _Linear(rank), every=5, outer_lr=1.0, outer_momentum=0.0, nesterov=False, **sparse)
+    _train(loop, rank, range(STEPS))
+    np.testing.assert_allclose(parameters(loop.model).numpy(), sparse_loco(world, 5, 0.95)[rank], rtol=2e-4, atol=2e-4)
     loop.close()
 
 
@@ -204,6 +238,7 @@ def mistakes(group):
         ({"collective": "hierarchical"}, "collective='hierarchical': must be one of auto, gather, two_stage, server"),
         ({"evry": 3}, "unknown setting of method=alq 'evry'; did you mean 'every'"),
         ({"outer_momentum": 1.0}, "outer_momentum=1.0: must be"),
+        ({"decay": 0.9}, "decay=0.9: nothing is remembered with method='alq' and feedback='auto'"),
         ({"every": 3 + rank}, "rank 0 has every=3 and rank 1 has every=4: all ranks need the same"),
     ):
         with pytest.raises(ValueError, match=said):

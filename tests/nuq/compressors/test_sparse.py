@@ -104,6 +104,24 @@ def test_half_precision_of_any_size(name: str, scale: float) -> None:
     assert bool(((exact - rounded).abs() <= tolerance).all()) and rounded.any()
 
 
+def test_two_bits_are_a_sign_and_one_of_two_magnitudes() -> None:
+    x = torch.tensor([0.0, 4.0, -1.0, 0.5, 2.0, -6.0, 1.0, 0.1])  # of the six largest the mean magnitude is 2.42
+    decoded = through(make("topk", ratio=0.75, values="2bit"), x)
+    assert decoded.tolist() == pytest.approx([0.0, 4.0, -1.0, 3.5 / 3, 3.5 / 3, -6.0, 3.5 / 3, 0.0])
+    x = heavy(4096 * 50)
+    method = make("topk", ratio=64 / 4096, bucket_size=4096, values="2bit")
+    message = method.encode(x, KEY)
+    assert 4 * x.numel() / message.num_bytes > 200  # SparseLoCo's: 12 bits an index would be 146
+    assert message.num_bytes <= method.message_bytes(x.numel())
+    exact = through(make("topk", ratio=64 / 4096, bucket_size=4096), x)
+    rounded = method.decode(message)
+    assert torch.equal(exact != 0, rounded != 0)
+    assert float((exact - rounded).square().sum()) < 0.5 * float(exact.square().sum())
+    for nothing in (torch.zeros(10), torch.empty(0)):
+        assert not through(make("topk", values="2bit"), nothing).any()
+    assert float(through(make("topk", ratio=1.0, values="2bit"), torch.full((5,), 3e38))[0]) == pytest.approx(3e38)
+
+
 @pytest.mark.parametrize("values, size", [("fp32", 4), ("fp16", 2)])
 def test_bytes(values: str, size: int) -> None:
     x, k, scale = heavy(10_000), 100, 4 if values == "fp16" else 0

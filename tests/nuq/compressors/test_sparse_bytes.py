@@ -78,7 +78,7 @@ def test_either_form_of_gaps_round_trips(of: tuple[torch.Tensor, int], form: int
 def messages(draw: st.DrawFn) -> tuple[str, dict[str, Any], torch.Tensor]:
     """A sparse method, settings of it, and a vector that may have ties, zeros, and one size throughout."""
     name = draw(st.sampled_from(["topk", "randomk", "thresholdv", "adaptive_threshold", "dgc", "nonzero"]))
-    given: dict[str, Any] = {"values": draw(st.sampled_from(["fp32", "fp16"]))}
+    given: dict[str, Any] = {"values": draw(st.sampled_from(["fp32", "fp16", *["2bit"] * (name == "topk")]))}
     if name != "randomk":
         given["indices"] = draw(st.sampled_from(FORMS))
     if name in ("topk", "randomk", "dgc"):
@@ -115,16 +115,19 @@ def test_any_message_gives_back_its_indices_and_values(of: tuple[str, dict[str, 
     elsewhere = torch.ones(x.numel(), dtype=torch.bool)
     elsewhere[where] = False
     assert not decoded[elsewhere].any()
-    if name != "randomk":
+    if given["values"] == "2bit":
+        assert bool((decoded[where].sign() * x[where].sign() >= 0).all())
+        assert len(set(decoded[where].tolist())) <= 4
+    elif name != "randomk":
         half = given["values"] == "fp16"
         largest = float(x.abs().max()) if x.numel() else 0.0
         allowed = x[where].abs() * 2.0**-11 + largest * 2.0**-38 if half else torch.zeros(len(where))
         assert bool(((decoded[where] - x[where]).abs() <= allowed).all())
+    count = len(where)
     fixed = (
         HEADER_BYTES
         + HEAD
-        + (SCALE if given["values"] == "fp16" else 0)
-        + (2 if given["values"] == "fp16" else 4) * len(where)
+        + {"fp32": 4 * count, "fp16": SCALE + 2 * count, "2bit": 16 + (count + 3) // 4}[given["values"]]
     )
     coded = data.numel() - fixed - (KEYED if name == "randomk" and data.numel() > fixed else 0)
     assert 0 <= coded <= (0 if name == "randomk" else index_coding.bound(len(where), x.numel(), given["indices"]))
