@@ -254,6 +254,29 @@ def powersgd(settings: Any, compressor: Any) -> Eager:
     return encode
 
 
+def demo(settings: Any, compressor: Any) -> Eager:
+    """The encoder of DeMo: cosine transforms by matrix products, and the largest coefficients of every chunk."""
+    del compressor
+
+    def cosines(length: int, device: torch.device) -> Tensor:
+        places = torch.arange(length, device=device)
+        basis = (2 / length) ** 0.5 * (torch.pi * (2 * places + 1) * places[:, None] / (2 * length)).cos()
+        basis[0] = length**-0.5
+        return basis
+
+    def encode(x: Tensor) -> object:
+        m = matrix(x) if x.dim() > 1 else x[None]
+        height, width = (min(settings.chunk, side) for side in m.shape)
+        m = torch.nn.functional.pad(m, (0, -m.shape[1] % width, 0, -m.shape[0] % height))
+        chunks = m.view(-1, height, m.shape[1] // width, width).transpose(1, 2)
+        rows = (cosines(height, x.device) @ chunks @ cosines(width, x.device).T).reshape(-1, height * width)
+        indices = rows.abs().topk(min(settings.k, rows.shape[1]), dim=1, sorted=False).indices
+        starts = rows.shape[1] * torch.arange(len(rows), device=x.device)[:, None]
+        return taken(rows.reshape(-1), (indices + starts).reshape(-1), settings)
+
+    return encode
+
+
 def sides(x: Tensor) -> tuple[tuple[Tensor, Tensor], ...]:
     """The indices and magnitudes of the values above and below zero."""
     return tuple((side.nonzero().view(-1), x[side].abs()) for side in (x > 0, x < 0))
@@ -337,6 +360,7 @@ EAGER: dict[str, Callable[[Any, Any], Eager]] = {
     "adaptive_threshold": adaptive_threshold,
     "nonzero": nonzero,
     "dgc": dgc,
+    "demo": demo,
     "atomo": atomo,
     "powersgd": powersgd,
     "casq": casq,

@@ -87,7 +87,7 @@ def _company(name: str) -> str:
     if entry.single_worker:
         return "Nothing does: neither `layers`, nor a memory, nor FSDP2."
     own = {"none": "none", "error": "error feedback", "momentum": "momentum correction"}[entry.feedback]
-    memory = f"its paper's is {own}, which `auto` takes; `none`, `error` and `momentum` are legal"
+    memory = f"its paper's is {own}, which `auto` takes; `none`, `error`, `momentum` and `ef21` are legal"
     if issubclass(entry.settings, Uncompressed):
         memory = "none, as nothing is left out"
     fields = declared(entry.settings)

@@ -33,7 +33,7 @@ from nuq.settings.quantizers import (
     SuperSGD,
 )
 from nuq.settings.sketches import CASQ, SketchML
-from nuq.settings.sparse import DGC, AdaptiveThreshold, RandomK, Sparse, ThresholdV, TopK
+from nuq.settings.sparse import DGC, AdaptiveThreshold, DeMo, RandomK, Sparse, ThresholdV, TopK
 
 
 @dataclass(frozen=True)
@@ -103,6 +103,7 @@ METHODS: dict[str, Method] = {
         "AdaptiveThreshold", AdaptiveThreshold, _SPARSE + "adaptive_threshold", mean_compressor="nonzero", **_NEAREST
     ),
     "dgc": Method("DGC", DGC, _SPARSE + "Dgc", feedback="momentum", mean_compressor="nonzero", **_NEAREST),
+    "demo": Method("DeMo", DeMo, "nuq.compressors.demo:DeMo", **_FED_BACK, **_NEAREST),
     "atomo": Method("ATOMO", ATOMO, "nuq.compressors.atomo:Atomo", mean_compressor="qsgdinf"),
     "powersgd": Method("PowerSGD", PowerSGD, "nuq.compressors.powersgd:PowerSGD", collective="power", **_STATEFUL),
     "nonzero": Method("Nonzero", Sparse, _SPARSE + "nonzero", **_EXACT),

@@ -81,7 +81,21 @@ class Muon(Optimizer):
     beta2: float = setting(0.95, "AdamW's decay of the running mean square; of Muon's author", low=0, high=0.9999999)
 
 
-OPTIMIZERS: dict[str, type] = {"sgd": SGDOptimizer, "adam": Adam, "adamw": AdamW, "muon": Muon}
+@dataclass
+class SignSGD(Optimizer):
+    """Every coordinate moves by the rate, against the sign of the mean gradient or of its momentum."""
+
+    lr: float = setting(3e-4, "what every coordinate moves in a step, as AdamW's moves about", low=0, high=1e38)
+    momentum: float = setting(0.0, "0: signSGD, and DeMo, which has feedback.decay; above: Signum", low=0, high=1)
+
+
+OPTIMIZERS: dict[str, type] = {
+    "sgd": SGDOptimizer,
+    "adam": Adam,
+    "adamw": AdamW,
+    "muon": Muon,
+    "signsgd": SignSGD,
+}
 
 
 def check_optimizer(config: Mapping[str, Any]) -> None:

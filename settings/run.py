@@ -133,7 +133,8 @@ def check_tensors(config: Mapping[str, Any], *, momentum_in_workers: bool) -> No
         if tensors[name] != default and not any(kind in formats for kind in kinds):
             listed = ", ".join(f"tensors.{kind}" for kind in (*kinds, "all"))
             raise ValueError(f"tensors.{name}={tensors[name]}: has no effect without a format in {listed}")
-    if tensors["moments"].strip() and optim["name"] == "sgd" and (momentum_in_workers or optim["momentum"] == 0):
+    none_kept = optim["name"] in ("sgd", "signsgd") and (momentum_in_workers or optim["momentum"] == 0)
+    if tensors["moments"].strip() and none_kept:
         why = "the workers keep the momentum" if momentum_in_workers else "optim.momentum=0.0 keeps none"
         raise ValueError(f"tensors.moments={tensors['moments']!r}: has no effect where {why}")
     rounded = "moments" in formats and formats["moments"].split()[0] not in OWN_EXPONENTS

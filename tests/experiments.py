@@ -136,7 +136,7 @@ def needed_by(item: dataclasses.Field[Any]) -> tuple[str, Any]:
     """The setting without which this one has no effect, and the value that all who need it can live with."""
     other, needed = item.metadata["read_if"]
     first = needed[0] if isinstance(needed, tuple | range) else needed
-    return other, {"collective": "server", "kind": "momentum"}.get(other, first)
+    return other, {"collective": "server"}.get(other, first)
 
 
 def _every_setting() -> Iterator[tuple[dict[str, Any], str, dataclasses.Field[Any]]]:
@@ -147,7 +147,6 @@ def _every_setting() -> Iterator[tuple[dict[str, Any], str, dataclasses.Field[An
     for section, schema in args.SECTIONS.items():
         for item in dataclasses.fields(schema):
             needed = {"exchange.collective": "two_stage", "feedback.kind": "error"} if item.name == "both" else {}
-            needed = {"feedback.kind": "error"} if item.name == "decay" else needed
             if section == "tensors" and item.name not in FORMATS:
                 needed = {"tensors.all": "bf16"}
             yield needed, f"{section}.{item.name}", item

@@ -134,7 +134,7 @@ def test_defaults_are_not_shared() -> None:
         ({"method": "alqn"}, ["unknown method 'alqn'", "did you mean 'alq_n'", "legal: ", "supersgd"]),
         ({"data": "cifar"}, ["unknown data 'cifar'", "did you mean 'cifar10'", "imagenet"]),
         ({"model": "resnet19"}, ["unknown model 'resnet19'", "resnet110"]),
-        ({"optim": "adamx"}, ["unknown optim 'adamx'", "did you mean 'adam", "adam, adamw, muon, sgd"]),
+        ({"optim": "adamx"}, ["unknown optim 'adamx'", "did you mean 'adam", "adam, adamw, muon, sgd, signsgd"]),
         ({"schedule": "cosinus"}, ["unknown schedule 'cosinus'", "exponential"]),
         ({"method": 3}, ["unknown method '3'"]),
         ({"method": None}, ["unknown method 'None'"]),
@@ -186,7 +186,6 @@ def test_defaults_are_not_shared() -> None:
             ["feedback.masking=False", "no effect", "optim.momentum=0.0"],
         ),
         ({**TOPK, "feedback.masking": False}, ["feedback.masking=False", "no effect", "'error' for method=topk"]),
-        ({**TOPK, "feedback.decay": 0.5, "feedback.kind": "none"}, ["feedback.decay=0.5", "no effect", "'error' only"]),
         ({**TOPK, "feedback.clip_norm": 1}, ["feedback.clip_norm=1.0", "no effect", "feedback.kind='auto'"]),
         (
             {**TOPK, "feedback.kind": "none", "feedback.clip_value": 1},
@@ -196,6 +195,11 @@ def test_defaults_are_not_shared() -> None:
             {**TOPK, "feedback.both": True},
             ["feedback.both=True", "gather encodes no means", "exchange.collective=two_stage"],
         ),
+        (
+            {**TOPK, "feedback.kind": "ef21", "feedback.decay": 0.9},
+            ["feedback.decay=0.9", "no effect", "feedback.kind='ef21'"],
+        ),
+        ({"method": "qsgd", "feedback.decay": 0.9}, ["feedback.decay=0.9", "'none'", "it is read with 'error' only"]),
         ({**TOPK, **TWO_WAYS, "feedback.kind": "none"}, ["feedback.both=True", "no effect", "feedback.kind='none'"]),
         (
             {"method": "supersgd", "feedback.kind": "error"},

@@ -53,6 +53,8 @@ VARIANTS = (
     "casq clusters=40 cells_ratio=1.0 sample_size=16 refresh_every=3",
     "sketchml rows=0 coding=rans sample_size=16",
     "sketchml rows=1 buckets=10 groups=3 columns_ratio=1.0 coding=rans",
+    "demo k=4 chunk=16 values=fp16",
+    "demo scope=model chunk=7 k=2 indices=int32",
     "powersgd dense_1d=false",
     "powersgd scope=model rank=1 values=fp16",
     "powersgd scope=model rank=4 iterations=2",

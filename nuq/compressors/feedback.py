@@ -8,6 +8,9 @@ factor for the message at hand.)  The least residual now is not the least over s
 (``overshoots``: signs times their root mean square) has its messages as they are, beta = 1, up to 1.9 times the best
 beta, where |p - beta q| <= |p| still, by a margin.
 
+With a ``decay`` below 1, p = gradient + decay residual: DeMo's momentum, of which what was sent is taken away (Peng,
+Quesnelle, Kingma, arXiv 2411.19870, Algorithm 1; see ``nuq.compressors.demo``).
+
 **Momentum correction** (Lin et al., Deep Gradient Compression, ICLR 2018, Section 3.1): the optimizer's momentum m acts
 before the compression, in each worker: u = m u + g, p = residual + u, or with Nesterov's u = m (u + g), p = residual +
 u + g; then as above.  What was sent leaves u too (factor masking, Section 3.2), where the method sends chosen
@@ -59,8 +62,8 @@ class Owed:
 class ErrorFeedback(Compressor):
     """A compressor that gives any method a memory.
 
-    sizes: coordinates of every parameter that has one; others are encoded without.  decay: of the residual from one
-    message to the next.
+    sizes: coordinates of every parameter that has one; others are encoded without.  decay: of what was left out, in a
+    step.
 
     A message is 32 bytes longer than the method's own: its factor travels with it.  Every worker has a memory of its
     own (``memories``, by the key's worker).  Where a vector is a piece of a parameter
@@ -102,8 +105,8 @@ class ErrorFeedback(Compressor):
 
     def _wanted(self, vector: Tensor, memory: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
         """The vector float32 that should be sent, and what the memory, the residual apart, becomes once it is sent."""
-        residual = memory["residuals"].view(vector.shape)
-        return vector + (residual if self.decay == 1 else residual * self.decay), {}
+        kept = memory["residuals"].view(vector.shape)
+        return vector + (kept if self.decay == 1 else kept * self.decay), {}
 
     def _masked(self, after: dict[str, Tensor], message: Message) -> None:
         """Mask the sent coordinates in ``after``; nothing to do here, as a residual holds only what was not sent."""

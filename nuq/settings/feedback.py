@@ -20,10 +20,11 @@ BOTH = (
     "true: who encodes means remembers too, for collectives that encode means; 1-bit SGD's two-sided feedback, but "
     "that the means of onebit and sign travel in second_bits by qsgdinf, not in one bit"
 )
+DECAY = "every step multiplies what was left out by this before it is added: 1: all comes back; .95: SparseLoCo's; .999: DeMo's"
 MASKING = "what was sent leaves the momentum too (DGC's factor masking)"
 CLIP_NORM = "gradients are first clipped to this norm over sqrt(workers), vector by vector (0: not)"
-DECAY = "share of what messages left out that is added to the next gradient, with 'error'; SparseLoCo has .95"
 CLIP_VALUE = "gradients are first clipped to this size, coordinate by coordinate (0: not)"
+_ERROR = ("kind", ("error", "auto"))
 _MOMENTUM = ("kind", ("momentum", "auto"))
 
 
@@ -33,12 +34,13 @@ class Feedback:
 
     kind: str = setting("auto", KIND, choices=KINDS, identity="unless default")
     both: bool = setting(False, BOTH, identity="unless default")
+    decay: float = setting(1.0, DECAY, low=0, high=1, identity="unless default", read_if=_ERROR)
     masking: bool = setting(True, MASKING, identity="unless default", read_if=_MOMENTUM)
     clip_norm: float = setting(0.0, CLIP_NORM, low=0, identity="unless default", read_if=_MOMENTUM)
     clip_value: float = setting(0.0, CLIP_VALUE, low=0, identity="unless default", read_if=_MOMENTUM)
-    decay: float = setting(1.0, DECAY, low=0, high=1, identity="unless default")
 
 
+_IF_ERROR = ("feedback", ("error", "auto"))
 _READ = ("feedback", ("momentum", "auto"))
 
 
@@ -52,10 +54,10 @@ class HookFeedback:
     )
     nesterov: bool = setting(False, "Nesterov's form of it", read_if=_READ)
     both: bool = setting(False, BOTH)
+    decay: float = setting(1.0, DECAY, low=0, high=1, read_if=_IF_ERROR)
     masking: bool = setting(True, MASKING, read_if=_READ)
     clip_norm: float = setting(0.0, CLIP_NORM, low=0, read_if=_READ)
     clip_value: float = setting(0.0, CLIP_VALUE, low=0, read_if=_READ)
-    decay: float = setting(1.0, DECAY, low=0, high=1)
 
     def check(self, methods: Sequence[str], collective: str) -> None:
         """Raise ValueError for a setting that nobody reads."""
@@ -65,7 +67,7 @@ class HookFeedback:
 
     def settings(self) -> Feedback:
         """The settings as the encoders take them."""
-        return Feedback(self.feedback, self.both, self.masking, self.clip_norm, self.clip_value, self.decay)
+        return Feedback(self.feedback, self.both, self.decay, self.masking, self.clip_norm, self.clip_value)
 
 
 # --- what goes with the rest --------------------------------------------------------------------------------------
@@ -91,10 +93,9 @@ def check_memory(settings: Feedback | HookFeedback, methods: Sequence[str], coll
         memory += f", which is {', '.join(f'{one!r} for method={name}' for name, one in of_each.items())}"
     for name, (_, default, rule) in declared(type(settings)).items():
         value = getattr(settings, name)
-        if rule["read_if"] and value != default and "momentum" not in kinds:
-            raise ValueError(f"{own}{name}={value!r}: has no effect with {memory}; it is read with 'momentum' only")
-    if settings.decay != 1 and "error" not in kinds:
-        raise ValueError(f"{own}decay={settings.decay!r}: has no effect with {memory}; it is read with 'error' only")
+        needed = rule["read_if"][1][0] if rule["read_if"] else None
+        if needed and value != default and needed not in kinds:
+            raise ValueError(f"{own}{name}={value!r}: has no effect with {memory}; it is read with {needed!r} only")
     if chosen in ("error", "ef21") and all(issubclass(METHODS[name].settings, Uncompressed) for name in methods):
         raise ValueError(
             f"{memory}: has no effect with method={', '.join(methods)}, whose messages leave nothing out; legal here: "

@@ -109,3 +109,20 @@ class DGC(Sparse):
         "a tensor",
         read_if=("scope", "tensor"),
     )
+
+
+MOST_CHUNK = 64  # a side of DeMo's chunks
+
+
+@dataclass
+class DeMo(Sparse):
+    """The largest cosine coefficients of every chunk; its momentum is ``feedback.decay``."""
+
+    scope: str = setting(
+        "tensor",
+        "tensor: every parameter is a matrix, its first dimension against all others, and a vector one row, as in the "
+        "paper; model: the gradient is one flat vector in rows of one chunk's length",
+        choices=("tensor", "model"),
+    )
+    chunk: int = setting(64, "the most rows, and columns, of a chunk; the paper's code's", low=2, high=MOST_CHUNK)
+    k: int = setting(32, "coefficients of each chunk that travel; the paper's code's", low=1, high=MOST_CHUNK**2)

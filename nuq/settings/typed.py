@@ -21,6 +21,7 @@ class OfMethod(TypedDict, total=False):
     buckets: int
     cells: int
     cells_ratio: float
+    chunk: int
     clip_sigma: float
     clusters: int
     coding: Literal["packed", "huffman", "rans"] | str
@@ -33,6 +34,7 @@ class OfMethod(TypedDict, total=False):
     indices: Literal["auto", "int32", "bitmap", "delta"] | str
     inlier_threshold: float
     iterations: int
+    k: int
     levels: Literal["lloyd_max", "uniform"] | str
     matrix: Literal["rows", "pairs"] | str
     norm: Literal["l2", "linf", "quantile"] | str

@@ -66,6 +66,8 @@ def cases() -> dict[str, dict]:
     for collective in ("gather", "two_stage"):
         memory = {"feedback.kind": "ef21", "feedback.both": collective != "gather"}
         every[f"qsgdinf ef21 {collective}"] = {"method": "qsgdinf", "exchange.collective": collective, **memory}
+    every["demo decayed"] = {"method": "demo", "feedback.decay": 0.9, "optim": "signsgd", "optim.lr": 0.01}
+    every["qsgdinf muon"] = {"method": "qsgdinf", "model": "mlp", "optim": "muon"}
     every["casq refreshed"] = {"method": "casq", "method.refresh_every": 8, "method.sample_size": 256}
     every["qsgdinf auto"] = {"method": "qsgdinf", "exchange.collective": "auto"}
     every["qsgdinf sgd trajectory"] = {

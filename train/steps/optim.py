@@ -51,13 +51,15 @@ def build(config: dict[str, Any], named: Mapping[str, nn.Parameter], model: nn.M
         if not matrices:
             raise ValueError(
                 f"optim=muon: model={config['model']['name']} has no hidden matrix, that is, a parameter of two "
-                f"dimensions that is neither an embedding nor the output's; legal here: adam, adamw, sgd"
+                f"dimensions that is neither an embedding nor the output's; legal here: adam, adamw, sgd, signsgd"
             )
         taken = {id(p) for p in matrices}
         left = [{**group, "params": [p for p in group["params"] if id(p) not in taken]} for group in listed]
         return muon.MuonAndAdamW(values, matrices, [group for group in left if group["params"]])
     if values["name"] == "sgd":
         return torch.optim.SGD(listed, values["lr"], values["momentum"], nesterov=values["nesterov"])
+    if values["name"] == "signsgd":
+        return SignSGD(listed, values["lr"], values["momentum"])
     kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[values["name"]]
     return kind(listed, lr=values["lr"], betas=(values["beta1"], values["beta2"]))
 
@@ -207,3 +209,26 @@ class DecaySGD(torch.optim.SGD):
             state["momentum_buffer"] = torch.zeros_like(parameter)
         buffer = state["momentum_buffer"].mul_(self.momentum).add_(added)
         return added.add(buffer, alpha=self.momentum) if self.nesterov else buffer
+
+
+class SignSGD(torch.optim.Optimizer):
+    """signSGD, and with momentum Signum (Bernstein et al., ICML 2018, Algorithms 1 and 2), with decoupled weight decay.
+
+    b = m b + g, then w = (1 - lr decay) w - lr sign(b); without momentum b = g.  sign(0) = 0.
+    """
+
+    def __init__(self, parameters: Iterable[Any], lr: float, momentum: float) -> None:
+        super().__init__(parameters, {"lr": lr, "momentum": momentum, "weight_decay": 0.0})
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:
+        assert closure is None
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                wanted = parameter.grad
+                assert wanted is not None
+                if group["momentum"]:
+                    kept = self.state[parameter].setdefault("momentum_buffer", torch.zeros_like(parameter))
+                    wanted = kept.mul_(group["momentum"]).add_(wanted)
+                parameter.mul_(1 - group["lr"] * group["weight_decay"])
+                parameter.add_(wanted.sign(), alpha=-group["lr"])

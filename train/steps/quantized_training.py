@@ -27,7 +27,7 @@ def attached(
     formats = formats_of(values)
     if optimizer is None:
         formats = {kind: spec for kind, spec in formats.items() if kind not in NOT_ALONE}
-    elif config["optim"]["name"] == "sgd" and not config["optim"]["momentum"]:
+    elif config["optim"]["name"] in ("sgd", "signsgd") and not config["optim"]["momentum"]:
         formats.pop("moments", None)  # the key comes from ``all``, and there are no moments
     if not formats:
         return None

@@ -135,5 +135,5 @@ def test_the_schedule_acts_on_both_rates() -> None:
 
 def test_a_model_without_hidden_matrices_is_refused() -> None:
     chosen = resolving.resolve({**DIGITS, "model": "logreg", "optim": "muon"})
-    with pytest.raises(ValueError, match=r"optim=muon: model=logreg has no hidden matrix, .*adam, adamw, sgd"):
+    with pytest.raises(ValueError, match=r"optim=muon: model=logreg has no hidden matrix, .*adam, adamw, sgd, signsgd"):
         Trainer(chosen, device=CPU)

@@ -284,6 +284,7 @@ WARM = {"schedule": "exponential", "schedule.period": 2, "schedule.warmup_steps"
         {"name": "dgc", "optim.clip_value": 0.01},
         {"name": "topk", "feedback.kind": "ef21"},
         {"name": "qsgdinf", "optim": "muon"},
+        {"name": "demo", "feedback.decay": 0.9, "optim": "signsgd", "optim.momentum": 0.9},
     ],
     ids=str,
 )
