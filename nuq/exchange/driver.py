@@ -107,6 +107,11 @@ class Driver:
         shards = layout.shards(self.transport.world) if self.collective_name == "two_stage" else [layout]
         return [segment for shard in shards for segment in shard.segments]
 
+    @property
+    def remembering(self) -> Sequence[int]:
+        """The workers whose memories this rank keeps; at most as many as are hosted here."""
+        return self._compressing.remembering(self.hosted)
+
     def fit_levels(self, vector: Tensor, segments: Sequence[Segment], key: Key) -> None:
         """Fit adaptive methods' levels to the one vector that is about to be sent (``level_updates.fit_levels``)."""
         with self.stats.time("levels"):

@@ -29,23 +29,32 @@ def state_dict(driver: Driver) -> dict[str, Any]:
 
 
 def _memory(driver: Driver, around: ErrorFeedback) -> dict[str, Any]:
-    """The memory of every worker, on every process alike; zeros where a worker has none yet."""
+    """The memory of every worker, or machine, on every process alike; zeros where one has none yet."""
     found: dict[int, dict[str, dict[str, Tensor]]] = {
         worker: {kind: {} for kind in around.kinds} for worker in range(driver.num_workers)
+    }
+    told = driver.transport.texts(json.dumps(list(driver.remembering)), "control")
+    whose = {
+        worker: number
+        for share, text in zip(driver.placement.shares, told, strict=True)
+        for worker, number in zip(share, json.loads(text), strict=False)
     }
     for kind in around.kinds:
         for name, size in around.sizes.items():
             nothing = torch.zeros(size, dtype=torch.float32)
-            kept = {worker: around.memories.get(worker, {}).get(kind, {}) for worker in driver.hosted}
+            for of_worker in found.values():
+                of_worker[kind][name] = nothing
+            kept = {worker: around.memories.get(whose.get(worker, -1), {}).get(kind, {}) for worker in driver.hosted}
             mine = {worker: of_kind.get(name, nothing) for worker, of_kind in kept.items()}
             for worker, row in enumerate(driver.gather(mine)):
-                found[worker][kind][name] = row.cpu().clone()  # the memory goes on changing
+                if worker in whose:
+                    found[whose[worker]][kind][name] = row.cpu().clone()  # the memory goes on changing
     return {"kinds": list(around.kinds), "workers": found, **around.common()}
 
 
 def _of_every_worker(driver: Driver, kept: dict[int, Any]) -> dict[int, Any]:
-    """The states that methods keep for the hosted workers and for all others, on every process alike."""
-    mine = {worker: kept[worker] for worker in driver.hosted if worker in kept}
+    """The states that methods keep for the workers, or machines, of all processes, on every process alike."""
+    mine = {worker: kept[worker] for worker in driver.remembering if worker in kept}
     told = driver.transport.texts(json.dumps(mine), "control")
     return {int(worker): own for text in told for worker, own in json.loads(text).items()}
 
@@ -61,9 +70,9 @@ def load_state_dict(driver: Driver, state: dict[str, Any], device: torch.device)
 
 
 def _hosted_here(driver: Driver, state: dict[str, Any]) -> dict[str, Any]:
-    """An encoder's state with the memories of the workers hosted here alone."""
+    """An encoder's state with the memories that are kept here alone."""
     memories = [
-        {**memory, "workers": {worker: memory["workers"][worker] for worker in driver.hosted}}
+        {**memory, "workers": {worker: memory["workers"][worker] for worker in driver.remembering}}
         for memory in state.get("memories", ())
     ]
     return {**state, "memories": memories}

@@ -20,7 +20,7 @@ BOTH = (
     "true: who encodes means remembers too, for collectives that encode means; 1-bit SGD's two-sided feedback, but "
     "that the means of onebit and sign travel in second_bits by qsgdinf, not in one bit"
 )
-DECAY = "every step multiplies what was left out by this before it is added: 1: all comes back; .95: SparseLoCo's; .999: DeMo's"
+DECAY = "what was left out is multiplied by this in every step: 1: all comes back; .95: SparseLoCo's; .999: DeMo's"
 MASKING = "what was sent leaves the momentum too (DGC's factor masking)"
 CLIP_NORM = "gradients are first clipped to this norm over sqrt(workers), vector by vector (0: not)"
 CLIP_VALUE = "gradients are first clipped to this size, coordinate by coordinate (0: not)"

@@ -94,6 +94,10 @@ class Collective(ABC):
         """The transports that carry bytes beside the one that it was built with."""
         return ()
 
+    def remembering(self, hosted: Sequence[int]) -> Sequence[int]:
+        """The numbers, as keys have them, of the workers whose memories this rank keeps: those hosted here."""
+        return hosted
+
     def bits_by_vector(self) -> dict[str, float]:
         """Bits a coordinate of what this collective encoded without the method's codec, by the name of the vector."""
         return {}

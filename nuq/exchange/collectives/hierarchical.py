@@ -93,6 +93,10 @@ class Hierarchical(Collective):
     def inner_transports(self) -> Sequence[Transport]:
         return self.machines.every
 
+    def remembering(self, hosted: Sequence[int]) -> Sequence[int]:
+        """The number of this rank's machine, where it is the machine's first."""
+        return hosted[:0] if self.machines.leaders is None else [self.machines.number]
+
     def mean(self, vectors: Vectors, layout: FlatLayout, key: Key, out: Tensor) -> None:
         hosted = [vectors[worker].to(torch.float32) for worker in self.placement.shares[self.transport.rank]]
         total = torch.stack(hosted).sum(dim=0) if len(hosted) > 1 else hosted[0].clone()

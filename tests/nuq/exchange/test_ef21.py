@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import torch
 import torch.distributed as dist
 
 from nuq.compressors.feedback import CompressedDifferences
+from nuq.kernels.spec import Key
 from nuq.registry import METHODS
 from nuq.settings.exchange import Exchange
 from nuq.settings.feedback import Feedback
@@ -17,6 +19,7 @@ from nuq.simulation import Memory, Workers
 from settings import resolving
 from tests.nuq.small_training import assert_same_bits, backward, descend, gradients, hooked, net, parameters
 
+CPU = torch.device("cpu")
 WORKERS, SIZE, KEPT, STEPS = 4, 60, 6, 200
 RATE = np.float32(0.05)
 DRAWN = np.random.default_rng(3)
@@ -59,7 +62,7 @@ def simulated(group: Any = None, method: str = "topk", *, both: bool = False, **
     memory = Memory(Feedback(kind="ef21", both=both))
     shapes, settings = {"x": torch.Size([SIZE])}, METHODS[method].settings(**values)
     how = {"exchange": Exchange(**exchange), "memory": memory}
-    return Workers(method, settings, WORKERS, shapes, 1, torch.device("cpu"), group, **how)
+    return Workers(method, settings, WORKERS, shapes, 1, CPU, group, **how)
 
 
 def descended(workers: Workers, steps: range, x: np.ndarray) -> list[np.ndarray]:
@@ -89,9 +92,24 @@ def test_errors_of_means_do_not_add_up(collective: str) -> None:
     best, found = (CURVATURES * TARGETS).sum(axis=0) / CURVATURES.sum(axis=0), {}
     for both in (True, False):
         workers = simulated(method="qsgdinf", collective=collective, both=both)
-        last = descended(workers, range(300), np.zeros(SIZE, np.float32))[-1]
+        last = descended(workers, range(120), np.zeros(SIZE, np.float32))[-1]
         found[both] = np.abs(last - best).max()
-    assert found[True] < 1e-4 < 0.1 < found[False]
+    assert found[True] < 0.01 < 0.1 < found[False]
+
+
+@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("scale", [1.0, 1e30, 1e-30])
+def test_every_message_brings_the_estimate_nearer(name: str, scale: float) -> None:
+    """Around every method, also those that are not contractive by themselves."""
+    known = METHODS[name].settings.__dataclass_fields__
+    given = {key: value for key, value in {"bucket_size": 128, "threshold": 0.0}.items() if key in known}
+    around = CompressedDifferences(METHODS[name].load()(METHODS[name].settings(**given)), {"p": 1024})
+    x = scale * torch.randn(1024, generator=torch.Generator().manual_seed(3))
+    far = [float(x.double().norm())]
+    for step in range(4):
+        around.encode(x, Key(1, step, 0).of("p"))
+        far.append(float((x.double() - around.memories[0]["estimates"]["p"].double()).norm()))
+    assert all(after <= before * (1 + 1e-6) for before, after in itertools.pairwise(far)) and far[-1] < far[0]
 
 
 def test_a_checkpoint_goes_on_with_the_same_bits() -> None:
@@ -123,6 +141,31 @@ def test_processes_give_the_bits_of_the_simulation(ranks: Any) -> None:
             state["workers"][worker]["estimates"]["model"].numpy().tobytes() for worker in range(WORKERS)
         ]
         assert here[-1] == state["means"]["model"].numpy().tobytes()
+
+
+def of_machines(group: dist.ProcessGroup, method: str, kind: str) -> None:
+    """Two machines of two ranks, whose memories are the machines'."""
+
+    def made() -> Workers:
+        memory = Memory(Feedback(kind=kind, both=kind == "ef21"))
+        exchange, shapes = Exchange(collective="hierarchical"), {"x": torch.Size([SIZE])}
+        return Workers(
+            method, METHODS[method].settings(), WORKERS, shapes, 1, CPU, group, exchange=exchange, memory=memory
+        )
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LOCAL_WORLD_SIZE", "2")
+        first, second = made(), made()
+    before = descended(first, range(5), np.zeros(SIZE, np.float32))[-1]
+    second.load_state_dict(first.state_dict())
+    for after, again in zip(descended(first, range(5, 9), before), descended(second, range(5, 9), before), strict=True):
+        assert after.tobytes() == again.tobytes()
+    assert_same_bits(group, torch.from_numpy(after))
+
+
+@pytest.mark.parametrize(("method", "kind"), [("qsgdinf", "ef21"), ("topk", "error"), ("casq", "error")])
+def test_machines_resume(ranks: Any, method: str, kind: str) -> None:
+    ranks.run(of_machines, method, kind, world=4)
 
 
 def in_hook(group: dist.ProcessGroup) -> None:
