@@ -20,7 +20,8 @@ those of the vectors that are compressed.
 
 **Compressed differences** (Richtarik, Sokolov, Fatkhullin, EF21, NeurIPS 2021, Algorithm 2): worker i keeps an estimate
 g_i of its gradient, zero at first, sends c = beta decoded(encoded(gradient - g_i)), and g_i becomes g_i + c.  All ranks
-keep the mean of the estimates: it grows by the mean of what was sent, and is what they step along.  As beta makes every
+keep the mean of the estimates: it grows by the mean of what was sent, and is what they step along.  The paper's
+gradients are exact; estimates lag behind those of small batches, which takes lower rates.  As beta makes every
 message a contraction, any method will do; the paper's are contractions by themselves, and beta is 1 for TopK.  Where
 means are encoded again, a memory of means (``feedback.both``) keeps their errors from adding up, which is the
 bidirectional EF21-BC (Fatkhullin et al., "EF21 with Bells & Whistles", arXiv 2110.03294, 2021).
