@@ -1,6 +1,7 @@
 """Lossless coding: quantized coordinates by Huffman and rANS, sorted indices, and blocks of fixed-point words.
 
-Each coder is dispatched here (``entropy``), in C++ (``nuq/native/src``), and in NumPy or PyTorch (``*_reference``).
+Each coder is dispatched here (``entropy``), in C++ (``nuq/native/src``), and in NumPy or PyTorch (``*_reference``);
+rANS of codes on a GPU is dispatched in ``entropy_device``.
 
 May import ``nuq.kernels``, ``nuq.native`` and ``nuq.errors``.
 """

@@ -63,6 +63,8 @@ _CHUNK_BYTES: Final = 96 << 10
 _LANE_BYTES: Final = 512
 _LANE_CODES: Final = 1 << 14
 _TABLE_BITS: Final = (12, MAX_TABLE_BITS)
+NO_FREQUENCIES = "no frequencies where there are codes: the encoding is damaged, or not of these contexts"
+NOT_WHOLE = "a chunk does not end where it began: the encoding is damaged"
 
 
 def _kernels() -> ModuleType:
@@ -189,12 +191,16 @@ def _read(data: Bytes, num: int, dtype: str) -> tuple[Ints, Bytes]:
     return data[:size].view(dtype).astype(np.int64), data[size:]
 
 
-def _read_sizes(data: Bytes, num: int, dtype: str) -> tuple[Ints, Bytes]:
-    """The sizes of ``num`` parts, and the parts; the size of the last part is what is left."""
+def _read_sizes(data: Bytes, num: int, dtype: str, elsewhere: int = 0) -> tuple[Ints, Bytes]:
+    """The sizes of ``num`` parts, and the parts; the size of the last part is what is left.
+
+    elsewhere: bytes that follow the data but are not in it.
+    """
     sizes, rest = _read(data, num - 1, dtype)
-    last = rest.size - int(sizes.sum())
+    left = rest.size + elsewhere
+    last = left - int(sizes.sum())
     if last < 0:
-        raise MessageError(f"{rest.size} bytes where {rest.size - last} are needed: the encoding is cut short")
+        raise MessageError(f"{left} bytes where {left - last} are needed: the encoding is cut short")
     return np.append(sizes, last), rest
 
 
@@ -276,24 +282,64 @@ def _plan(counts: Ints) -> _Plan:
     return _Plan(table_bits, frequencies, b"".join(write_table(row, mantissas=True) for row in frequencies), bits)
 
 
-def _encode_rans(codes: Codes, counts: Ints, limit: int, contexts: Bytes | None, threads: int) -> Bytes | None:
-    plan = _plan(counts)
-    if contexts is not None and (alone := _plan(counts.sum(axis=0, keepdims=True))).size <= plan.size:
-        plan, contexts = alone, None
+class Rans(NamedTuple):
+    """How codes are coded by rANS: the arguments of ``rans_encode``, and what the head says of them.
+
+    frequencies: int64[num_contexts, num_symbols], one row where contexts would cost more than they save.
+    """
+
+    frequencies: Ints
+    table_bits: int
+    log_lanes: int
+    chunk: int
+    tables: bytes
+    with_contexts: bool
+
+    @property
+    def arguments(self) -> tuple[Ints, int, int, int]:
+        """Frequencies, table bits, lanes, codes of a chunk."""
+        return self.frequencies, self.table_bits, 1 << self.log_lanes, self.chunk
+
+    def head(self, sizes: Ints) -> Bytes:
+        """The bytes before the chunks, which are of these sizes."""
+        forms = np.array([RANS_CONTEXTS if self.with_contexts else RANS, self.table_bits | self.log_lanes << 4])
+        tables = np.frombuffer(self.tables, dtype=np.uint8)
+        return np.concatenate([_numbers(forms, "u1"), _numbers(len(sizes), "<u2"), tables, _numbers(sizes[:-1], "<u4")])
+
+
+def planned_rans(counts: Ints, num_codes: int, limit: int) -> Rans | None:
+    """The coding of codes with these counts, int64[num_contexts, num_symbols]; None for no less than limit bytes."""
+    plan, with_contexts = _plan(counts), len(counts) > 1
+    if with_contexts and (alone := _plan(counts.sum(axis=0, keepdims=True))).size <= plan.size:
+        plan, with_contexts = alone, False
     if plan.bits // 8 >= limit:
         return None
-    log_lanes, chunks = _layout(codes.size, plan.bits // 8)
-    chunk = _chunk_codes(codes.size, chunks)
-    how = (plan.frequencies, plan.table_bits, 1 << log_lanes, chunk)
-    sizes, coded = _kernels().rans_encode(codes, *how, contexts, threads)
-    forms = np.array([RANS if contexts is None else RANS_CONTEXTS, plan.table_bits | log_lanes << 4])
-    tables = np.frombuffer(plan.tables, dtype=np.uint8)
-    return np.concatenate([_numbers(forms, "u1"), _numbers(chunks, "<u2"), tables, _numbers(sizes[:-1], "<u4"), coded])
+    log_lanes, chunks = _layout(num_codes, plan.bits // 8)
+    chunk = _chunk_codes(num_codes, chunks)
+    return Rans(plan.frequencies, plan.table_bits, log_lanes, chunk, plan.tables, with_contexts)
 
 
-def _decode_rans(
-    body: Bytes, num_codes: int, num_symbols: int, contexts: Bytes | None, num_contexts: int, threads: int
-) -> Codes:
+def _encode_rans(codes: Codes, counts: Ints, limit: int, contexts: Bytes | None, threads: int) -> Bytes | None:
+    plan = planned_rans(counts, codes.size, limit)
+    if plan is None:
+        return None
+    sizes, coded = _kernels().rans_encode(codes, *plan.arguments, contexts if plan.with_contexts else None, threads)
+    return np.concatenate([plan.head(sizes), coded])
+
+
+def longest_rans_head(chunks: int, num_symbols: int, num_contexts: int) -> int:
+    """The largest number of bytes that ``read_rans_head`` reads."""
+    return 3 + num_contexts * -(-18 * num_symbols // 8) + 4 * chunks  # a frequency takes 4 + 14 bits at most
+
+
+def read_rans_head(
+    body: Bytes, num_bytes: int, num_codes: int, num_symbols: int, num_contexts: int
+) -> tuple[int, Ints, tuple[Ints, int, int, int]]:
+    """Where the chunks begin in the body, their bytes, and ``Rans.arguments``.
+
+    body: what follows the form's byte, at least its first ``longest_rans_head`` bytes; num_bytes: the length of the
+    whole of it.  MessageError where no encoding begins so.
+    """
     (form,), rest = _read(body, 1, "u1")
     (chunks,), rest = _read(rest, 1, "<u2")
     table_bits, lanes, chunks = int(form) & 15, 1 << (int(form) >> 4), int(chunks)
@@ -303,18 +349,24 @@ def _decode_rans(
             f"{table_bits} bits, {lanes} lanes, {chunks} chunks for {num_codes} codes: the encoding is damaged"
         )
     rows: list[Ints] = []
-    for _ in range(1 if contexts is None else num_contexts):
+    for _ in range(num_contexts):
         row, size = read_frequencies(rest, num_symbols, table_bits)
         rows.append(row)
         rest = rest[size:]
-    frequencies = np.stack(rows)
-    empty = frequencies.sum(axis=1) == 0
+    sizes, rest = _read_sizes(rest, chunks, "<u4", num_bytes - body.size)
+    return body.size - rest.size, sizes, (np.stack(rows), table_bits, lanes, _chunk_codes(num_codes, chunks))
+
+
+def _decode_rans(
+    body: Bytes, num_codes: int, num_symbols: int, contexts: Bytes | None, num_contexts: int, threads: int
+) -> Codes:
+    num_rows = 1 if contexts is None else num_contexts
+    start, sizes, how = read_rans_head(body, body.size, num_codes, num_symbols, num_rows)
+    empty = how[0].sum(axis=1) == 0
     if empty.any() and (contexts is None or empty[np.unique(contexts)].any()):
-        raise MessageError("no frequencies where there are codes: the encoding is damaged, or not of these contexts")
-    sizes, coded = _read_sizes(rest, chunks, "<u4")
+        raise MessageError(NO_FREQUENCIES)
     contexts = None if contexts is None else np.ascontiguousarray(contexts)
-    chunk = _chunk_codes(num_codes, chunks)
-    codes = _kernels().rans_decode(coded, sizes, num_codes, frequencies, table_bits, lanes, chunk, contexts, threads)
+    codes = _kernels().rans_decode(body[start:], sizes, num_codes, *how, contexts, threads)
     if codes is None:
-        raise MessageError("a chunk does not end where it began: the encoding is damaged")
+        raise MessageError(NOT_WHOLE)
     return codes

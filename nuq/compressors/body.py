@@ -23,10 +23,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nuq.coding import entropy
+from nuq.coding import entropy, entropy_device
 from nuq.compressors.message import Message, finite, from_bytes, raw
 from nuq.errors import MessageError
 from nuq.kernels import bit_packing, operators, spec
+from nuq.kernels.cuda.launch import Modules, device_code
 from nuq.kernels.host import numpy_of
 from nuq.kernels.spec import Words
 from nuq.levels import level_sets
@@ -38,17 +39,44 @@ CONTEXT_BITS, _CONTEXTS_FROM = 3, 1 << 14  # fewer coordinates cannot make up fo
 _UNIFORM, _TWO_SCALES, _DITHERED = 1, 2, 4
 
 
-def entropy_coded(codes: Tensor, num_symbols: int, coder: str, **contexts: Any) -> Tensor:
-    """Codes in raw form (``bit_packing.raw_packing``), entropy coded: uint8[bytes] on the CPU."""
+def entropy_coded(
+    codes: Tensor, num_symbols: int, coder: str, contexts: Tensor | None = None, num_contexts: int = 1
+) -> Tensor:
+    """Codes in raw form (``bit_packing.raw_packing``), entropy coded: uint8[bytes].
+
+    On a GPU rANS stays there; what Huffman coding returns is on the CPU.
+    """
+    device = _coding_device(codes, coder)
+    if device is not None:
+        own = codes.contiguous() if num_symbols <= 256 else codes.contiguous().view(torch.int16)
+        return entropy_device.encode(device, own, num_symbols, contexts, num_contexts)
     symbols = numpy_of(codes, "codes").view(entropy.code_type(num_symbols))
-    return torch.from_numpy(entropy.encode(symbols, num_symbols, coder, threads=torch.get_num_threads(), **contexts))
+    beside = None if contexts is None else numpy_of(contexts, "codes")
+    threads = torch.get_num_threads()
+    return torch.from_numpy(entropy.encode(symbols, num_symbols, coder, beside, num_contexts, threads))
 
 
-def entropy_decoded(data: Tensor, num_codes: int, num_symbols: int, coder: str, **contexts: Any) -> Tensor:
+def entropy_decoded(
+    data: Tensor,
+    num_codes: int,
+    num_symbols: int,
+    coder: str,
+    contexts: Tensor | None = None,
+    num_contexts: int = 1,
+) -> Tensor:
     """The inverse of ``entropy_coded``: the bytes uint8 of the codes, on the device of the data."""
-    how = {"threads": torch.get_num_threads(), **contexts}
-    codes = entropy.decode(numpy_of(data, "codes"), num_codes, num_symbols, coder, **how)
+    device = _coding_device(data, coder)
+    if device is not None:
+        return entropy_device.decode(device, data, num_codes, num_symbols, contexts, num_contexts).view(torch.uint8)
+    beside = None if contexts is None else numpy_of(contexts, "codes")
+    threads = torch.get_num_threads()
+    codes = entropy.decode(numpy_of(data, "codes"), num_codes, num_symbols, coder, beside, num_contexts, threads)
     return torch.from_numpy(codes.view("uint8")).to(data.device)
+
+
+def _coding_device(data: Tensor, coder: str) -> Modules | None:
+    """The device code, where the data lie on a GPU and the coder has kernels for it."""
+    return device_code() if data.is_cuda and coder == "rans" else None
 
 
 @dataclass(frozen=True)
@@ -136,20 +164,20 @@ class Layout:
         """The scales that the body holds: float32[num_scales]."""
         return finite(from_bytes(body[self.scales_at : self.codes_at], torch.float32), "scale")
 
-    def _contexts(self) -> dict[str, Any]:
-        """The contexts that the entropy coder is given beside the codes."""
+    def _contexts(self, device: torch.device) -> dict[str, Any]:
+        """The contexts that the entropy coder is given beside the codes, which are on this device."""
         if self.coder != "rans" or not self.dither or self.num_coordinates < _CONTEXTS_FROM:
             return {}
-        bits = operators.leading_bits(self.num_coordinates, self.words, CONTEXT_BITS)
-        return {"contexts": bits.numpy(), "num_contexts": 1 << CONTEXT_BITS}
+        bits = operators.leading_bits(self.num_coordinates, self.words, CONTEXT_BITS, device)
+        return {"contexts": bits, "num_contexts": 1 << CONTEXT_BITS}
 
     def coded(self, codes: Tensor) -> Tensor:
-        """Entropy coding of raw codes in this layout's ``packing``: uint8 bytes on the CPU."""
-        return entropy_coded(codes, self.num_levels, self.coder, **self._contexts())
+        """Entropy coding of raw codes in this layout's ``packing``: uint8 bytes."""
+        return entropy_coded(codes, self.num_levels, self.coder, **self._contexts(codes.device))
 
     def codes(self, body: Tensor) -> Tensor:
         """The codes of a body in this layout's ``packing``: uint8 bytes."""
         data = body[self.codes_at :]
         if self.coder == "packed":
             return data
-        return entropy_decoded(data, self.num_coordinates, self.num_levels, self.coder, **self._contexts())
+        return entropy_decoded(data, self.num_coordinates, self.num_levels, self.coder, **self._contexts(data.device))

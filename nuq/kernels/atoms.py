@@ -192,7 +192,7 @@ def _randomized(matrix: Tensor, budget: int, words: Words, uniform: float, unit:
     """The randomized estimate; all products are in terms of ``unit * matrix``, so that no square overflows."""
     m, n = matrix.shape
     columns = min(budget + OVERSAMPLED, m)
-    signs = operators.leading_bits(n * columns, words, 1).to(matrix.device).to(torch.float32)
+    signs = operators.leading_bits(n * columns, words, 1, matrix.device).to(torch.float32)
     q = _orthonormal(matrix @ ((2 * signs - 1) * unit).view(n, columns))
     q = _orthonormal(matrix @ (matrix.T @ (q * unit) * unit))
     b = (q * unit).T @ matrix

@@ -20,7 +20,7 @@ from torch import Tensor
 PASSES: Final = {
     "checksum": "without Triton every message, when it is packed and when it is read; a CRC-32",
     "codes": "one byte a coordinate (two beyond 256 levels) when they are coded, the coded bytes when they are read; "
-    "rANS or Huffman coding (`coding=packed` keeps them on the GPU)",
+    "Huffman coding, and rANS where Triton is missing (`coding=packed` needs neither)",
     "indices": "four bytes a sent coordinate when they are coded, the coded bytes when they are read; the form of the "
     "indices is chosen",
     "sample": "some ten thousand sampled coordinates; clusters, quantiles or a histogram are fitted to them",

@@ -142,6 +142,8 @@ def bucket_dots(a: Tensor, b: Tensor, bucket_size: int) -> Tensor:
     return (_cpu_kernels() if a.device.type == "cpu" else reference).bucket_dots(a, b, bucket_size)
 
 
-def leading_bits(num_coordinates: int, key: Key | Words, count: int) -> Tensor:
-    """The first ``count`` (1 .. 8) bits of every coordinate's ``h`` (step 6): uint8[num_coordinates] on the CPU."""
+def leading_bits(num_coordinates: int, key: Key | Words, count: int, device: torch.device | None = None) -> Tensor:
+    """The first ``count`` (1 .. 8) bits of every coordinate's ``h`` (step 6): uint8[num_coordinates]."""
+    if device is not None and device.type != "cpu":
+        return reference.leading_bits(num_coordinates, *words_of(key), count, device)
     return _cpu_kernels().leading_bits(num_coordinates, *words_of(key), count)

@@ -69,9 +69,11 @@ def uniforms(
     return _shift(hash_bits(num_coordinates, key, device, among), 8).to(torch.float32) * 2.0**-24
 
 
-def leading_bits(num_coordinates: int, k0: int, k1: int, count: int) -> UInt8[Tensor, " n"]:
+def leading_bits(
+    num_coordinates: int, k0: int, k1: int, count: int, device: torch.device | None = None
+) -> UInt8[Tensor, " n"]:
     """The operator ``ops.leading_bits``."""
-    return _shift(hash_bits(num_coordinates, (k0, k1)), 32 - count).to(torch.uint8)
+    return _shift(hash_bits(num_coordinates, (k0, k1), device), 32 - count).to(torch.uint8)
 
 
 def fraction_bits(num_levels: int) -> int:

@@ -1,7 +1,8 @@
 """The operators on a GPU, as Triton kernels: the bits of ``nuq.kernels.reference``, at memory speed.
 
 ``operators`` holds the operators (host side: shapes, launches, errors), ``encode``, ``decode`` and ``rotate`` their
-device code; ``smaq_operators`` and ``smaq`` are the same of ``nuq.kernels.smaq``.  ``pieces`` is device code that they
+device code; ``smaq_operators`` and ``smaq`` are the same of ``nuq.kernels.smaq``, ``rans_operators`` and ``rans`` of
+``nuq.coding.entropy``.  ``pieces`` is device code that they
 share, ``launch`` what every launch needs, ``tiles`` which part of a vector one program takes.  Triton is imported at
 the first call, never by ``import nuq``; where it is missing, the reference runs on the GPU, after one warning.
 

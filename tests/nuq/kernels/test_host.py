@@ -129,6 +129,7 @@ UNTOLD = {
     "cells": 1,
     "checksum": 1,
     "counts": 1,
+    "entropy_device": 4,
     "frame": 2,
     "gathered_state": 2,
     "host": 1,
