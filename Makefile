@@ -60,7 +60,7 @@ wheel-test: $(DEV) ## build the wheel, install it with a compiler and without on
 test-versions: $(DEV) ## the library on other versions of Python, torch, NumPy and Triton, by pip and uv (several GB and minutes a row)
 	$(PY) -m tests.versions $(ARGS)
 
-gpu: ## measure on a GPU within 25 minutes, with the Python, torch and Triton that are there (ARGS="--rehearse": in small, without a GPU)
+gpu: ## measure on a GPU within 27 minutes, with the Python, torch and Triton that are there (ARGS="--rehearse": in small, without a GPU)
 	benchmarks/gpu/run $(ARGS)
 
 results: $(DEV) $(KERNELS) ## measure again what pages quote: NAME="grid methods"; without NAME the list of names, dates and commits

@@ -1,4 +1,4 @@
-"""The steps of ``benchmarks.gpu.steps`` within a time: ``benchmarks/gpu/run [STEP ...] [--rehearse] [--minutes 25]``.
+"""The steps of ``benchmarks.gpu.steps`` within a time: ``benchmarks/gpu/run [STEP ...] [--rehearse] [--minutes 27]``.
 
 It uses only the standard library: packages that a machine lacks are installed by pip, from a folder and without a
 network, into a temporary folder that the steps find on PYTHONPATH; torch, Triton and NumPy are never among them. A

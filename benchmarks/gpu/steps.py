@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-TOTAL_MINUTES = 25.0  # part of a half-hour: the rest is for starting and for transfers
+TOTAL_MINUTES = 27.0  # part of a half-hour: the rest is for starting and for transfers
 REHEARSAL_MINUTES = 6.0  # on 2 cores; a rehearsal that takes longer has failed
 LONGEST_S = 540.0  # limit of a step: where commands are stopped after ten minutes, each fits into one
 # The share of a command's limit that ``{seconds}`` in its words stands for; the rest is for starting and the last case.
@@ -71,7 +71,12 @@ STEPS = (
             _module(120, "gpu.compile_kernels", "--size 10000000 10000 --seconds {seconds}"),
             _module(110, "gpu.bits", "--device cuda --size 10000000 --seconds {seconds}"),  # 100 s of one core
             # 40 s of one core
-            _tests(80, "cuda", "test_cuda test_cuda_smaq test_cuda_checksum test_cuda_checks", "not interpreter"),
+            _tests(
+                80,
+                "cuda",
+                "test_cuda test_cuda_smaq test_cuda_checksum test_cuda_checks test_cuda_rans",
+                "not interpreter",
+            ),
             _module(50, "gpu.bits", "--device cuda --sanitize --seconds {seconds}"),
         ),
         (
@@ -89,6 +94,12 @@ STEPS = (
             _module(40, "quantize", "--device cuda --size 268435456"),
         ),
         (_module(60, "quantize", "--device cpu --size 65536 --repeats 2"),),
+    ),
+    Step(
+        "entropy",
+        "rANS by the Triton kernels: its bytes, and GB/s beside the way through the host.",
+        (_module(100, "gpu.entropy", "--device cuda --seconds {seconds}"),),
+        (_module(60, "gpu.entropy", "--device cpu --size 200 --repeats 1 --seconds 20"),),
     ),
     Step(
         "methods",

@@ -329,7 +329,16 @@ def test_a_python_without_torch_is_told(tmp_path: Path) -> None:
 def test_the_table_keeps_its_limits() -> None:
     assert all(0 < one.limit_s <= LONGEST_S < 600 for one in STEPS)
     assert sum(one.limit_s for one in STEPS) <= 60 * TOTAL_MINUTES and REHEARSAL_MINUTES == 6
-    assert [one.name for one in STEPS] == ["bits", "quantize", "methods", "ranks", "train", "gradients", "paper"]
+    assert [one.name for one in STEPS] == [
+        "bits",
+        "quantize",
+        "entropy",
+        "methods",
+        "ranks",
+        "train",
+        "gradients",
+        "paper",
+    ]
     assert all(one.told.endswith(".") and one.commands and one.rehearsal for one in STEPS)
     assert chosen([]) == STEPS and [one.name for one in chosen(["paper", "bits"])] == ["bits", "paper"]
     for one in STEPS:
