@@ -92,13 +92,15 @@ class Chunks(NamedTuple):
         return both.view(height, width, -1).permute(2, 0, 1).reshape(-1)
 
     def restored(self, coefficients: Tensor, size: int) -> Tensor:
-        """The inverse of ``transformed``: float32[size]."""
+        """The inverse of ``transformed``: float32[size]; the coefficients' memory is written over."""
         height, width, down, across = self.height, self.width, self.down, self.across
         both = coefficients.view(-1, height, width).permute(1, 2, 0).reshape(height, -1)
-        by_columns, rows = (torch.empty(coefficients.numel(), device=coefficients.device) for _ in range(2))
+        by_columns = torch.empty_like(coefficients)
         outer_product(both, _cosines(height, coefficients.device), by_columns)
-        outer_product(by_columns.view(width, -1), _cosines(width, coefficients.device), rows)
-        padded = rows.view(down, across, height, width).transpose(1, 2).reshape(down * height, across * width)
+        del both
+        outer_product(by_columns.view(width, -1), _cosines(width, coefficients.device), coefficients)
+        del by_columns
+        padded = coefficients.view(down, across, height, width).transpose(1, 2).reshape(down * height, across * width)
         return padded[: self.rows, : self.columns].reshape(-1)[:size]
 
 
