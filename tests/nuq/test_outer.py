@@ -29,7 +29,7 @@ class _Linear(nn.Module):
             self.register_parameter(name, nn.Parameter(piece.clone()))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return x @ torch.cat([self.first, self.second, self.third])
+        return x @ torch.cat(list(self.parameters()))
 
 
 def _data(rank: int, step: int) -> tuple[np.ndarray, np.ndarray]:
