@@ -127,6 +127,7 @@ def test_the_notebook_in_git_has_no_outputs() -> None:
     assert 6 <= len(code) <= 12
 
 
+@pytest.mark.slow  # its runs take long
 def test_every_name_in_the_notebook_is_a_figure(logs: Logs) -> None:
     figures = list(named(logs, WIDTHS["column"]))
     text = NOTEBOOK.read_text()

@@ -31,6 +31,7 @@ from tests.train.glue_files import needs_extra
 from train import evaluator
 
 STOP_AT = 8
+QUICK = ("logreg2", "cifar100")  # that `make test` runs, too
 AS_PROCESSES = ("digits", "text", "cifar10", "folder", "glue")  # made up, text, archives, pictures, pairs of sentences
 MOST_S = 120.0
 # Kinds of models and of state that goes through a checkpoint: learnt levels (before and after the stop), residuals,
@@ -160,8 +161,7 @@ def stopped_and_started_again(job: Path, run_dir: Path, halting: Path, number: i
     [
         pytest.param(
             data,
-            marks=[pytest.mark.slow] * (data in (*AS_PROCESSES, "imagenet", "imdb", "svhn"))
-            + [needs_extra] * (data in ("glue", "imdb")),
+            marks=[pytest.mark.slow] * (data not in QUICK) + [needs_extra] * (data in ("glue", "imdb")),
         )
         for data in CASES
     ],

@@ -131,6 +131,7 @@ def on_ranks(group: dist.ProcessGroup) -> list[bytes]:
     return [x.tobytes(), *(tensor.numpy().tobytes() for tensor in tensors)]
 
 
+@pytest.mark.slow
 def test_processes_give_the_bits_of_the_simulation(ranks: Any) -> None:
     alone = simulated()
     x = descended(alone, range(30), np.zeros(SIZE, np.float32))[-1]

@@ -63,9 +63,9 @@ def dies(group, collective, victim, how):
         pytest.param("two_stage", 3, 2, "falls silent", marks=pytest.mark.slow),
         pytest.param("server", 3, 2, "dies", marks=pytest.mark.slow),
         ("server", 3, 0, "dies"),
-        ("dense", 3, 1, "dies"),
+        pytest.param("dense", 3, 1, "dies", marks=pytest.mark.slow),
         ("hierarchical", 4, 1, "dies"),
-        ("hierarchical", 4, 3, "dies"),
+        pytest.param("hierarchical", 4, 3, "dies", marks=pytest.mark.slow),
         pytest.param("hierarchical", 4, 2, "falls silent", marks=pytest.mark.slow),
     ],
 )
