@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -26,7 +27,8 @@ from nuq.registry import METHODS
 
 SHORT, MANY = 1 << 10, 64  # coordinates of a short message; short messages of one frame
 LONG = BUCKET_BYTES // 4  # coordinates of a long message, at most: of one of DDP's buckets
-_BETWEEN = 1 << 26  # float32 numbers that are written between long ones: caches are then as cold as a step leaves them
+_VECTORS = 16  # as long as the exchanged one, that a step goes through: weights, gradients, activations, moments
+_BETWEEN = 1 << 26  # float32 numbers, at most, that are written between long ones: more than caches hold
 _COLUMNS = 32  # of the matrices that the messages are of
 _FACTORED = 12  # times that long ones are
 _KEY = Key(0, 0, 0)
@@ -67,10 +69,13 @@ def least_s(
     return least
 
 
-def _cooled(device: torch.device) -> Callable[[], object]:
-    """What goes through more memory than caches hold, as a step does between two exchanges."""
-    memory = torch.zeros(_BETWEEN, device=device)
-    return lambda: memory.add_(1.0)
+def _cooled(num_coordinates: int, device: torch.device) -> Callable[[], object]:
+    """What goes through as much memory as a step does between two exchanges of so many coordinates."""
+    memory = torch.zeros(min(_VECTORS * num_coordinates, _BETWEEN), device=device)
+    if device.type != "cpu":
+        return lambda: memory.add_(1.0)
+    numbers = memory.numpy()
+    return lambda: np.add(numbers, 1.0, out=numbers)  # by one thread: those of PyTorch would spin on behind it
 
 
 def measured(of: HookSettings, vector: Tensor, limit_s: float = 60.0) -> tuple[CodecRates, MeasuredFormat]:
@@ -82,7 +87,7 @@ def measured(of: HookSettings, vector: Tensor, limit_s: float = 60.0) -> tuple[C
     """
     long = min(LONG, vector.numel() // SHORT * SHORT)
     encodes, decodes, lengths = [], [], []
-    cooled = _cooled(vector.device)
+    cooled = _cooled(long, vector.device)
     for size, messages, repeats in ((SHORT, 1, 200), (SHORT, MANY, 50), (long, 1, 8)):
         shape = (size // _COLUMNS, _COLUMNS)  # some methods send vectors as they are
         layout = FlatLayout(tuple(Segment(f"tensor {at}", at * size, size, shape=shape) for at in range(messages)))
@@ -138,7 +143,7 @@ def factor_s(
     driver = Driver(compressors, layout, of.exchange, Transport(None), 1, 0, memory=memory)
     vector = torch.randn(layout.num_coordinates, generator=torch.Generator().manual_seed(1)).to(device)
     mean = torch.zeros_like(vector)
-    cooled, times = _cooled(device), list[Counter[str]]()
+    cooled, times = _cooled(vector.numel(), device), list[Counter[str]]()
     ends = time.perf_counter() + limit_s
     for step in range(_FACTORED):
         cooled()
