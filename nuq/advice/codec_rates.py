@@ -8,7 +8,6 @@ import time
 from collections import Counter
 from collections.abc import Callable
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -72,10 +71,7 @@ def least_s(
 def _cooled(num_coordinates: int, device: torch.device) -> Callable[[], object]:
     """What goes through as much memory as a step does between two exchanges of so many coordinates."""
     memory = torch.zeros(min(_VECTORS * num_coordinates, _BETWEEN), device=device)
-    if device.type != "cpu":
-        return lambda: memory.add_(1.0)
-    numbers = memory.numpy()
-    return lambda: np.add(numbers, 1.0, out=numbers)  # by one thread: those of PyTorch would spin on behind it
+    return lambda: memory.add_(1.0)
 
 
 def measured(of: HookSettings, vector: Tensor, limit_s: float = 60.0) -> tuple[CodecRates, MeasuredFormat]:
