@@ -55,11 +55,14 @@ def page(name: str, measured: Mapping[str, Any] | None = None) -> str:
     summary, details = _told(name)
     length = _length(entry)
     words = "".join(f", {word}" for word in length)
+    hook = f'state = nuq.CompressionState(model, method="{name}"{words})'
+    if entry.feedback == "momentum":
+        hook = f'state = nuq.CompressionState(model, method="{name}", momentum=0.9{words})  # and none in the optimizer'
     parts = [
         f"# {entry.title}",
         summary,
         f"```bash\npython main.py method={name}{''.join(f' method.{word}' for word in length)}\n```",
-        f'```python\nstate = nuq.CompressionState(model, method="{name}"{words})\n```',
+        f"```python\n{hook}\n```",
         "## Claims\n\nWith default settings:\n\n" + "\n".join(f"- {claim}" for claim in claims(name)),
         f"## Error, bits, speed\n\n{_figures(name, measured)}",
         f"## Settings\n\n{_settings(name)}",

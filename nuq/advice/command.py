@@ -206,6 +206,7 @@ def text(seen: Observed, found: Advice, link: float, ranks: int) -> str:
 
 def _to_add(found: Advice) -> list[str]:
     from nuq.advice.answer import GAIN
+    from nuq.settings.feedback import HookFeedback, memory_kinds
 
     best, quickest = found.recommended, found.quickest
     lines = [f"Take {best.name}: of those whose error is below the gradients' own noise, the quickest."]
@@ -213,7 +214,11 @@ def _to_add(found: Advice) -> list[str]:
         gain = f"{100 * (GAIN - 1):.0f} %"
         lines = [f"Leave the script as it is: nothing whose error is below the gradients' own noise is {gain} quicker."]
     else:
-        given = "".join(f", {key}={value!r}" for key, value in best.asked.items())
+        asked = dict(best.asked)
+        moves_momentum = memory_kinds(asked.get("feedback", "auto"), [best.method]) == ["momentum"]
+        if moves_momentum:
+            asked.setdefault("momentum", HookFeedback().momentum)
+        given = "".join(f", {key}={value!r}" for key, value in asked.items())
         how = f'method="{best.method}"{given}' if best.method != "bf16" else 'collective="dense"'
         lines += [
             "",
@@ -221,6 +226,12 @@ def _to_add(found: Advice) -> list[str]:
             f"    state = nuq.CompressionState(ddp, {how})",
             "    ddp.register_comm_hook(state, nuq.compress_hook)",
         ]
+        if moves_momentum:
+            lines += [
+                "",
+                "Take momentum out of your optimizer (SGD with momentum=0) and give yours to the state: it acts before",
+                "the compression. In both at once it counts twice, and the training diverges.",
+            ]
     if quickest.error > found.noise and quickest.step_s < best.step_s:
         lines += ["", f"{quickest.name} is quicker still; see what its larger error does to your loss."]
     return lines

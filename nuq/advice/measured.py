@@ -77,8 +77,8 @@ def of_method(of: HookSettings, seen: Observed, num_ranks: int) -> Measured:
     if collective == POWER:
         form = MeasuredFormat(FACTORED, _bytes_a_coordinate(driver, seen, whole))
         matrices = {name: shape for name, shape in seen.shapes.items() if name not in whole}
-        size = sum(shape.numel() for shape in matrices.values())
-        encode_s, decode_s = codec_rates.factor_s(of, matrices, exact.device, LIMIT_S) if size else (1.0, 1.0)
+        size = max(sum(shape.numel() for shape in matrices.values()), 1)  # a rate of nothing is any
+        encode_s, decode_s = codec_rates.factor_s(of, matrices, exact.device, LIMIT_S) if matrices else (1.0, 1.0)
         codecs, second = {FACTORED: CodecRates(4e-9 * size / encode_s, 4e-9 * size / decode_s)}, form
     else:
         rates, form = codec_rates.measured(of, _enough(seen.gradients[0]), LIMIT_S)

@@ -170,7 +170,7 @@ class _Watch:
 
         @functools.wraps(run)
         def ran(module: DistributedDataParallel, *args: Any, **kwargs: Any) -> Any:
-            if module in watched and torch.is_grad_enabled() and module.training:
+            if module in watched and torch.is_grad_enabled():
                 self.begins()
             return run(module, *args, **kwargs)
 

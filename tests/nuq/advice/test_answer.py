@@ -103,6 +103,17 @@ def test_what_the_hook_refuses_is_not_predicted(seen: Observed) -> None:
         measured.of_method(HookSettings.of("topk", (), settings), seen, 4)
 
 
+def test_powersgd_without_a_matrix_is_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measured, "LIMIT_S", 0.0)
+    shapes = {"weight": torch.Size((2, 10)), "bias": torch.Size((2,))}
+    gradients = [torch.randn(22, generator=torch.Generator().manual_seed(seed)) for seed in range(2)]
+    small = Observed(shapes, gradients, [(("weight", "bias"), 1.0)], 0.1, 0.01)
+    found = advice(small, NETWORK, [("powersgd", {})], Network(2, 1e9))
+    (row,) = (row for row in found.rows if row.method == "powersgd")
+    assert row.encode_s == row.decode_s == 0 < row.step_s
+    assert row.bytes_sent == 4 * 22
+
+
 def test_names_are_as_they_are_typed() -> None:
     row = replace(_row("alq", 1.0, 0.1), asked={"bits": 4, "norm": "linf", "scaled": True})
     assert row.name == "alq bits=4 norm=linf scaled=true"

@@ -105,6 +105,22 @@ def test_the_lines_to_add_are_python() -> None:
     assert "The script makes 2 DDP modules: this is of the first one alone." in alone and "still" not in alone
 
 
+@pytest.mark.parametrize(
+    ("row", "given"),
+    [
+        (_row("dgc", 0.1, 0.1, remembers=True), 'method="dgc", momentum=0.9)'),
+        (_row("alq", 0.1, 0.1, feedback="momentum", momentum=0.5), "feedback='momentum', momentum=0.5)"),
+    ],
+)
+def test_momentum_leaves_the_optimizer(row: Row, given: str) -> None:
+    seen = Observed({"w": torch.Size((10,))}, [], [(("w",), 1.0)], 0.1, 0.05)
+    others = [_row("bf16", 0.4, 1e-6), _row("fp32", 0.8, 0.0)]
+    told = command.text(seen, Advice([row, *others], 0.3), 1e9, 8)
+    assert given in told and "Take momentum out of your optimizer" in told
+    plain = command.text(seen, Advice([_row("topk", 0.1, 0.1, remembers=True), *others], 0.3), 1e9, 8)
+    assert "momentum" not in plain
+
+
 def test_json_has_words_where_there_is_no_number() -> None:
     seen = Observed({"w": torch.Size((10,))}, [], [(("w",), 1.0)], 0.1, 0.05)
     rows = [replace(_row("alq", 0.1, 0.0), break_even_bit_s=even) for even in (math.inf, 0.0, 1e9)]

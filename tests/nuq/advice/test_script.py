@@ -88,6 +88,13 @@ def test_a_script_that_does_not_expect_to_be_left_is_measured(tmp_path: Path) ->
     assert len(seen.gradients) == 2
 
 
+def test_a_model_in_eval_mode_is_trained_all_the_same(tmp_path: Path) -> None:
+    frozen = scripts.TRAINING.replace("optimizer = ", "ddp.eval()  # frozen normalization\noptimizer = ")
+    assert "ddp.eval()" in frozen
+    seen = observed(_script(tmp_path, frozen), [], 2)
+    assert len(seen.gradients) == 2 and seen.compute_s > 0
+
+
 def test_other_modules_are_counted_and_halves_known(tmp_path: Path) -> None:
     seen = observed(_script(tmp_path, scripts.HALVES), [], 2)
     assert (seen.plain, seen.num_modules) == ("bf16", 2)
