@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import os
 import re
 import subprocess
 import sys
@@ -11,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 import nuq
 import nuq.ddp
@@ -46,14 +46,61 @@ def test_python_calls_what_nuq_has(document: str, source: str) -> None:
             inspect.signature(called).bind(*node.args, **words)
 
 
-def test_the_example_method_works() -> None:
-    space: dict[str, Any] = {}
-    exec(compile(_python("docs/methods.md", "class Half"), "methods.md", "exec"), space)
-    method = space["Half"](None)
-    vector = torch.tensor([0.5, -1.25, 0.0, 1e-3, 3.0])
-    message = method.encode(vector, None)
-    assert message.num_bytes == method.message_bytes(5) == 28 + 10
-    assert torch.equal(space["Half"](None).decode(message), vector.half().float())
+HALF = """
+from dataclasses import dataclass
+from nuq.registry import METHODS, Method
+__version__ = "1"
+@dataclass
+class Half:
+    pass
+"""
+
+
+def _package(folder: Path) -> None:
+    """A package with the example of a method and the entry that the page gives, which lies in the package here."""
+    text = DOCUMENTS["docs/methods.md"]
+    (entry,) = re.findall(r"`(METHODS\[\"half\"\] = [^`]*)`", text)
+    (folder / "my_half").mkdir()
+    (folder / "my_half" / "half.py").write_text(_python("docs/methods.md", "class Half"))
+    moved = entry.replace("nuq.compressors.half:", "my_half.half:")
+    (folder / "my_half" / "__init__.py").write_text(f"{HALF}{moved}\n")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        pytest.param(
+            [
+                "-m",
+                "pytest",
+                "--pyargs",
+                "nuq.testing",
+                "-p",
+                "nuq.testing.options",
+                "-p",
+                "no:cacheprovider",
+                "-q",
+                "--import",
+                "my_half",
+                "--method",
+                "half",
+            ],
+            r"\b2\d passed",
+        ),
+        (["main.py", "--import", "my_half", "method=half", "data=digits", "model=logreg", "steps=2"], "done: 2 steps"),
+    ],
+    ids=["contract", "training"],
+)
+def test_the_example_method_works(words: list[str], said: str, tmp_path: Path) -> None:
+    _package(tmp_path)
+    runs = [f"run_dir={tmp_path}/run"] if words[0] == "main.py" else []
+    environ = {**os.environ, "PYTHONPATH": f"{ROOT}:{tmp_path}", "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, *words, *runs], cwd=ROOT, env=environ, capture_output=True, text=True, timeout=200, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert re.search(said, done.stdout), done.stdout
 
 
 def test_the_example_message_is_read_back(capsys: pytest.CaptureFixture[str]) -> None:
