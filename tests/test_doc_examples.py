@@ -55,6 +55,8 @@ class Half:
     pass
 """
 
+CONTRACT = "-m pytest --pyargs nuq.testing -p nuq.testing.options -p no:cacheprovider -q --import my_half --method half"
+
 
 def _package(folder: Path) -> None:
     """A package with the example of a method and the entry that the page gives, which lies in the package here."""
@@ -70,24 +72,7 @@ def _package(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        pytest.param(
-            [
-                "-m",
-                "pytest",
-                "--pyargs",
-                "nuq.testing",
-                "-p",
-                "nuq.testing.options",
-                "-p",
-                "no:cacheprovider",
-                "-q",
-                "--import",
-                "my_half",
-                "--method",
-                "half",
-            ],
-            r"\b2\d passed",
-        ),
+        (CONTRACT.split(), r"\b2\d passed"),
         (["main.py", "--import", "my_half", "method=half", "data=digits", "model=logreg", "steps=2"], "done: 2 steps"),
     ],
     ids=["contract", "training"],
