@@ -1,12 +1,12 @@
-"""rANS on a GPU against the way through the host: the bytes of both, and GB/s.
+"""rANS and index coding on a GPU against the way through the host: the bytes of both, and GB/s.
 
 Run it as ``python -m benchmarks.gpu.entropy [--device cuda] [--size N ..]``.
 
-Codes of normal numbers, of 8, 256 and 300 symbols, and of 8 symbols with three bits of a dither as contexts, are coded
-and decoded by the kernels on the device, and by copies to the host, C++ there on all threads, and copies back. The
-figures are GB/s of the float32 coordinates that the codes stand for (4 bytes each), whole calls, medians. ``--device
-cpu`` takes Triton's interpreter, which takes seconds for a few hundred codes. The exit code is 1 where bytes or codes
-differ; after each case, and at last, a line is the JSON object of what is known.
+Codes of normal numbers, of 8, 256 and 300 symbols, and of 8 symbols with three bits of a dither as contexts, and the
+indices of a thousandth, a hundredth and a tenth of the coordinates, are coded and decoded on the device, and by copies
+to the host, C++ there on all threads, and copies back. The figures are GB/s of float32 coordinates (4 bytes each),
+whole calls, medians. ``--device cpu`` takes Triton's interpreter, which takes seconds for a few hundred codes. The exit
+code is 1 where bytes or codes differ; after each case, and at last, a line is the JSON object of what is known.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from functools import partial
 from typing import Any, NamedTuple
 from unittest import mock
 
@@ -44,6 +46,7 @@ CASES = (
     Case("256 symbols", 256, 20.0),
     Case("300 symbols", 300, 20.0),
 )
+SHARES = (0.001, 0.01, 0.1)  # of the coordinates whose indices are coded
 
 
 def drawn(case: Case, size: int, device: str) -> tuple[Tensor, dict[str, Any]]:
@@ -65,30 +68,50 @@ def _median_s(call: Callable[[], object], repeats: int) -> float:
     return statistics.median(own_seconds(call, wall=True) for _ in range(repeats))
 
 
-def measured(case: Case, size: int, device: str, repeats: int) -> dict[str, Any]:
-    """Bits a code, whether both ways agree, and the GB/s of both."""
+Ways = tuple[Callable[[], Tensor], Callable[[Tensor], Tensor]]  # encode, decode
+
+
+def ways_of_codes(case: Case, size: int, device: str) -> tuple[Tensor, Ways]:
+    """The codes, and how they are coded and decoded."""
+    from nuq.compressors import body
+
+    codes, given = drawn(case, size, device)
+
+    def encode() -> Tensor:
+        return body.entropy_coded(codes, case.num_symbols, "rans", **given).to(device)
+
+    return codes, (encode, lambda data: body.entropy_decoded(data, size, case.num_symbols, "rans", **given))
+
+
+def ways_of_indices(share: float, size: int, device: str) -> tuple[Tensor, Ways]:
+    """Indices of a share of the coordinates at random, and how they are coded and decoded."""
+    from nuq.coding import index_coding
+
+    taken = torch.rand(size, generator=torch.Generator().manual_seed(size)) < share
+    indices = taken.nonzero().flatten().to(torch.int32).to(device)
+    encode = partial(index_coding.encode, indices, size)
+    return indices, (encode, lambda data: index_coding.decode(data, indices.numel(), size))
+
+
+def measured(original: Tensor, ways: Ways, size: int, repeats: int) -> dict[str, Any]:
+    """Bits a coordinate, whether both ways agree, and the GB/s of both."""
+    from nuq.coding import index_coding
     from nuq.compressors import body
     from nuq.kernels.cuda.launch import device_code
 
-    codes, given = drawn(case, size, device)
+    encode, decode = ways
     told: dict[str, Any] = {}
     coded, decoded = list[Tensor](), list[Tensor]()
     for way, functions in (("kernels", device_code()), ("host", None)):
-
-        def encode() -> Tensor:
-            return body.entropy_coded(codes, case.num_symbols, "rans", **given).to(device)
-
-        with mock.patch.object(body, "_coding_device", lambda *_, functions=functions: functions):
+        with ExitStack() as stack:
+            for module in (body, index_coding):
+                stack.enter_context(mock.patch.object(module, "_coding_device", lambda *_, chosen=functions: chosen))
             data = encode()
-
-            def decode(data: Tensor = data) -> Tensor:
-                return body.entropy_decoded(data, size, case.num_symbols, "rans", **given)
-
             coded.append(data)
-            decoded.append(decode())
-            for name, call in (("encode", encode), ("decode", decode)):
+            decoded.append(decode(data))
+            for name, call in (("encode", encode), ("decode", partial(decode, data))):
                 told[f"{name}, {way}"] = round(4e-9 * size / _median_s(call, repeats), 3)
-    same = torch.equal(*coded) and all(torch.equal(one, codes) for one in decoded)
+    same = torch.equal(*coded) and all(torch.equal(one, original) for one in decoded)
     return {"bits": round(8 * coded[0].numel() / size, 3), "same": same, "gb_per_s": told}
 
 
@@ -108,13 +131,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     cases = dict[str, Any]()
     found: dict[str, Any] = {"device": chosen.device, "cases": cases, "different": []}
     for size in chosen.size:
-        for case in CASES:
-            name = f"{size} codes of {case.name}"
+        prepared = {f"{size} codes of {case.name}": partial(ways_of_codes, case) for case in CASES}
+        prepared |= {f"indices of {share} of {size}": partial(ways_of_indices, share) for share in SHARES}
+        for name, prepare in prepared.items():
             if time.monotonic() - began > chosen.seconds:
                 not_reached += 1
                 continue
             try:
-                cases[name] = measured(case, size, chosen.device, chosen.repeats)
+                cases[name] = measured(*prepare(size, chosen.device), size, chosen.repeats)
             except Exception as error:  # noqa: BLE001  whatever a device refuses, the other cases are measured
                 cases[name] = {"same": False, "failed": f"{type(error).__name__}: {error}"[:300]}
             if not cases[name]["same"]:

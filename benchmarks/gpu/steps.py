@@ -51,11 +51,11 @@ def _module(limit_s: float, name: str, text: str = "") -> Command:
 
 
 def _tests(limit_s: float, device: str, files: str, names: str) -> Command:
-    """A command that runs tests of the kernels.
+    """A command that runs tests, from these files of tests/nuq.
 
     names: of the tests, as pytest's ``-k``.
     """
-    paths = [f"tests/nuq/kernels/{name}.py" for name in files.split()]
+    paths = [f"tests/nuq/{name}.py" for name in files.split()]
     return Command(("-m", "benchmarks.gpu.unit_tests", "--device", device, *paths, "--names", names), limit_s)
 
 
@@ -74,7 +74,8 @@ STEPS = (
             _tests(
                 80,
                 "cuda",
-                "test_cuda test_cuda_smaq test_cuda_checksum test_cuda_checks test_cuda_rans",
+                "kernels/test_cuda kernels/test_cuda_smaq kernels/test_cuda_checksum kernels/test_cuda_checks "
+                "kernels/test_cuda_rans coding/test_index_coding_device",
                 "not interpreter",
             ),
             _module(50, "gpu.bits", "--device cuda --sanitize --seconds {seconds}"),
@@ -82,7 +83,7 @@ STEPS = (
         (
             _module(60, "gpu.compile_kernels", "--architecture 90 --size 2500 --every 200 --processes 2"),
             _module(120, "gpu.bits", "--device cpu --size 2500 --seconds 20"),
-            _tests(120, "cpu", "test_cuda_checks test_cuda", "fit or without"),
+            _tests(120, "cpu", "kernels/test_cuda_checks kernels/test_cuda", "fit or without"),
             _module(30, "gpu.bits", "--device cpu --sanitize --seconds {seconds}"),
         ),
     ),
@@ -97,7 +98,7 @@ STEPS = (
     ),
     Step(
         "entropy",
-        "rANS by the Triton kernels: its bytes, and GB/s beside the way through the host.",
+        "rANS and index coding on the device: their bytes, and GB/s beside the way through the host.",
         (_module(100, "gpu.entropy", "--device cuda --seconds {seconds}"),),
         (_module(60, "gpu.entropy", "--device cpu --size 200 --repeats 1 --seconds 20"),),
     ),

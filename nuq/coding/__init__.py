@@ -1,7 +1,7 @@
 """Lossless coding: quantized coordinates by Huffman and rANS, sorted indices, and blocks of fixed-point words.
 
 Each coder is dispatched here (``entropy``), in C++ (``nuq/native/src``), and in NumPy or PyTorch (``*_reference``);
-rANS of codes on a GPU is dispatched in ``entropy_device``.
+for a GPU's codes and indices there are ``entropy_device`` and ``index_coding_device``.
 
 May import ``nuq.kernels``, ``nuq.native`` and ``nuq.errors``.
 """

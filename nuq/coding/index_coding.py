@@ -33,15 +33,16 @@ from nuq import native
 from nuq.coding import entropy, index_coding_reference
 from nuq.coding.entropy_tables import Bytes, Ints, quantised, rans_bits, write_table
 from nuq.errors import MessageError
+from nuq.kernels.cuda.launch import Modules, device_code
 from nuq.kernels.host import numpy_of
 from nuq.native import bits as kernels
 
 FORMS = ("auto", "int32", "bitmap", "delta")
 INT32, BITMAP, RICE, RANS, OTHERS = range(5)
 BLOCK = 512  # gaps with one parameter: its byte adds 1/64 bit to each
-_MANTISSA = 3
-_NUM_CLASSES = 32 << _MANTISSA
-_MAX_CONTEXTS = 16
+MANTISSA = 3
+NUM_CLASSES = 32 << MANTISSA
+MAX_CONTEXTS = 16
 _RANS_FROM = 1 << 10  # fewer gaps cannot make up for the table
 _TABLE_BITS, _ESTIMATED = 12, 1 << 16  # of the estimate: its table, and about the gaps that it looks at
 
@@ -84,34 +85,49 @@ def encode(indices: Tensor, n: int, form: str = "auto") -> Tensor:
     """
     if form not in FORMS:
         raise ValueError(f"indices={form!r}: must be one of {', '.join(FORMS)}")
-    raw = numpy_of(indices, "indices")
-    k = raw.size
-    if k and (raw[0] < 0 or raw[-1] >= n or (k > 1 and not (raw[1:] > raw[:-1]).all())):
+    device = _coding_device(indices, n)
+    raw = indices if device is not None else torch.from_numpy(numpy_of(indices, "indices"))
+    k = raw.numel()
+    if k and (int(raw[0]) < 0 or int(raw[-1]) >= n or not (raw[1:] > raw[:-1]).all()):
         raise ValueError(f"{k} indices among {n}: must ascend from 0 or more to at most n - 1")
     if k in (0, n):
         return torch.empty(0, dtype=torch.uint8, device=indices.device)
-    return torch.from_numpy(_encode(raw, n, form)).to(indices.device)
+    if device is not None:
+        from nuq.coding import index_coding_device  # which imports this module
+
+        return index_coding_device.encode(device, indices, n, form)
+    return torch.from_numpy(_encode(raw.numpy(), n, form)).to(indices.device)
+
+
+def _coding_device(data: Tensor, n: int) -> Modules | None:
+    """The device code, where the data lie on a GPU, and PyTorch counts that many bits there."""
+    return device_code() if data.is_cuda and n < 1 << 30 else None
+
+
+def options_of(form: str, k: int, n: int) -> dict[int, int]:
+    """The forms without gaps that are allowed, and the bytes that k indices among n take in them."""
+    sizes = {INT32: 4 * k, BITMAP: -(-n // 8)}
+    return sizes if form == "auto" else {BITMAP: sizes[BITMAP]} if form == "bitmap" else {INT32: sizes[INT32]}
 
 
 def _encode(raw: Ints, n: int, form: str) -> Bytes:
-    k = raw.size
-    plain = {INT32: 4 * k, BITMAP: -(-n // 8)}
+    k, options = raw.size, options_of(form, raw.size, n)
     if form in ("auto", "delta") and 16 * (n - k) < n:
         others = _encode(_others(raw, n), n, form)
-        if others.size < min(plain.values()):
+        if others.size < min(options_of("auto", k, n).values()):
             return np.concatenate([_form(OTHERS), others])
     if form in ("auto", "delta"):
         gaps = _gaps(raw)
-        options = {**(plain if form == "auto" else {INT32: 4 * k}), RICE: gaps.rice_bytes}
+        options[RICE] = gaps.rice_bytes
         smallest = min(options, key=lambda option: (options[option], option))
-        if k >= _RANS_FROM and _rans_estimate(gaps) < options[smallest]:
+        if (every := sampled_every(k)) and _rans_estimate(gaps, every) < options[smallest]:
             coded = _encode_rans(gaps)
             if coded.size - 1 < options[smallest]:
                 return coded
         if smallest == RICE:
             return _encode_rice(gaps)
     else:
-        smallest = INT32 if form == "int32" else BITMAP
+        (smallest,) = options
     if smallest == INT32:
         return np.concatenate([_form(INT32), raw.astype("<u4").view(np.uint8)])
     return np.concatenate([_form(BITMAP), _bits().set_bits(raw.astype(np.int64), n)])
@@ -125,6 +141,11 @@ def decode(data: Tensor, k: int, n: int) -> Tensor:
         return torch.arange(k, dtype=torch.int32, device=data.device)
     if not 0 < k < n or not data.numel():
         raise MessageError(f"{data.numel()} bytes are not {k} indices among {n}")
+    if (device := _coding_device(data, n)) is not None:
+        from nuq.coding import index_coding_device
+
+        if (found := index_coding_device.decode(device, data, k, n)) is not None:
+            return found  # else what follows says what is wrong with the bytes
     indices = _decode(np.ascontiguousarray(numpy_of(data, "indices")), k, n)
     return torch.from_numpy(indices.astype(np.int32)).to(data.device)
 
@@ -249,9 +270,9 @@ def _indices(gaps: Ints, n: int) -> Ints:
 
 def _classes(gaps: Ints) -> tuple[Bytes, Bytes]:
     """The class of every gap, and the number of its low bits."""
-    leading = (gaps + 1).astype(np.float64).view(np.int64) >> (52 - _MANTISSA)  # exact: below 2^53
-    classes = leading - (1023 << _MANTISSA)
-    return classes.astype(np.uint8), np.maximum((classes >> _MANTISSA) - _MANTISSA, 0).astype(np.uint8)
+    leading = (gaps + 1).astype(np.float64).view(np.int64) >> (52 - MANTISSA)  # exact: below 2^53
+    classes = leading - (1023 << MANTISSA)
+    return classes.astype(np.uint8), np.maximum((classes >> MANTISSA) - MANTISSA, 0).astype(np.uint8)
 
 
 def _spread(contexts: Bytes, k: int) -> Bytes:
@@ -260,31 +281,43 @@ def _spread(contexts: Bytes, k: int) -> Bytes:
 
 
 def _context_of(gaps: _Gaps) -> Bytes:
-    return np.minimum(gaps.parameters - gaps.parameters.min(), _MAX_CONTEXTS - 1).astype(np.uint8)
+    return np.minimum(gaps.parameters - gaps.parameters.min(), MAX_CONTEXTS - 1).astype(np.uint8)
 
 
-def _rans_estimate(gaps: _Gaps) -> int:
-    """The approximate bytes of rANS, from a sample of the blocks; in integers, so that all machines choose alike."""
-    every = max(gaps.gaps.size // _ESTIMATED, 1)
-    whole = gaps.gaps.size // BLOCK
-    rows = gaps.gaps[: whole * BLOCK].reshape(whole, BLOCK)[::every]
-    contexts = _context_of(gaps)
-    classes, low = _classes(rows.reshape(-1))
-    pairs = classes.astype(np.int64) + np.repeat(contexts[:whole:every].astype(np.int64) * _NUM_CLASSES, BLOCK)
-    counts = np.bincount(pairs, minlength=_NUM_CLASSES * _MAX_CONTEXTS).reshape(_MAX_CONTEXTS, _NUM_CLASSES)
-    coded, tables = int(low.sum(dtype=np.int64)), 0
+def sampled_every(k: int) -> int:
+    """One block of how many the estimate of rANS looks at; 0 where rANS cannot be the smallest form."""
+    return max(k // _ESTIMATED, 1) if k >= _RANS_FROM else 0
+
+
+def estimated_bytes(counts: Ints, low_bits: int, blocks: int, sampled: int, k: int) -> int:
+    """The approximate bytes of rANS; in integers, so that all machines choose alike.
+
+    counts: of the classes of sampled gaps, int64[contexts, classes]; low_bits: of them.
+    """
+    coded, tables = low_bits, 0
     for row in counts[counts.any(axis=1)]:
         frequencies = quantised(row, _TABLE_BITS)
         coded += rans_bits(row, frequencies, _TABLE_BITS)
         tables += len(write_table(frequencies, mantissas=True))
-    return -(-contexts.size // 2) + tables + coded * gaps.gaps.size // (8 * rows.size)
+    return -(-blocks // 2) + tables + coded * k // (8 * sampled)
+
+
+def _rans_estimate(gaps: _Gaps, every: int) -> int:
+    """The approximate bytes of rANS, from a sample of the blocks."""
+    whole = gaps.gaps.size // BLOCK
+    rows = gaps.gaps[: whole * BLOCK].reshape(whole, BLOCK)[::every]
+    contexts = _context_of(gaps)
+    classes, low = _classes(rows.reshape(-1))
+    pairs = classes.astype(np.int64) + np.repeat(contexts[:whole:every].astype(np.int64) * NUM_CLASSES, BLOCK)
+    counts = np.bincount(pairs, minlength=NUM_CLASSES * MAX_CONTEXTS).reshape(MAX_CONTEXTS, NUM_CLASSES)
+    return estimated_bytes(counts, int(low.sum(dtype=np.int64)), contexts.size, rows.size, gaps.gaps.size)
 
 
 def _encode_rans(gaps: _Gaps) -> Bytes:
     classes, low = _classes(gaps.gaps)
     contexts = _context_of(gaps)
     by_gap = _spread(contexts, classes.size)
-    coded = entropy.encode(classes, _NUM_CLASSES, "rans", by_gap, _MAX_CONTEXTS, threads=torch.get_num_threads())
+    coded = entropy.encode(classes, NUM_CLASSES, "rans", by_gap, MAX_CONTEXTS, threads=torch.get_num_threads())
     values = ((gaps.gaps + 1) & ((1 << low.astype(np.int64)) - 1)).astype(np.uint32)
     paired = np.concatenate([contexts, np.zeros(contexts.size % 2, dtype=np.uint8)]).reshape(-1, 2)
     size = np.array([coded.size], dtype="<u4").view(np.uint8)
@@ -302,11 +335,11 @@ def _decode_rans(body: Bytes, k: int, n: int) -> Ints:
     size = int(body[start : start + 4].copy().view("<u4")[0])
     coded, rest = body[start + 4 : start + 4 + size], body[start + 4 + size :]
     threads = torch.get_num_threads()
-    classes = entropy.decode(coded, k, _NUM_CLASSES, "rans", _spread(contexts, k), _MAX_CONTEXTS, threads=threads)
-    exponents, mantissas = np.divmod(classes.astype(np.int64), 1 << _MANTISSA)
-    low = np.maximum(exponents - _MANTISSA, 0)
+    classes = entropy.decode(coded, k, NUM_CLASSES, "rans", _spread(contexts, k), MAX_CONTEXTS, threads=threads)
+    exponents, mantissas = np.divmod(classes.astype(np.int64), 1 << MANTISSA)
+    low = np.maximum(exponents - MANTISSA, 0)
     needed = -(-int(low.sum()) // 8)
     if rest.size != needed:
         raise _cut_short(rest.size, needed)
-    leading = ((1 << _MANTISSA) | mantissas) << low >> np.maximum(_MANTISSA - exponents, 0)
+    leading = ((1 << MANTISSA) | mantissas) << low >> np.maximum(MANTISSA - exponents, 0)
     return _indices(leading + _bits().unpack(np.ascontiguousarray(rest), low.astype(np.uint8)) - 1, n)

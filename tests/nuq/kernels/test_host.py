@@ -133,6 +133,7 @@ UNTOLD = {
     "frame": 2,
     "gathered_state": 2,
     "host": 1,
+    "index_coding_device": 2,
     "level_updates": 1,
     "message": 2,
     "operators": 1,
