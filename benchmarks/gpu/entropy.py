@@ -121,7 +121,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="python -m benchmarks.gpu.entropy", description=(__doc__ or "").splitlines()[0]
     )
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--size", type=int, nargs="+", default=[1 << 16, 1 << 20, 11_173_962, 1 << 25, 1 << 27], help="codes")
+    parser.add_argument(
+        "--size", type=int, nargs="+", default=[1 << 16, 1 << 20, 11_173_962, 1 << 25, 1 << 27], help="codes"
+    )
     parser.add_argument("--repeats", type=int, default=5, help="timed calls of each kind (5)")
     parser.add_argument("--seconds", type=float, default=90.0, help="after which no further case is begun (90)")
     chosen = parser.parse_args(arguments)

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 import torch
 from torch import Tensor
@@ -36,6 +36,7 @@ CODINGS = ("packed", *entropy.CODERS)
 _FIXED = struct.Struct("<IHBBB3x")
 _WORDS = struct.Struct("<II")
 CONTEXT_BITS, _CONTEXTS_FROM = 3, 1 << 14  # fewer coordinates cannot make up for eight tables
+ON_DEVICE_FROM: Final = 1 << 22  # codes: fewer are coded sooner by the processor (results/gpu, the step entropy)
 _UNIFORM, _TWO_SCALES, _DITHERED = 1, 2, 4
 
 
@@ -44,11 +45,12 @@ def entropy_coded(
 ) -> Tensor:
     """Codes in raw form (``bit_packing.raw_packing``), entropy coded: uint8[bytes].
 
-    On a GPU rANS stays there; what Huffman coding returns is on the CPU.
+    On a GPU rANS of ON_DEVICE_FROM codes or more stays there; what the processor codes is returned on the CPU.
     """
-    device = _coding_device(codes, coder)
+    size = 1 if num_symbols <= 256 else 2
+    device = _coding_device(codes, coder, codes.numel() // size)
     if device is not None:
-        own = codes.contiguous() if num_symbols <= 256 else codes.contiguous().view(torch.int16)
+        own = codes.contiguous() if size == 1 else codes.contiguous().view(torch.int16)
         return entropy_device.encode(device, own, num_symbols, contexts, num_contexts)
     symbols = numpy_of(codes, "codes").view(entropy.code_type(num_symbols))
     beside = None if contexts is None else numpy_of(contexts, "codes")
@@ -65,7 +67,7 @@ def entropy_decoded(
     num_contexts: int = 1,
 ) -> Tensor:
     """The inverse of ``entropy_coded``: the bytes uint8 of the codes, on the device of the data."""
-    device = _coding_device(data, coder)
+    device = _coding_device(data, coder, num_codes)
     if device is not None:
         return entropy_device.decode(device, data, num_codes, num_symbols, contexts, num_contexts).view(torch.uint8)
     beside = None if contexts is None else numpy_of(contexts, "codes")
@@ -74,9 +76,9 @@ def entropy_decoded(
     return torch.from_numpy(codes.view("uint8")).to(data.device)
 
 
-def _coding_device(data: Tensor, coder: str) -> Modules | None:
-    """The device code, where the data lie on a GPU and the coder has kernels for it."""
-    return device_code() if data.is_cuda and coder == "rans" else None
+def _coding_device(data: Tensor, coder: str, num_codes: int) -> Modules | None:
+    """The device code, where the data lie on a GPU, the coder has kernels for it, and they are quicker."""
+    return device_code() if data.is_cuda and coder == "rans" and num_codes >= ON_DEVICE_FROM else None
 
 
 @dataclass(frozen=True)

@@ -20,9 +20,10 @@ from torch import Tensor
 PASSES: Final = {
     "checksum": "without Triton every message, when it is packed and when it is read; a CRC-32",
     "codes": "one byte a coordinate (two beyond 256 levels) when they are coded, the coded bytes when they are read; "
-    "Huffman coding, and rANS where Triton is missing (`coding=packed` needs neither)",
-    "indices": "four bytes a sent coordinate when they are coded, the coded bytes when they are read; where Triton is "
-    "missing, and among 2^30 coordinates or more",
+    "Huffman coding, and rANS of fewer than 2^22 codes, which the processor codes sooner, or where Triton is missing "
+    "(`coding=packed` needs neither)",
+    "indices": "four bytes a sent coordinate when they are coded, the coded bytes when they are read; fewer than 2^17, "
+    "which the processor codes sooner, and where Triton is missing or among 2^30 coordinates or more",
     "sample": "some ten thousand sampled coordinates; clusters, quantiles or a histogram are fitted to them",
     "statistics": "a histogram's sample or one row a bucket, in the steps before an update of levels; sums in a fixed "
     "order",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -101,3 +102,13 @@ def test_damage_that_the_cpu_finds_is_found(name: str) -> None:
             found = None
         assert (found is None) == (expected is None)
         assert found is None or expected is None or torch.equal(found.cpu(), expected)
+
+
+def test_few_indices_are_the_processors(monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen, there = object(), SimpleNamespace(is_cuda=True)
+    monkeypatch.setattr(index_coding, "device_code", lambda: chosen)
+    data: Any = there
+    assert index_coding._coding_device(data, 1 << 17, 1 << 20) is chosen
+    assert index_coding._coding_device(data, (1 << 17) - 1, 1 << 20) is None
+    assert index_coding._coding_device(data, 1 << 17, 1 << 30) is None
+    assert index_coding._coding_device(torch.empty(0), 1 << 17, 1 << 20) is None

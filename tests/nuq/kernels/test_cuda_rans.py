@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -124,11 +125,20 @@ def by_the_reference(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(rans_operators, "rans_encode", encode)
     monkeypatch.setattr(rans_operators, "rans_decode", decode)
-    monkeypatch.setattr(body, "_coding_device", lambda data, coder: object() if coder == "rans" else None)
+    monkeypatch.setattr(body, "_coding_device", lambda data, coder, _: object() if coder == "rans" else None)
 
 
 def _array(contexts: Tensor | None) -> NDArray[np.uint8] | None:
     return None if contexts is None else contexts.numpy()
+
+
+def test_few_codes_are_the_processors(monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen = object()
+    monkeypatch.setattr(body, "device_code", lambda: chosen)
+    data: Any = SimpleNamespace(is_cuda=True)
+    assert body._coding_device(data, "rans", 1 << 22) is chosen
+    assert body._coding_device(data, "rans", (1 << 22) - 1) is None
+    assert body._coding_device(data, "huffman", 1 << 22) is None
 
 
 @pytest.mark.usefixtures("by_the_reference")
