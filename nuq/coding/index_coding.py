@@ -30,22 +30,29 @@ import torch
 from torch import Tensor
 
 from nuq import native
-from nuq.coding import entropy, index_coding_reference
-from nuq.coding.entropy_tables import Bytes, Ints, quantised, rans_bits, write_table
+from nuq.coding import entropy, index_coding_device, index_coding_reference
+from nuq.coding.entropy_tables import Bytes, Ints
+from nuq.coding.index_forms import (
+    BITMAP,
+    BLOCK,
+    FORMS,
+    INT32,
+    MANTISSA,
+    MAX_CONTEXTS,
+    NUM_CLASSES,
+    OTHERS,
+    RANS,
+    RICE,
+    estimated_bytes,
+    options_of,
+    sampled_every,
+)
 from nuq.errors import MessageError
 from nuq.kernels.cuda.launch import Modules, device_code
 from nuq.kernels.host import numpy_of
 from nuq.native import bits as kernels
 
-FORMS = ("auto", "int32", "bitmap", "delta")
-INT32, BITMAP, RICE, RANS, OTHERS = range(5)
-BLOCK = 512  # gaps with one parameter: its byte adds 1/64 bit to each
-MANTISSA = 3
-NUM_CLASSES = 32 << MANTISSA
-MAX_CONTEXTS = 16
 ON_DEVICE_FROM: Final = 1 << 17  # indices: fewer are coded sooner by the processor (results/gpu, the step entropy)
-_RANS_FROM = 1 << 10  # fewer gaps cannot make up for the table
-_TABLE_BITS, _ESTIMATED = 12, 1 << 16  # of the estimate: its table, and about the gaps that it looks at
 
 
 def _bits() -> ModuleType:
@@ -94,8 +101,6 @@ def encode(indices: Tensor, n: int, form: str = "auto") -> Tensor:
     if k in (0, n):
         return torch.empty(0, dtype=torch.uint8, device=indices.device)
     if device is not None:
-        from nuq.coding import index_coding_device  # which imports this module
-
         return index_coding_device.encode(device, indices, n, form)
     return torch.from_numpy(_encode(raw.numpy(), n, form)).to(indices.device)
 
@@ -103,12 +108,6 @@ def encode(indices: Tensor, n: int, form: str = "auto") -> Tensor:
 def _coding_device(data: Tensor, k: int, n: int) -> Modules | None:
     """The device code, where the data lie on a GPU, it is quicker, and PyTorch counts that many bits there."""
     return device_code() if data.is_cuda and k >= ON_DEVICE_FROM and n < 1 << 30 else None
-
-
-def options_of(form: str, k: int, n: int) -> dict[int, int]:
-    """The forms without gaps that are allowed, and the bytes that k indices among n take in them."""
-    sizes = {INT32: 4 * k, BITMAP: -(-n // 8)}
-    return sizes if form == "auto" else {BITMAP: sizes[BITMAP]} if form == "bitmap" else {INT32: sizes[INT32]}
 
 
 def _encode(raw: Ints, n: int, form: str) -> Bytes:
@@ -142,11 +141,9 @@ def decode(data: Tensor, k: int, n: int) -> Tensor:
         return torch.arange(k, dtype=torch.int32, device=data.device)
     if not 0 < k < n or not data.numel():
         raise MessageError(f"{data.numel()} bytes are not {k} indices among {n}")
-    if (device := _coding_device(data, k, n)) is not None:
-        from nuq.coding import index_coding_device
-
-        if (found := index_coding_device.decode(device, data, k, n)) is not None:
-            return found  # else what follows says what is wrong with the bytes
+    device = _coding_device(data, k, n)
+    if device is not None and (found := index_coding_device.decode(device, data, k, n)) is not None:
+        return found  # else what follows says what is wrong with the bytes
     indices = _decode(np.ascontiguousarray(numpy_of(data, "indices")), k, n)
     return torch.from_numpy(indices.astype(np.int32)).to(data.device)
 
@@ -283,24 +280,6 @@ def _spread(contexts: Bytes, k: int) -> Bytes:
 
 def _context_of(gaps: _Gaps) -> Bytes:
     return np.minimum(gaps.parameters - gaps.parameters.min(), MAX_CONTEXTS - 1).astype(np.uint8)
-
-
-def sampled_every(k: int) -> int:
-    """One block of how many the estimate of rANS looks at; 0 where rANS cannot be the smallest form."""
-    return max(k // _ESTIMATED, 1) if k >= _RANS_FROM else 0
-
-
-def estimated_bytes(counts: Ints, low_bits: int, blocks: int, sampled: int, k: int) -> int:
-    """The approximate bytes of rANS; in integers, so that all machines choose alike.
-
-    counts: of the classes of sampled gaps, int64[contexts, classes]; low_bits: of them.
-    """
-    coded, tables = low_bits, 0
-    for row in counts[counts.any(axis=1)]:
-        frequencies = quantised(row, _TABLE_BITS)
-        coded += rans_bits(row, frequencies, _TABLE_BITS)
-        tables += len(write_table(frequencies, mantissas=True))
-    return -(-blocks // 2) + tables + coded * k // (8 * sampled)
 
 
 def _rans_estimate(gaps: _Gaps, every: int) -> int:

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from nuq.coding import entropy_device
-from nuq.coding.index_coding import (
+from nuq.coding.index_forms import (
     BITMAP,
     BLOCK,
     INT32,

@@ -165,7 +165,7 @@ def test_what_is_wrong_with_one_block_hides_no_other(tmp_path: Path, capsys: pyt
         "docs/house.md: <!-- results: grid -->: there is no <!-- end -->",
         "docs/results/grid.md: block grid halp: benchmarks/results/templates/grid.halp.md is not there",
         "results/exchange.json ",
-        "of results/gpu/all.json: line 49: KeyError: 'gpu'",
+        "of results/gpu/all.json: line 53: KeyError: 'gpu'",
     ):
         assert any(words in error for error in errors), words
 

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from nuq import native
 from nuq.coding import index_coding, index_coding_reference
-from nuq.coding.index_coding import BITMAP, FORMS, INT32, OTHERS, RANS, RICE, bound, decode, encode
+from nuq.coding.index_coding import bound, decode, encode
+from nuq.coding.index_forms import BITMAP, FORMS, INT32, OTHERS, RANS, RICE
 from nuq.errors import MessageError
 from nuq.native import bits as kernels
 

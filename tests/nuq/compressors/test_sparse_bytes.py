@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nuq.coding import index_coding
-from nuq.coding.index_coding import BITMAP, FORMS, INT32, OTHERS, RANS, RICE
+from nuq.coding.index_forms import BITMAP, FORMS, INT32, OTHERS, RANS, RICE
 from nuq.compressors.message import HEADER_BYTES, parse
 from nuq.errors import MessageError
 from nuq.kernels.spec import Key
