@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from files.tables import add_json, as_json
 from grid.commands.options import add_consent, command_parser, consent, count, experiments_of, table
-from grid.commands.report import doubts
+from grid.commands.report import doubts, of_other_seeds
 
 if TYPE_CHECKING:
     from grid.engine.submission.pruning import Left
@@ -19,8 +19,8 @@ def prune(argv: Sequence[str], root: Path) -> int:
     """List the run folders that are no longer part of a sweep, or put them away."""
     parser = command_parser(
         "prune",
-        "The run folders that are no longer part of a sweep: its function, a default or its seeds have changed. What "
-        "may be alive is left alone.",
+        "The run folders that are no longer part of a sweep: its function or a default has changed, or --seeds "
+        "leaves them out. What may be alive is left alone.",
     )
     ways = parser.add_mutually_exclusive_group()
     ways.add_argument("--archive", action="store_true", help="move them to runs/.archive/, where no command looks")
@@ -30,6 +30,7 @@ def prune(argv: Sequence[str], root: Path) -> int:
     parsed = parser.parse_args(argv)
     from grid.engine.states.chunk_submission import only_one
     from grid.engine.submission import pruning
+    from grid.engine.sweeps.families import seeds_text
 
     acts = parsed.archive or parsed.delete
     if parsed.json and acts:
@@ -37,7 +38,7 @@ def prune(argv: Sequence[str], root: Path) -> int:
     sweep, experiments = experiments_of(parsed)
     folder = experiments[0].folder
     with only_one(root, folder) if acts else contextlib.nullcontext():
-        found, view = pruning.folders_left(sweep, experiments, root)
+        found, view = pruning.folders_left(sweep, experiments, root, any_seed=parsed.seeds is None)
         if parsed.json:
             print(as_json({"folder": f"runs/{folder}", "runs": [_known(item) for item in found]}))
             return 0
@@ -45,6 +46,8 @@ def prune(argv: Sequence[str], root: Path) -> int:
             pruning.tidy(folder, root)
         for line in doubts(view):
             print(line)
+        for line in of_other_seeds(sweep, experiments, root) if parsed.seeds is None else ():
+            print(f"{line}; prune --seeds {seeds_text(item.seed for item in experiments)} lists them as left")
         if not found:
             print(f"every run folder of runs/{folder} is part of the sweep")
             return 0

@@ -141,7 +141,7 @@ def test_run_and_status(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> N
     assert "\n1 done, 1 diverged\n" in rows
     assert rows.endswith("incomplete: 1 seed group of 1\n  A: seeds 2 missing, 1 done\n")
     assert grid_run.main(["status", str(user), "two", "--seeds", "1"], root) == 0
-    assert "1 folder of other settings or seeds" in capsys.readouterr().out
+    assert "1 run of seed 2 is of this sweep, too: --seeds 2 shows all" in capsys.readouterr().out
     assert grid_run.main(["run", str(user), "two", "1", "--slots", "2"], root) == 0
 
 

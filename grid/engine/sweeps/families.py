@@ -10,7 +10,7 @@ import inspect
 import pkgutil
 import re
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import TypeVar
@@ -184,6 +184,14 @@ def parse_seeds(text: str) -> tuple[int, ...]:
     if "," in text:
         return tuple(dict.fromkeys(numbers))
     return first_seeds(numbers[0], f"--seeds {text}")
+
+
+def seeds_text(seeds: Iterable[int]) -> str:
+    """The seeds as ``parse_seeds`` reads them."""
+    found = sorted(set(seeds))
+    if found == list(range(1, len(found) + 1)):
+        return str(len(found))
+    return ",".join(map(str, found)) + "," * (len(found) == 1)
 
 
 def find(experiments: Sequence[Experiment], name: str) -> list[Experiment]:
