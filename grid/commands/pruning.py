@@ -53,17 +53,17 @@ def prune(argv: Sequence[str], root: Path) -> int:
             return 0
         _show(found)
         free = [item for item in found if not item.alone]
+        place = pruning.archive_of(free, folder, root)
         if not acts or not free:
             if free:
-                where = pruning.ARCHIVE / folder
-                print(f"the same command with --archive moves them to {where}, with --delete it deletes them")
+                print(f"the same command with --archive moves them to {place}, with --delete it deletes them")
             return 0
         words = f"{count(len(free), 'run folder')}, {_size(sum(item.size_bytes for item in free))}"
         if not consent(f"{'Move' if parsed.archive else 'Delete'} {words}?", parsed.yes):
             print("nothing was moved or deleted")
             return 1
-        done = (pruning.archive if parsed.archive else pruning.delete)(free, root)
-        what = f"moved to {pruning.ARCHIVE / folder}" if parsed.archive else "deleted"
+        done = pruning.archive(free, place, root) if parsed.archive else pruning.delete(free, root)
+        what = f"moved to {place}" if parsed.archive else "deleted"
         print(f"{what}: {count(len(done), 'run folder')}")
         for item in free:
             if item not in done:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import itertools
 import os
 import shutil
 from collections.abc import Iterator, Sequence
@@ -160,16 +161,20 @@ def held(path: Path) -> Iterator[bool]:
 # --- putting away -------------------------------------------------------------------------------------------------
 
 
-def archive(items: Sequence[Left], root: Path) -> list[Left]:
-    """Move run folders to ARCHIVE, under the names that they have below ``runs/``; returns those that were moved.
+def archive_of(items: Sequence[Left], folder: str, root: Path) -> Path:
+    """The place for run folders in ARCHIVE: that of the sweep's ``folder``, or a numbered one beside it.
 
-    ValueError before anything is moved where one of them is there already.
+    It is the first that holds none of them yet, so that each is a sweep without doubles for ``analysis``.
     """
-    places = {item.run_dir: root / ARCHIVE / Path(item.run_dir).relative_to(RUNS) for item in items}
-    for run, place in places.items():
-        if place.exists():
-            raise ValueError(f"{ARCHIVE}/{Path(run).relative_to(RUNS)} is there already: delete it or move it away")
-    return [item for item in items if _moved(root / item.run_dir, places[item.run_dir])]
+    further = (f"{folder}+{number}" for number in itertools.count(2))  # no sweep is named with a plus
+    names = [Path(item.run_dir).name for item in items]
+    places = (ARCHIVE / name for name in itertools.chain([folder], further))
+    return next(place for place in places if not any((root / place / name).exists() for name in names))
+
+
+def archive(items: Sequence[Left], place: Path, root: Path) -> list[Left]:
+    """Move run folders to ``place``, under the names that they have; returns those that were moved."""
+    return [item for item in items if _moved(root / item.run_dir, root / place / Path(item.run_dir).name)]
 
 
 def delete(items: Sequence[Left], root: Path) -> list[Left]:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from analysis.logs.load import sweeps
+from analysis.logs.load import load, sweeps
 from grid.engine.states.chunk_submission import only_one
 from grid.engine.submission import pruning
 from tests.grid import bench
@@ -66,10 +66,15 @@ def test_seeds_that_left_are_archived(here: Bench) -> None:
     assert sweeps(here.root / "runs" / ".archive") == ["tiny"]
     assert "beside them" not in here.good("status")
     assert here.good("prune --seeds 1 --archive --yes") == "every run folder of runs/tiny is part of the sweep\n"
-    # what comes back finds no place: nothing is overwritten
+    # what comes back is archived beside the first: nothing is overwritten, and nothing is counted twice
     shutil.copytree(archived[2], before[2])
-    here.refused("prune --seeds 1 --archive --yes", f"runs/.archive/tiny/{before[2].name} is there already")
-    assert set(folders(here)) == {1, 2}
+    assert "moved to runs/.archive/tiny+2: 1 run folder" in here.good("prune --seeds 1 --archive --yes")
+    shutil.copytree(archived[2], before[2])
+    assert "--archive moves them to runs/.archive/tiny+3, " in here.good("prune --seeds 1")
+    assert "moved to runs/.archive/tiny+3: 1 run folder" in here.good("prune --seeds 1 --archive --yes")
+    assert sweeps(here.root / "runs" / ".archive") == ["tiny", "tiny+2", "tiny+3"]
+    assert folders(here, "runs/.archive/tiny") == archived
+    assert list(load(here.root / "runs" / ".archive", "tiny+2").settings["seed"]) == [2]
 
 
 def test_runs_that_left_are_deleted_whole(here: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
