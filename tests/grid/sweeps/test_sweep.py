@@ -134,6 +134,14 @@ def test_resources_that_make_no_sense(resources: Any, sentence: str) -> None:
     assert "\n" not in str(caught.value)
 
 
+def test_a_point_without_a_label_is_told_by_its_number() -> None:
+    points = [point("A", method="alq"), point("", {"method": "sgd", "steps": 0}), point("", {"steps": 0})]
+    with pytest.raises(ValueError, match=r"^g\.r, point 'SGD': steps=0"):
+        Sweep(points, grid="g", run_name="r").experiments()
+    with pytest.raises(ValueError, match=r"^g\.r, point 2 of 2: seed is no setting of a point"):
+        Sweep([points[0], point("", {"seed": 1})], grid="g", run_name="r").experiments()
+
+
 @pytest.mark.parametrize("name", ["seed", "run_dir"])
 def test_a_point_sets_no_seed(name: str) -> None:
     with pytest.raises(ValueError, match=rf"point '{name}=3': {name} is no setting of a point: "):
