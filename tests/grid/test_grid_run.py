@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import shlex
 import subprocess
@@ -255,6 +256,27 @@ def test_listing_a_file_without_sweeps_names_its_functions(
     said = capsys.readouterr()
     assert (said.out, said.err.count("\n")) == ("", 1)
     assert f"holds no sweep; a sweep is a function whose return is annotated '-> Sweep' (seen: {seen})" in said.err
+
+
+def test_listing_a_file_leaves_out_what_is_no_sweep_and_says_why(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "mixed.py"
+    file.write_text(
+        "from grid.engine.sweep import Sweep, point\n"
+        "def broken() -> Sweep:\n    return 1 / 0\n"
+        "def mixed() -> Sweep:\n    'Named as the file.'\n    return Sweep([point('a', method='alq')])\n"
+        "def bad() -> Sweep:\n    return Sweep([point('a', method='alq', steps=0)])\n"
+    )
+    assert grid_run.main(["list", str(file), "--json"], tmp_path) == grid_run.main(["list", str(file)], tmp_path) == 2
+    said = capsys.readouterr()
+    document, _, shown = said.out.partition("]\n")
+    assert [row["run_name"] for row in json.loads(f"{document}]")] == ["mixed"]
+    assert shown.splitlines()[-1].split()[1:] == ["mixed", "1", "Named", "as", "the", "file."]
+    assert said.err.splitlines()[:2] == [
+        f"grid_run.py: broken() of {file} is left out: --grid {file}, line 3: ZeroDivisionError: division by zero",
+        f"grid_run.py: bad() of {file} is left out: mixed.bad, point 'a': steps=0: must be at least 1",
+    ]
 
 
 def test_a_file_of_points_alone_hides_no_other_family(

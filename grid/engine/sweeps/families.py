@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import functools
 import importlib
 import importlib.util
 import inspect
@@ -121,11 +122,14 @@ def load(family: str, run_name: str, seeds: Sequence[int] | None = None) -> Swee
     return made if seeds is None else dataclasses.replace(made, seeds=tuple(seeds))
 
 
-def load_all(family: str, *, may_be_empty: bool = False) -> list[Sweep]:
-    """Every sweep of ``family``, as ``load`` gives it; ValueError where there is none, unless that ``may_be``."""
+def makers(family: str, *, may_be_empty: bool = False) -> dict[str, Callable[[], Sweep]]:
+    """The run names of ``family``, each with a function that gives its sweep as ``load`` does.
+
+    ValueError where there is none, unless that ``may_be``.
+    """
     module = _module(family)
     found = _functions(family, module, may_be_empty=may_be_empty)
-    return [_made(family, module, run_name) for run_name in found]
+    return {run_name: functools.partial(_made, family, module, run_name) for run_name in found}
 
 
 def _made(family: str, module: ModuleType, run_name: str) -> Sweep:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from grid.engine.sweep import Sweep, axis, needs, point, product, union, when, where_read
-from grid.engine.sweeps.families import find, load, load_all, parse_seeds
+from grid.engine.sweeps.families import find, load, makers, parse_seeds
 
 
 def test_points_that_mean_the_same_run_are_aliases() -> None:
@@ -293,7 +293,7 @@ def test_a_file_of_sweeps_is_run_once_for_all_of_them(tmp_path: Path) -> None:
         "def one() -> Sweep:\n    '''First.'''\n    return Sweep([point(method='sgd')])\n"
         "def two() -> Sweep:\n    return Sweep([point(method='alq')], seeds=2)\n"
     )
-    found = load_all(str(family))
+    found = [make() for make in makers(str(family)).values()]
     assert [(sweep.run_name, sweep.doc, sweep.num_points) for sweep in found] == [("one", "First.", 1), ("two", "", 2)]
     assert (tmp_path / "mine.py.runs").read_text() == "x"
     assert [sweep.points for sweep in found] == [load(str(family), name).points for name in ("one", "two")]
