@@ -172,7 +172,7 @@ def test_a_sweep_of_the_package(folder: Path, tmp_path: Path) -> None:
         ["my_package==1.2"]
     ] * 3
     for name in ("my_package.nothing", "no_package.sweeps"):
-        with pytest.raises(ValueError, match=rf"^--grid {name}: there is no module of this name here; install its"):
+        with pytest.raises(ValueError, match=rf"^grid {name}: there is no module of this name here; install its"):
             load(name, "toys")
 
 

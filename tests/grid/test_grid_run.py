@@ -174,7 +174,8 @@ def test_dry_run_passes_the_experiment_and_the_exit_code_on(tmp_path: Path, capf
         ("--grid nuq --run_name mnist --prefix ../x", "--prefix '../x'"),
         ("--grid nuq --run_name mnist --max_running 0", "--max_running 0: must be at least 1"),
         ("--grid nuq --run_name mnist --cluster local --submit", "--submit needs --cluster slurm"),
-        ("--grid none.py --run_name mnist", "none.py: no such file"),
+        ("--grid none.py --run_name mnist", "grid none.py: no such file"),
+        ("status none.py mnist", "grid_run.py: grid none.py: no such file"),
         ("run demo demo --slots 0", "--slots 0: must be at least 1"),
         ("show demo demo --seeds x", "--seeds x"),
         ("show demo demo --set steps=1,2", "--set steps=1,2: must be one value"),
@@ -274,7 +275,7 @@ def test_listing_a_file_leaves_out_what_is_no_sweep_and_says_why(
     assert [row["run_name"] for row in json.loads(f"{document}]")] == ["mixed"]
     assert shown.splitlines()[-1].split()[1:] == ["mixed", "1", "Named", "as", "the", "file."]
     assert said.err.splitlines()[:2] == [
-        f"grid_run.py: broken() of {file} is left out: --grid {file}, line 3: ZeroDivisionError: division by zero",
+        f"grid_run.py: broken() of {file} is left out: grid {file}, line 3: ZeroDivisionError: division by zero",
         f"grid_run.py: bad() of {file} is left out: mixed.bad, point 'a': steps=0: must be at least 1",
     ]
 

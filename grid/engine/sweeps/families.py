@@ -46,12 +46,12 @@ def _functions(
     found = {name: value for name, value in own.items() if value.__annotations__.get("return") in sweeps}
     if run_name in own and run_name not in found:
         raise ValueError(
-            f"--grid {family}: {run_name}() does not say that it makes a sweep: write `def {run_name}() -> Sweep:`"
+            f"grid {family}: {run_name}() does not say that it makes a sweep: write `def {run_name}() -> Sweep:`"
         )
     if not found and not may_be_empty:
         others = ", ".join(f"{name}()" for name in own) or "no function at all"
         raise ValueError(
-            f"--grid {family}: holds no sweep; a sweep is a function whose return is annotated '-> Sweep' (seen: "
+            f"grid {family}: holds no sweep; a sweep is a function whose return is annotated '-> Sweep' (seen: "
             f"{others})"
         )
     return found
@@ -72,24 +72,24 @@ def _load_module(name: str) -> ModuleType:
     is_there = importlib.util.find_spec(name.partition(".")[0]) is not None
     if not is_there or _call(name, lambda: importlib.util.find_spec(name)) is None:
         raise ValueError(
-            f"--grid {name}: there is no module of this name here; install its package, or name the folder that the "
+            f"grid {name}: there is no module of this name here; install its package, or name the folder that the "
             f"package lies in in PYTHONPATH"
         )
-    with plugins.watched(f"--grid {name}"):
+    with plugins.watched(f"grid {name}"):
         return _call(name, lambda: importlib.import_module(name))
 
 
 def _load_file(path: Path) -> ModuleType:
     if not path.is_file():
         raise FileNotFoundError(
-            f"--grid {path}: no such file; give a Python file with sweep functions, or one of {', '.join(families())}"
+            f"grid {path}: no such file; give a Python file with sweep functions, or one of {', '.join(families())}"
         )
     spec = importlib.util.spec_from_file_location(f"user_sweeps_{path.stem}", path)
     if spec is None or spec.loader is None:
-        raise ValueError(f"--grid {path}: not a Python file")
+        raise ValueError(f"grid {path}: not a Python file")
     module = importlib.util.module_from_spec(spec)
     loader = spec.loader
-    with plugins.watched(f"--grid {path}"):  # which imports packages of its own
+    with plugins.watched(f"grid {path}"):  # which imports packages of its own
         _call(str(path), lambda: loader.exec_module(module))
     return module
 
@@ -110,7 +110,7 @@ def _call(family: str, function: Callable[[], Made]) -> Made:
             if isinstance(error, SystemExit):
                 message = f"sys.exit({error.code!r}) is called here; a file of sweeps must only make sweeps"
         where = "" if Path(file or family).absolute() == place else f" (in {file})"
-        raise ValueError(f"--grid {family}, line {line}{where}: {message}") from error
+        raise ValueError(f"grid {family}, line {line}{where}: {message}") from error
 
 
 def load(family: str, run_name: str, seeds: Sequence[int] | None = None) -> Sweep:
@@ -144,10 +144,10 @@ def _made(family: str, module: ModuleType, run_name: str) -> Sweep:
     ]
     if needed:
         raise ValueError(
-            f"--grid {family}: {run_name}({', '.join(needed)}) needs arguments; a sweep is a function without any"
+            f"grid {family}: {run_name}({', '.join(needed)}) needs arguments; a sweep is a function without any"
         )
     made = _call(family, function)
-    _check(f"--grid {family}: {run_name}()", made)
+    _check(f"grid {family}: {run_name}()", made)
     own = Path(family) if family.endswith(".py") else None
     known = {"grid": own.stem, "file": str(own.resolve())} if own else {"grid": family}
     made = dataclasses.replace(made, run_name=run_name, doc=inspect.getdoc(function) or "", **known)

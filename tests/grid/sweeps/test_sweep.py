@@ -236,7 +236,7 @@ def test_a_mistake_in_a_users_file_is_one_sentence_with_its_line(
     path.write_text(head + body + "\n")
     with pytest.raises(ValueError, match="line") as caught:
         load(str(path), "mine").experiments()
-    assert f"--grid {path}, line {line}: {sentence}" in str(caught.value)
+    assert f"grid {path}, line {line}: {sentence}" in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
