@@ -30,15 +30,17 @@ def prune(argv: Sequence[str], root: Path) -> int:
     parsed = parser.parse_args(argv)
     from grid.engine.states.chunk_submission import only_one
     from grid.engine.submission import pruning
-    from grid.engine.sweeps.families import seeds_text
+    from grid.engine.sweeps.families import load, seeds_text
 
     acts = parsed.archive or parsed.delete
     if parsed.json and acts:
         raise ValueError(f"--json --{'archive' if parsed.archive else 'delete'}: a document is of the list: give one")
-    sweep, experiments = experiments_of(parsed)
-    folder = experiments[0].folder
+    folder = load(parsed.grid, parsed.run_name).home
+    with pruning.plugins_told(folder, root):
+        sweep, experiments = experiments_of(parsed)
     with only_one(root, folder) if acts else contextlib.nullcontext():
-        found, view = pruning.folders_left(sweep, experiments, root, any_seed=parsed.seeds is None)
+        with pruning.plugins_told(folder, root):
+            found, view = pruning.folders_left(sweep, experiments, root, any_seed=parsed.seeds is None)
         if parsed.json:
             print(as_json({"folder": f"runs/{folder}", "runs": [_known(item) for item in found]}))
             return 0

@@ -20,6 +20,7 @@ from grid.engine.submission import planning
 from grid.engine.submission.plan import moved_defaults
 from grid.engine.sweeps.experiments import Experiment, Sweep
 from grid.engine.sweeps.families import load
+from nuq.settings import plugins
 from settings import run_identity
 
 ARCHIVE = Path(RUNS) / ".archive"  # a name with a dot: no command takes it for a sweep
@@ -78,9 +79,37 @@ def folders_left(
     reasons |= {item.name: f"seed {item.seed} left the sweep" for item in beside}
     found = []
     for path, run in zip(paths, run_dirs, strict=True):
-        alone = "the last plan still hands it over: submit" if run in waiting else _alone(path, run, view)
-        found.append(Left(run, view.states[run], _size_bytes(path), reasons[path.name], alone))
+        why, alone = reasons[path.name], _alone(path, run, view)
+        if run in waiting:
+            alone = "the last plan still hands it over: submit"
+        elif absent := _plugins_missing([path]):
+            why, alone = f"not known without its plug-in {', '.join(absent)}", f"give {_imports(absent)}"
+        found.append(Left(run, view.states[run], _size_bytes(path), why, alone))
     return found, view
+
+
+@contextlib.contextmanager
+def plugins_told(folder: str, root: Path) -> Iterator[None]:
+    """ValueErrors inside, with a sentence on the plug-ins that runs in the folder used and that are not imported."""
+    try:
+        yield
+    except ValueError as error:
+        absent = _plugins_missing([config.parent for config in (root / RUNS / folder).glob("[!.]*/config.yaml")])
+        if not absent:
+            raise
+        used = f"runs in {RUNS}/{folder} used {', '.join(absent)}, not imported here"
+        raise ValueError(f"{error}; {used}: give {_imports(absent)}") from error
+
+
+def _plugins_missing(paths: Sequence[Path]) -> list[str]:
+    """The plug-ins that runs name and that are not imported, as ``name==version``."""
+    given = [(read_config(path) or {}).get("plugins") for path in paths]
+    return plugins.missing(sorted({str(text) for texts in given if isinstance(texts, list) for text in texts}))
+
+
+def _imports(texts: Sequence[str]) -> str:
+    """The words that import plug-ins."""
+    return " ".join(dict.fromkeys(f"{plugins.OPTION} {text.partition('==')[0]}" for text in texts))
 
 
 @contextlib.contextmanager
