@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from analysis import fresh, restyled
 from analysis.aggregate import incomplete
 from analysis.logs.load import Logs, load
+from analysis.seed_groups import check_titles
 from analysis.selection import select
 from analysis.tables.paired import without_partner
 from files.aligned import aligned
@@ -175,6 +176,7 @@ def _print_figures(paths: Sequence[str], notes: Sequence[str]) -> None:
 def _figures(logs: Logs, folder: Path, options: argparse.Namespace) -> tuple[list[str], list[str]]:
     from analysis import figures
 
+    check_titles(logs.settings["method.name"].dropna().unique())
     wanted, every = _named(logs, options)
     try:
         drawn = figures.draw(wanted, folder)
