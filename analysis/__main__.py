@@ -44,7 +44,8 @@ def _parser() -> argparse.ArgumentParser:
         nargs="+",
         default=[],
         metavar="NAME=VALUE",
-        help="only runs with these settings: --where method=alq,amq bits=3",
+        help="only runs with these settings, and of methods without such a setting: --where bits=3 keeps SuperSGD, "
+        "which has no bits; --where method=alq,amq bits=3 does not",
     )
     add("--runs", type=Path, default=Path("runs"), metavar="FOLDER", help="the folder of all sweeps (default: runs)")
     add("--out", type=Path, metavar="FOLDER",

@@ -7,13 +7,14 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import yaml
 
 from analysis.logs.load import Logs
 from analysis.seed_groups import seed_groups, short_name, shown, title
 from nuq.registry import METHODS
-from nuq.settings import unknown
+from nuq.settings import declared, unknown
 
 
 def setting_named(name: str, legal: Sequence[str]) -> str:
@@ -34,7 +35,8 @@ def setting_named(name: str, legal: Sequence[str]) -> str:
 def select(logs: Logs, conditions: Sequence[str]) -> Logs:
     """The runs whose settings fulfil every ``name=value`` or ``name=value,value`` (any of them).
 
-    A note tells of a value that no run has; ValueError where no run has any.
+    A condition on a method's setting leaves the runs of methods that do not have it (SuperSGD has no bits).  A note
+    tells of a value that no run has; ValueError where no run has any.
     """
     runs, notes = logs.settings, list(logs.notes)
     for condition in conditions:
@@ -43,7 +45,8 @@ def select(logs: Logs, conditions: Sequence[str]) -> Logs:
         if not name or "" in parts:
             example = "name=value or name=value,value, as in method=alq,amq bits=3"
             raise ValueError(f"condition {condition!r}: must be {example}{_rows_of(condition, runs)}")
-        column = runs[setting_named(name, list(logs.settings.columns))]
+        setting = setting_named(name, list(logs.settings.columns))
+        column = runs[setting]
         have = column.map(shown)
         wanted = {part: {part, shown(_parsed(part))} for part in ([text] if text in set(have) else parts)}
         chosen = have.isin([value for values in wanted.values() for value in values])
@@ -53,8 +56,16 @@ def select(logs: Logs, conditions: Sequence[str]) -> Logs:
         lost = [part for part, values in wanted.items() if values.isdisjoint(have)]
         if len(runs) and lost:
             notes.append(f"no run with {name}={','.join(lost)} (there are: {there})")
-        runs = runs.loc[chosen]
+        may_have = [_may_have(setting, method) for method in runs["method.name"]]
+        runs = runs.loc[chosen | ~np.array(may_have, bool)]
     return replace(logs.keep(runs.index), notes=tuple(notes))
+
+
+def _may_have(setting: str, method: Any) -> bool:
+    """Whether runs of a method may have a setting; those of one that METHODS does not know may have any."""
+    section, _, short = setting.partition(".")
+    is_own = section == "method" and short != "name"
+    return not is_own or method not in METHODS or short in declared(METHODS[method].settings)
 
 
 def _rows_of(label: str, runs: pd.DataFrame) -> str:

@@ -206,7 +206,7 @@ def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]
 
 @pytest.mark.parametrize(
     ("where", "way_out"),
-    [("method=alq,qsgd", "; method=alq,qsgd,supersgd keeps it"), ("bits=3", ""), ("method=alq,qsgd,supersgd", None)],
+    [("method=alq,qsgd", "; method=alq,qsgd,supersgd keeps it"), ("bits=3", None), ("method=alq,qsgd,supersgd", None)],
 )
 def test_a_selection_without_the_baseline_says_so(
     write_run: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str], where: str, way_out: str | None
