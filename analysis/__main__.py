@@ -44,11 +44,13 @@ def _parser() -> argparse.ArgumentParser:
         nargs="+",
         default=[],
         metavar="NAME=VALUE",
-        help="only runs with these settings: --where method=alq,amq bits=3",
+        help="only runs with these settings, and of methods without such a setting: --where bits=3 keeps SuperSGD, "
+        "which has no bits; --where method=alq,amq bits=3 does not",
     )
     add("--runs", type=Path, default=Path("runs"), metavar="FOLDER", help="the folder of all sweeps (default: runs)")
-    add("--out", type=Path, default=Path("figures"), metavar="FOLDER",
-        help="write to FOLDER/SWEEP, and what --where selects to a folder in it (default: figures)")  # fmt: skip
+    add("--out", type=Path, metavar="FOLDER",
+        help="write to FOLDER/SWEEP, and what --where selects to a folder in it (default: figures; of another folder "
+        "of runs a folder in it, such as figures/runs_.archive)")  # fmt: skip
     add("--no-cache", action="store_true", help="read all logs again, also those that have not changed")
 
     width = _options(
@@ -119,7 +121,6 @@ def _parser() -> argparse.ArgumentParser:
         published.add_argument(
             "--runs", type=Path, default=Path("runs"), metavar="FOLDER", help="the folder of all sweeps (default: runs)"
         )
-        published.set_defaults(out=Path("figures"))  # published tables are not written there
     predict_command.add_to(commands)
     return parser
 
@@ -181,7 +182,8 @@ def _main(options: argparse.Namespace) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except OSError as error:  # a folder that cannot be written, a disk that is full
-        print(f"error: {error.filename or options.out}: {error.strerror}", file=sys.stderr)
+        where = error.filename or getattr(options, "out", None) or "figures"
+        print(f"error: {where}: {error.strerror}", file=sys.stderr)
         return 2
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import hashlib
+import os
 import re
 import sys
 from collections.abc import Callable, Sequence
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING
 from analysis import fresh, restyled
 from analysis.aggregate import incomplete
 from analysis.logs.load import Logs, load
+from analysis.seed_groups import check_titles
 from analysis.selection import select
 from analysis.tables.paired import without_partner
 from files.aligned import aligned
@@ -23,15 +25,29 @@ from files.tables import as_json, check_formats
 if TYPE_CHECKING:
     from analysis import figures
 
+RUNS, FIGURES = Path("runs"), Path("figures")
 _LONG = 100  # characters of a folder's name
 
 
 def folder_of(options: argparse.Namespace) -> Path:
     """The folder for a sweep's figures, with a folder inside it for the runs that conditions select."""
-    chosen = re.sub(r"[^\w.=,-]+", "_", " ".join(_conditions(options)))
-    if len(chosen) > _LONG:  # file systems do not like longer names
-        chosen = f"{chosen[:_LONG]}-{hashlib.sha256(chosen.encode()).hexdigest()[:8]}"
-    return options.out / options.sweep / chosen
+    out = options.out or _figures_of(options.runs)
+    return out / options.sweep / _folder_name(" ".join(_conditions(options)))
+
+
+def _figures_of(runs: Path) -> Path:
+    """The folder for the figures of a folder of runs: one with the path of the runs in its name, unless it is RUNS."""
+    if runs.resolve() == RUNS.resolve():
+        return FIGURES
+    place, here = Path(os.path.abspath(runs)), Path.cwd()
+    return FIGURES / _folder_name(str(place.relative_to(here) if here in place.parents else place))
+
+
+def _folder_name(text: str) -> str:
+    name = re.sub(r"[^\w.=,-]+", "_", text)
+    if len(name) > _LONG:  # file systems do not like longer names
+        name = f"{name[:_LONG]}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+    return name
 
 
 def loaded(options: argparse.Namespace) -> Logs:
@@ -160,6 +176,7 @@ def _print_figures(paths: Sequence[str], notes: Sequence[str]) -> None:
 def _figures(logs: Logs, folder: Path, options: argparse.Namespace) -> tuple[list[str], list[str]]:
     from analysis import figures
 
+    check_titles(logs.settings["method.name"].dropna().unique())
     wanted, every = _named(logs, options)
     try:
         drawn = figures.draw(wanted, folder)

@@ -153,6 +153,18 @@ def title(method: str) -> str:
     return restyled.chosen().names.get(method, METHODS[method].title if method in METHODS else method)
 
 
+def check_titles(methods: Iterable[str]) -> None:
+    """Raise ValueError where two of the methods have one name in figures: nobody could tell their lines apart."""
+    labels, found = restyled.chosen().labels, {}
+    for method in methods:
+        shown = labels.get(title(method), title(method))
+        if (other := found.setdefault(shown, method)) != method:
+            raise ValueError(
+                f"{shown!r} would be the name of two methods in these figures, {other} and {method}: give each its own "
+                "(names and labels of a --style file)"
+            )
+
+
 def method_order(name: str) -> tuple[int, str]:
     """The sort key of methods: first as the style in force lists them, then as METHODS does, strangers last."""
     order = list(dict.fromkeys([*restyled.chosen().order, *METHODS]))

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import yaml
 
 from analysis.logs.load import Logs
-from analysis.seed_groups import short_name, shown
-from nuq.settings import unknown
+from analysis.seed_groups import seed_groups, short_name, shown, title
+from nuq.registry import METHODS
+from nuq.settings import declared, unknown
 
 
 def setting_named(name: str, legal: Sequence[str]) -> str:
@@ -32,7 +35,8 @@ def setting_named(name: str, legal: Sequence[str]) -> str:
 def select(logs: Logs, conditions: Sequence[str]) -> Logs:
     """The runs whose settings fulfil every ``name=value`` or ``name=value,value`` (any of them).
 
-    A note tells of a value that no run has; ValueError where no run has any.
+    A condition on a method's setting leaves the runs of methods that do not have it (SuperSGD has no bits).  A note
+    tells of a value that no run has; ValueError where no run has any.
     """
     runs, notes = logs.settings, list(logs.notes)
     for condition in conditions:
@@ -40,19 +44,43 @@ def select(logs: Logs, conditions: Sequence[str]) -> Logs:
         parts = [part.strip() for part in text.split(",")]
         if not name or "" in parts:
             example = "name=value or name=value,value, as in method=alq,amq bits=3"
-            raise ValueError(f"condition {condition!r}: must be {example}")
-        column = runs[setting_named(name, list(logs.settings.columns))]
+            raise ValueError(f"condition {condition!r}: must be {example}{_rows_of(condition, runs)}")
+        setting = setting_named(name, list(logs.settings.columns))
+        column = runs[setting]
         have = column.map(shown)
         wanted = {part: {part, shown(_parsed(part))} for part in ([text] if text in set(have) else parts)}
         chosen = have.isin([value for values in wanted.values() for value in values])
         there = ", ".join(sorted({shown(value) for value in column.dropna()})) or "none that read this setting"
         if len(runs) and chosen.to_numpy().sum() == 0:
-            raise ValueError(f"no run with {condition} (there are: {there})")
+            raise ValueError(f"no run with {condition} (there are: {there}){_meant(name, parts, set(have))}")
         lost = [part for part, values in wanted.items() if values.isdisjoint(have)]
         if len(runs) and lost:
             notes.append(f"no run with {name}={','.join(lost)} (there are: {there})")
-        runs = runs.loc[chosen]
+        may_have = [_may_have(setting, method) for method in runs["method.name"]]
+        runs = runs.loc[chosen | ~np.array(may_have, bool)]
     return replace(logs.keep(runs.index), notes=tuple(notes))
+
+
+def _may_have(setting: str, method: Any) -> bool:
+    """Whether runs of a method may have a setting; those of one that METHODS does not know may have any."""
+    section, _, short = setting.partition(".")
+    is_own = section == "method" and short != "name"
+    return not is_own or method not in METHODS or short in declared(METHODS[method].settings)
+
+
+def _rows_of(label: str, runs: pd.DataFrame) -> str:
+    """The conditions that choose the rows of a label, or of a method's name in labels, in words; empty for no such."""
+    rows = [row for row in seed_groups(runs) if label in (row.label, row.label.partition(" (")[0])]
+    settings = [{"method": row.method, **row.differs} for row in rows]
+    found = "; ".join(" ".join(f"{name}={shown(value)}" for name, value in one.items()) for one in settings)
+    return f"; {len(rows)} row{'s have' if len(rows) > 1 else ' has'} this label: {found}" if rows else ""
+
+
+def _meant(name: str, parts: Sequence[str], there: Collection[str]) -> str:
+    """A question where a value is the name of a method in figures (``ALQ-N``), and the runs have that method."""
+    methods = {title(value): value for value in there if value in METHODS}
+    meant = [methods.get(part, part) for part in parts]
+    return f"; did you mean {name}={','.join(meant)}?" if meant != parts else ""
 
 
 def _parsed(text: str) -> Any:

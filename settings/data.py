@@ -164,9 +164,11 @@ def check_limit(config: Mapping[str, Any]) -> None:
     data, per_worker = config["data"], config["batch_size"] * config["compute"]["accumulate"]
     limit, per_step = data["limit"], per_worker * config["workers"]
     if 0 < limit < per_step:
+        fits = limit // (config["workers"] * config["compute"]["accumulate"])
+        smaller = f"; or set batch_size to at most {fits}" if fits else ""
         raise ValueError(
             f"data.limit={limit}: a step takes {per_step} samples (workers={config['workers']} with {per_worker} "
-            f"each); legal: at least {per_step}, or 0 for all examples"
+            f"each); legal: at least {per_step}, or 0 for all examples{smaller}"
         )
     if (num_train := _num_train(data)) is not None:
         check_within(data, num_train)

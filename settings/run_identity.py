@@ -6,6 +6,7 @@ import functools
 import hashlib
 import json
 import os
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -78,6 +79,9 @@ def run_name(config: Mapping[str, Any], known: str = "") -> str:
         f"{config['method']['name']}{bits}{others}-{config['model']['name']}-{config['data']['name']}-s{config['seed']}"
     )
     return f"{parts}-{known or identity(config)}"
+
+
+NAME = re.compile(r".+-s(?P<seed>\d+)-[0-9a-f]{14}")  # the names that ``run_name`` makes
 
 
 def default_run_dir(config: Mapping[str, Any]) -> str:

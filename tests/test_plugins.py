@@ -23,11 +23,13 @@ from benchmarks import method_pages
 from grid import everything
 from grid.commands.report import changes
 from grid.engine.scripts.snapshot import drift, snapshot
-from grid.engine.states.runs import prepare, runs_of
+from grid.engine.states.runs import prepare, runs_of, sign
 from grid.engine.sweep import load
 from nuq.registry import METHODS
 from nuq.settings import plugins
 from settings import command_line, resolving
+from settings.data import DATA
+from settings.models import MODELS
 from settings.run_identity import identity, run_name
 from tests import own_package
 from tests.grid.scripts.code_trees import code_tree
@@ -172,7 +174,7 @@ def test_a_sweep_of_the_package(folder: Path, tmp_path: Path) -> None:
         ["my_package==1.2"]
     ] * 3
     for name in ("my_package.nothing", "no_package.sweeps"):
-        with pytest.raises(ValueError, match=rf"^--grid {name}: there is no module of this name here; install its"):
+        with pytest.raises(ValueError, match=rf"^grid {name}: there is no module of this name here; install its"):
             load(name, "toys")
 
 
@@ -201,6 +203,37 @@ def test_a_plan_tells_which_runs_are_of_another_version(
     (told,) = changes(made, tmp_path)
     assert told.startswith("changed: plug-ins were my_package==1.2 and are my_package==1.3: 2 earlier runs (mine-2b-")
     assert told.endswith(") no longer count; installing the old keeps them")
+
+
+def test_prune_says_which_plug_in_its_runs_need(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def prune(file: str, *words: str) -> tuple[int, str]:
+        code = grid_run.main(["prune", str(tmp_path / file), "toys", *words], tmp_path)
+        said = capsys.readouterr()
+        return code, said.out + said.err
+
+    words = "from grid.engine.sweep import Sweep, point\ndef toys() -> Sweep:\n    return Sweep([{}], folder='toys')\n"
+    (tmp_path / "both.py").write_text(words.format("point(method='sgd'), point(method='mine')"))
+    (tmp_path / "one.py").write_text(words.format("point(method='sgd')"))
+    plugins.load("my_package")
+    made = load(str(tmp_path / "both.py"), "toys")
+    prepare(runs_of(made.experiments(), tmp_path))
+    assert prune("both.py") == (0, "every run folder of runs/toys is part of the sweep\n")
+    assert "its settings left the sweep" in prune("one.py")[1]
+    del METHODS["mine"], DATA["light"], MODELS["tiny"]  # as where nothing has imported it
+    code, told = prune("both.py")
+    assert code == 2 and "both.toys, point 2 of 2: unknown method 'mine'" in told
+    used = "; runs in runs/toys used my_package==1.2, not imported here: give --import my_package\n"
+    assert told.endswith(used)
+    sign(made, tmp_path)
+    code, told = prune("one.py")
+    assert code == 2 and "runs/toys is also the folder of both.py: toys, which cannot be read" in told
+    assert told.endswith(used)
+    (tmp_path / "runs/toys/.sweeps").unlink()
+    code, told = prune("one.py", "--delete", "--yes")
+    assert code == 0 and "not known without its plug-in my_package==1.2  (give --import my_package)" in told
+    assert len(list(tmp_path.glob("runs/toys/*/config.yaml"))) == 2, "nothing is deleted"
 
 
 @pytest.mark.parametrize("git", [True, False])

@@ -21,13 +21,16 @@ from nuq.registry import METHODS
 # Inches: one and two columns of a two-column paper.
 WIDTHS = {"column": 3.4, "page": 7.0}
 
-# The first twelve are at least 16 apart in CIE Lab for eyes with and without red or green cones (a test measures it),
-# and relatives (ALQ, ALQ-N) have neighbouring hues; markers and dashes tell the rest apart, also in grey.
+# The first twelve, and those of ten methods that are often drawn together, are at least 16 apart in CIE Lab for eyes
+# with and without red or green cones (a test measures it), and relatives (ALQ, ALQ-N) have neighbouring hues; markers
+# and dashes tell the rest apart, also in grey.
 COLOURS = (
     "#000000", "#8c8c8c", "#56b4e9", "#0072b2", "#90075e", "#acc456", "#d55e00", "#f2b50c",
-    "#751713", "#f20c55", "#0a7d3c", "#47dbcf", "#cc79a7", "#332288", "#a6761d", "#b8b800",
+    "#751713", "#f20c55", "#0a7d3c", "#47dbcf", "#cc79a7", "#a6761d", "#8b24f2", "#b8b800",
     "#44aaff", "#6a51a3", "#999933", "#c51b7d", "#1b7837", "#8c510a", "#01665e", "#bf812d",
 )  # fmt: skip
+# Methods that would share a colour of the first round with one that they are often drawn with (QSGD, ALQ).
+_OWN_COLOURS = {"topk": "#332288", "dgc": "#591e00", "powersgd": "#aacc00"}
 _MARKER_SCALE = {"*": 1.6, "P": 1.25, "X": 1.15, "p": 1.15, "h": 1.1, "D": 0.85, "d": 1.2}
 MARKERS: tuple[Any, ...] = (*"os^vDXPph>*<d8H", (4, 1, 0), (3, 1, 0), (6, 1, 0))
 DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (3, 1, 1, 1)), (0, (1.2, 1)), (0, (7, 1.5, 1.5, 1.5, 1.5, 1.5)))
@@ -130,7 +133,8 @@ def look(seed_group: SeedGroup, *, lines: bool = True) -> Look:
         marker = MARKERS[(index + 7 * seed_group.variant) % len(MARKERS)]
         # the second round of markers is filled where the first was hollow
         hollow ^= seed_group.variant // len(MARKERS) % 2 == 1
-    colour = to_hex(chosen().colors.get(seed_group.method, COLOURS[index % len(COLOURS)]))
+    ours = _OWN_COLOURS.get(seed_group.method, COLOURS[index % len(COLOURS)])
+    colour = to_hex(chosen().colors.get(seed_group.method, ours))
     return Look(_shaded(colour, _SHADES[pair % len(_SHADES)]), marker, dash, hollow, index)
 
 

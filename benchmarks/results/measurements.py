@@ -197,7 +197,7 @@ MEASUREMENTS: dict[str, Benchmark | Sweep] = {
         400,
         "headline_cifar10_cpu",
         needs=(CIFAR10,),
-        pictures={"docs/headline.png": "figures/headline_cifar10_cpu/variance_and_loss.png"},
+        pictures={"docs/headline.png": "figures/results/headline_cifar10_cpu/variance_and_loss.png"},
         runs="results",
     ),
     "headline_variance": Benchmark(

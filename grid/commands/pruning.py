@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from files.tables import add_json, as_json
 from grid.commands.options import add_consent, command_parser, consent, count, experiments_of, table
-from grid.commands.report import doubts
+from grid.commands.report import doubts, of_other_seeds
 
 if TYPE_CHECKING:
     from grid.engine.submission.pruning import Left
@@ -19,8 +19,8 @@ def prune(argv: Sequence[str], root: Path) -> int:
     """List the run folders that are no longer part of a sweep, or put them away."""
     parser = command_parser(
         "prune",
-        "The run folders that are no longer part of a sweep: its function, a default or its seeds have changed. What "
-        "may be alive is left alone.",
+        "The run folders that are no longer part of a sweep: its function or a default has changed, or --seeds "
+        "leaves them out. What may be alive is left alone.",
     )
     ways = parser.add_mutually_exclusive_group()
     ways.add_argument("--archive", action="store_true", help="move them to runs/.archive/, where no command looks")
@@ -30,14 +30,17 @@ def prune(argv: Sequence[str], root: Path) -> int:
     parsed = parser.parse_args(argv)
     from grid.engine.states.chunk_submission import only_one
     from grid.engine.submission import pruning
+    from grid.engine.sweeps.families import load, seeds_text
 
     acts = parsed.archive or parsed.delete
     if parsed.json and acts:
         raise ValueError(f"--json --{'archive' if parsed.archive else 'delete'}: a document is of the list: give one")
-    sweep, experiments = experiments_of(parsed)
-    folder = experiments[0].folder
+    folder = load(parsed.grid, parsed.run_name).home
+    with pruning.plugins_told(folder, root):
+        sweep, experiments = experiments_of(parsed)
     with only_one(root, folder) if acts else contextlib.nullcontext():
-        found, view = pruning.folders_left(sweep, experiments, root)
+        with pruning.plugins_told(folder, root):
+            found, view = pruning.folders_left(sweep, experiments, root, any_seed=parsed.seeds is None)
         if parsed.json:
             print(as_json({"folder": f"runs/{folder}", "runs": [_known(item) for item in found]}))
             return 0
@@ -45,22 +48,24 @@ def prune(argv: Sequence[str], root: Path) -> int:
             pruning.tidy(folder, root)
         for line in doubts(view):
             print(line)
+        for line in of_other_seeds(sweep, experiments, root) if parsed.seeds is None else ():
+            print(f"{line}; prune --seeds {seeds_text(item.seed for item in experiments)} lists them as left")
         if not found:
             print(f"every run folder of runs/{folder} is part of the sweep")
             return 0
         _show(found)
         free = [item for item in found if not item.alone]
+        place = pruning.archive_of(free, folder, root)
         if not acts or not free:
             if free:
-                where = pruning.ARCHIVE / folder
-                print(f"the same command with --archive moves them to {where}, with --delete it deletes them")
+                print(f"the same command with --archive moves them to {place}, with --delete it deletes them")
             return 0
         words = f"{count(len(free), 'run folder')}, {_size(sum(item.size_bytes for item in free))}"
         if not consent(f"{'Move' if parsed.archive else 'Delete'} {words}?", parsed.yes):
             print("nothing was moved or deleted")
             return 1
-        done = (pruning.archive if parsed.archive else pruning.delete)(free, root)
-        what = f"moved to {pruning.ARCHIVE / folder}" if parsed.archive else "deleted"
+        done = pruning.archive(free, place, root) if parsed.archive else pruning.delete(free, root)
+        what = f"moved to {place}" if parsed.archive else "deleted"
         print(f"{what}: {count(len(done), 'run folder')}")
         for item in free:
             if item not in done:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from grid.engine.states.evidence import View
     from grid.engine.states.ledger import Chunk
     from grid.engine.submission.planning import Made
+    from grid.engine.sweep import Experiment, Sweep
 
 
 def counted(view: View, word: str) -> str:
@@ -35,12 +36,14 @@ def counted(view: View, word: str) -> str:
 
 def changes(made: Made, root: Path) -> Iterator[str]:
     """Sentences on what became of earlier runs: defaults that moved, experiments that left the sweep."""
-    from grid.engine.states.runs import left_over, read_config
+    from grid.engine.states.runs import left_over, other_seeds, read_config, runs_of
     from grid.engine.submission.plan import moved_defaults
 
-    folders = left_over([run.experiment for run in made.runs], root)
+    experiments = [run.experiment for run in made.runs]
+    every = [*experiments, *other_seeds(made.sweep, experiments, root)]
+    folders = left_over(every, root)
     configs = {folder.name: config for folder in folders if (config := read_config(folder)) is not None}
-    moved, gone = moved_defaults(made.runs, configs)
+    moved, gone = moved_defaults(runs_of(every, root), configs)
     for item in moved:
         runs = f"{count(len(item.runs), 'earlier run')} ({some(item.runs)})"
         if item.name == "plugins":
@@ -58,10 +61,24 @@ def changes(made: Made, root: Path) -> Iterator[str]:
             f"runs/{made.plan.folder} also holds what {others} submitted: give one of them its own folder, "
             f"Sweep(..., folder=...)"
         )
+    yield from of_other_seeds(made.sweep, experiments, root)
     if gone:
         yield f"no longer in the sweep: {count(len(gone), 'run folder')} ({some(gone)})"
     if unreadable := len(folders) - len(configs):
         yield f"unreadable: the config.yaml of {count(unreadable, 'run folder')}"
+
+
+def of_other_seeds(sweep: Sweep, experiments: Sequence[Experiment], root: Path) -> Iterator[str]:
+    """A sentence on the runs of a sweep that ``run --seeds`` started with other seeds than those of ``experiments``."""
+    from grid.engine.states.runs import other_seeds, runs_of
+    from grid.engine.sweeps.families import seeds_text
+
+    runs = runs_of(other_seeds(sweep, experiments, root), root)
+    if seeds := [run.experiment.seed for run in runs if run.folder.config.exists()]:
+        distinct = [str(seed) for seed in sorted(set(seeds))]
+        of = f"seed{'s' * (len(distinct) > 1)} {some(distinct)} {'is' if len(seeds) == 1 else 'are'}"
+        every = seeds_text([*(item.seed for item in experiments), *seeds])
+        yield f"{count(len(seeds), 'run')} of {of} of this sweep, too: --seeds {every} shows all"
 
 
 def drifted(made: Made, root: Path) -> Iterator[str]:

@@ -13,13 +13,24 @@ from typing import TYPE_CHECKING, Any
 
 from files.escaped import plain
 from files.tables import FORMATS, add_json, as_json, check_formats, encoded
-from grid.commands.options import again, as_planned, clipped, command_parser, count, looked_at, runs_named, table
+from grid.commands.options import (
+    again,
+    as_planned,
+    clipped,
+    command_parser,
+    count,
+    experiments_of,
+    looked_at,
+    runs_named,
+    table,
+)
 from grid.commands.overview import eta_s, left_s, screen
-from grid.commands.report import counted, doubts, duration, handed_over, unsettled
+from grid.commands.report import counted, doubts, duration, handed_over, of_other_seeds, unsettled
 
 if TYPE_CHECKING:
     from grid.engine.states.evidence import View
     from grid.engine.states.runs import Run
+    from grid.engine.sweep import Sweep
 
 FEW = 40  # at most this many runs are listed one by one
 REFRESH_S = 15.0  # the time between looks at the files; the scheduler is asked every 40 s at most
@@ -43,11 +54,14 @@ def status(argv: Sequence[str], root: Path) -> int:
     parsed = parser.parse_args(argv)
     from grid.engine.slurm import scheduler
     from grid.engine.states import evidence
+    from grid.engine.states.runs import check_folder, runs_of
 
     if parsed.json and parsed.watch:
         raise ValueError("--json --watch: a document is of one moment: give one of them")
     as_planned(parsed, root)
-    runs = runs_named(parsed, root)
+    sweep, experiments = experiments_of(parsed)
+    check_folder(sweep, root)
+    runs = runs_of(experiments, root)
     view = evidence.of(runs, root, max_age_s=0.0 if parsed.now else scheduler.MAX_AGE_S)
     if parsed.json:
         print(as_json(_document(runs, view)))
@@ -63,7 +77,7 @@ def status(argv: Sequence[str], root: Path) -> int:
         if one_screen:
             print("\n".join(lines))
         else:
-            _show(runs, view, root, every=parsed.all or len(runs) <= FEW)
+            _show(sweep, runs, view, root, every=parsed.all or len(runs) <= FEW)
             if not parsed.watch:
                 _data_here(runs, view, root)
         alive = [
@@ -92,8 +106,8 @@ def _document(runs: Sequence[Run], view: View) -> dict[str, Any]:
     }
 
 
-def _show(runs: Sequence[Run], view: View, root: Path, *, every: bool) -> None:
-    from grid.engine.states.runs import left_over
+def _show(sweep: Sweep, runs: Sequence[Run], view: View, root: Path, *, every: bool) -> None:
+    from grid.engine.states.runs import left_over, other_seeds
     from grid.engine.submission.rehearsal import mixed
 
     if every:
@@ -123,9 +137,12 @@ def _show(runs: Sequence[Run], view: View, root: Path, *, every: bool) -> None:
         *_beside(view),
     ]:
         print(line)
-    if old := left_over([item.experiment for item in runs], root):
+    experiments = [item.experiment for item in runs]
+    for line in of_other_seeds(sweep, experiments, root):
+        print(line)
+    if old := left_over([*experiments, *other_seeds(sweep, experiments, root)], root):
         some = ", ".join(path.name for path in old[:5]) + (" ..." if len(old) > 5 else "")
-        print(f"{count(len(old), 'folder')} of other settings or seeds beside them (see prune): {some}")
+        print(f"{count(len(old), 'folder')} of other settings beside them (see prune): {some}")
 
 
 def _data_here(runs: Sequence[Run], view: View, root: Path) -> None:

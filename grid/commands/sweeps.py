@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,23 +39,34 @@ def list_sweeps(argv: Sequence[str], root: Path) -> int:
     )
     add_json(parser)
     options = parser.parse_args(argv)
-    from grid.engine.sweeps.families import families, load_all
+    from grid.engine.sweeps.families import families, makers
 
-    found = []
+    found, wrong = [], []
     for family in [options.grid] if options.grid else families():
-        for sweep in load_all(family, may_be_empty=not options.grid):  # a file of grid/ may only hold points
-            numbers = {"experiments": len(sweep.experiments()), "points": sweep.num_points}
-            found.append({"grid": family, "run_name": sweep.run_name, **numbers, "summary": sweep.summary})
+        for run_name, make in makers(family, may_be_empty=not options.grid).items():  # a file may only hold points
+            try:
+                sweep = make()
+                numbers = {"experiments": len(sweep.experiments()), "points": sweep.num_points}
+            except ValueError as error:
+                wrong.append(f"{run_name}() of {family} is left out: {error}")
+                continue
+            found.append({"grid": family, "run_name": run_name, **numbers, "summary": sweep.summary})
     if options.json:
         print(as_json(found))
-        return 0
+    elif found:
+        _show_sweeps(found)
+    for line in wrong:
+        print(f"grid_run.py: {line}", file=sys.stderr)
+    return 2 if wrong else 0
+
+
+def _show_sweeps(found: Sequence[Mapping[str, Any]]) -> None:
     rows = []
     for item in found:
         number, points = item["experiments"], item["points"]
         counted = f"{number}" if number == points else f"{number} of {points}"
         rows.append((item["grid"], item["run_name"], counted, item["summary"]))
     table(("GRID", "RUN_NAME", "EXPERIMENTS", "WHAT"), rows)
-    return 0
 
 
 def show(argv: Sequence[str], root: Path) -> int:

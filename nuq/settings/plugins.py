@@ -98,7 +98,7 @@ def load(text: str) -> None:
     name, _, version = text.partition("==")
     with watched(f"plug-in {name}"):
         _import(name)
-    if not any(package_of(entry) == name for table, _ in TABLES.values() for entry in table.values()):
+    if missing([name]):
         raise ValueError(f"plug-in {name}: importing it adds no {' or '.join(TABLES)} whose code lies in {name}")
     if version and version != (here := version_of(name)):
         raise ValueError(
@@ -177,6 +177,12 @@ def _check_entry(shown: str, name: Any, entry: Any, of: type) -> None:
 def package_of(entry: Any) -> str:
     """The package, or single module, that the code of an entry lies in."""
     return entry.code.partition(":")[0].partition(".")[0]
+
+
+def missing(texts: Iterable[str]) -> list[str]:
+    """Those of the plug-ins, ``name`` or ``name==version``, that have no entry in the tables: they are not imported."""
+    here = {package_of(entry) for table, _ in TABLES.values() for entry in table.values()}
+    return [text for text in texts if text.partition("==")[0] not in here]
 
 
 def imported(code: str) -> Any:

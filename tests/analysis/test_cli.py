@@ -1,12 +1,13 @@
 """``python -m analysis``: what it prints, writes and returns."""
 
+import argparse
 import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from analysis import figures, restyled
+from analysis import commands, figures, restyled
 from analysis.__main__ import main
 from tests.analysis.conftest import measured
 
@@ -65,6 +66,34 @@ def test_wrong_names_exit_2_with_one_line(
     assert said.err.startswith(message)
     assert said.err.count("\n") == 1
     assert said.out == ""
+
+
+@pytest.mark.parametrize(
+    ("given", "folder"),
+    [
+        ("runs/.archive", "figures/runs_.archive/demo"),
+        ("results", "figures/results/demo"),
+        ("/elsewhere/../other", "figures/_other/demo"),
+        (".", "figures/{here}/demo"),
+        ("results/../runs", "figures/demo"),
+        ("linked", "figures/demo"),
+    ],
+)
+def test_another_folder_of_runs_has_its_own_folder_of_figures(runs: Path, given: str, folder: str) -> None:
+    (runs / "results").mkdir()
+    (runs / "linked").symlink_to("runs")
+    options = argparse.Namespace(runs=Path(given), out=None, sweep="demo", where=[])
+    assert str(commands.folder_of(options)) == folder.format(here=str(runs).replace("/", "_"))
+
+
+def test_a_report_of_archived_runs_leaves_the_live_one(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["table", "demo", "--format", "csv"]) == 0
+    before = Path("figures/demo/table.csv").read_text()
+    run, archive = next((runs / "runs" / "demo").iterdir()), runs / "runs" / ".archive" / "demo"
+    archive.mkdir(parents=True)
+    run.rename(archive / run.name)
+    assert main(["table", "demo", "--format", "csv", "--runs", "runs/.archive"]) == 0
+    assert Path("figures/demo/table.csv").read_text() == before
 
 
 def test_a_long_selection_has_a_folder_too(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -177,7 +206,7 @@ def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]
 
 @pytest.mark.parametrize(
     ("where", "way_out"),
-    [("method=alq,qsgd", "; method=alq,qsgd,supersgd keeps it"), ("bits=3", ""), ("method=alq,qsgd,supersgd", None)],
+    [("method=alq,qsgd", "; method=alq,qsgd,supersgd keeps it"), ("bits=3", None), ("method=alq,qsgd,supersgd", None)],
 )
 def test_a_selection_without_the_baseline_says_so(
     write_run: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str], where: str, way_out: str | None

@@ -169,6 +169,21 @@ def test_one_figure_of_a_paper_is_one_command(logs: Logs, tmp_path: Path, capsys
         assert capsys.readouterr().err.startswith(message)
 
 
+@pytest.mark.parametrize(
+    ("text", "name"), [("names: {qsgdinf: ALQ}", "ALQ"), ("names: {qsgdinf: A}\nlabels: {ALQ: A}", "A")]
+)
+def test_two_methods_of_one_name_are_not_drawn_as_one(
+    text: str, name: str, logs: Logs, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "mine.yaml").write_text(text)
+    drawing = ["figures", "s", "--only", "accuracy", "--style", "mine.yaml"]
+    assert main(drawing) == 2
+    assert f"error: '{name}' would be the name of two methods in these figures, " in capsys.readouterr().err
+    assert not (tmp_path / "figures").exists()
+    (tmp_path / "mine.yaml").write_text("names: {qsgdinf: ALQ, alq: QSGDinf}\nformats: [svg]\n")
+    assert main(drawing) == 0
+
+
 def test_words_that_fit_nothing_are_told(logs: Logs, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "mine.yaml").write_text(
         "labels: {accurazy: A, validation accuracy (%): acc, ALQ: ours}\nformats: [svg]\n"

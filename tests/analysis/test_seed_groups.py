@@ -4,6 +4,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -34,7 +35,7 @@ def sweep(write_run: Callable[..., Path], tmp_path: Path) -> Callable[..., Logs]
 def test_selection_reads_settings_never_names(sweep: Callable[..., Logs]) -> None:
     """The original's pattern ``32.*`` also picked bucket size 32768: a false point in a published figure."""
     logs = sweep(*({"method": "alq", "method.bucket_size": size} for size in (32, 320, 32768)), {"method": "sgd"})
-    chosen = select(logs, ["bucket_size=32"])
+    chosen = select(logs, ["method=alq", "bucket_size=32"])
     assert list(chosen.settings["method.bucket_size"]) == [32]
     assert set(chosen.scalars["run"]) == set(chosen.settings.index)
 
@@ -44,9 +45,11 @@ def test_selection_reads_settings_never_names(sweep: Callable[..., Logs]) -> Non
     [
         (["method=alq"], 4),
         (["method.name=alq,sgd"], 5),
-        (["bits=3", "seed=1,2"], 2),
-        (["method.bits=2"], 2),
-        (["symmetric=True"], 4),
+        (["bits=3", "seed=1,2"], 3),
+        (["method.bits=2"], 3),
+        (["bits=3", "seed=2"], 1),
+        (["method=alq", "bits=2"], 2),
+        (["symmetric=True"], 5),
         (["optim.lr=1e-1"], 5),
         (["schedule.at=[40000,60000]"], 1),
         ([], 5),
@@ -56,6 +59,20 @@ def test_conditions(sweep: Callable[..., Logs], conditions: list[str], count: in
     alq = [{"method": "alq", "method.bits": bits, "seed": seed} for bits in (2, 3) for seed in (1, 2)]
     logs = sweep(*alq, {"method": "sgd", "schedule": "step"})
     assert len(select(logs, conditions).settings) == count
+
+
+def test_methods_without_a_setting_stay_beside_those_that_have_it(sweep: Callable[..., Logs]) -> None:
+    """``--where bits=3`` is ALQ at 3 bits beside SuperSGD and TopK; what is only not known is not taken for absent."""
+    alq = [{"method": "alq", "method.bits": bits} for bits in (2, 3)]
+    logs = sweep(*alq, {"method": "supersgd"}, {"method": "topk"})
+    chosen = select(logs, ["bits=3"]).settings
+    assert sorted(chosen["method.name"]) == ["alq", "supersgd", "topk"]
+    assert set(chosen["method.bits"].dropna()) == {3}
+    logs.settings.loc[logs.settings["method.bits"] == 2, "method.bits"] = np.nan
+    logs.settings.loc[logs.settings["method.name"] == "topk", "method.name"] = "unheard_of"
+    assert sorted(select(logs, ["bits=3"]).settings["method.name"]) == ["alq", "supersgd"]
+    with pytest.raises(ValueError, match=r"no run with bits=3 \(there are: none that read this setting\)"):
+        select(logs, ["method=supersgd", "bits=3"])
 
 
 def test_a_value_that_no_run_has_is_noted(sweep: Callable[..., Logs]) -> None:
@@ -74,12 +91,28 @@ def test_a_value_that_no_run_has_is_noted(sweep: Callable[..., Logs]) -> None:
         ("bits=9", r"no run with bits=9 \(there are: 3\)"),
         ("bits", r"condition 'bits': must be name=value"),
         ("bits=", r"must be name=value"),
+        ("ALQ", r"bits=3; 1 row has this label: method=alq$"),
+        ("method=ALQ,amq", r"no run with method=ALQ,amq \(there are: alq\); did you mean method=alq,amq\?$"),
         ("bits=3,,4", r"must be name=value"),
     ],
 )
 def test_conditions_that_make_no_sense(sweep: Callable[..., Logs], condition: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         select(sweep({"method": "alq"}), [condition])
+
+
+@pytest.mark.parametrize(
+    ("label", "rows"),
+    [
+        ("SuperSGD", "; 2 rows have this label: method=supersgd workers=2; method=supersgd workers=4$"),
+        ("SuperSGD (workers 4)", "; 1 row has this label: method=supersgd workers=4$"),
+        ("TopK", "as in method=alq,amq bits=3$"),
+    ],
+)
+def test_a_label_is_answered_by_the_conditions_of_its_rows(sweep: Callable[..., Logs], label: str, rows: str) -> None:
+    logs = sweep({"method": "supersgd", "workers": 2}, {"method": "supersgd", "workers": 4}, {"method": "alq"})
+    with pytest.raises(ValueError, match=rows):
+        select(logs, [label])
 
 
 def test_seeds_and_run_folders_make_no_new_seed_group(sweep: Callable[..., Logs]) -> None:

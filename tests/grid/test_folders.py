@@ -11,7 +11,7 @@ import pytest
 import grid_run
 from grid.engine.submission import planning
 from grid.engine.sweep import Sweep, families, load, point
-from grid.engine.sweeps.families import load_all
+from grid.engine.sweeps.families import makers
 from tests.grid import fake
 
 # those of the paper and its ancestor's had their folders before the names of files were in them
@@ -28,7 +28,7 @@ BY_FUNCTION = {
 
 
 def test_the_folders_of_our_own_sweeps_stay() -> None:
-    made = [(family, sweep) for family in families() for sweep in load_all(family, may_be_empty=True)]
+    made = [(family, make()) for family in families() for make in makers(family, may_be_empty=True).values()]
     for family, sweep in made:
         name = sweep.run_name
         expected = name if name in BY_FUNCTION.get(family, ()) else f"{family}_{name}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import shlex
 import subprocess
@@ -141,7 +142,7 @@ def test_run_and_status(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> N
     assert "\n1 done, 1 diverged\n" in rows
     assert rows.endswith("incomplete: 1 seed group of 1\n  A: seeds 2 missing, 1 done\n")
     assert grid_run.main(["status", str(user), "two", "--seeds", "1"], root) == 0
-    assert "1 folder of other settings or seeds" in capsys.readouterr().out
+    assert "1 run of seed 2 is of this sweep, too: --seeds 2 shows all" in capsys.readouterr().out
     assert grid_run.main(["run", str(user), "two", "1", "--slots", "2"], root) == 0
 
 
@@ -173,7 +174,8 @@ def test_dry_run_passes_the_experiment_and_the_exit_code_on(tmp_path: Path, capf
         ("--grid nuq --run_name mnist --prefix ../x", "--prefix '../x'"),
         ("--grid nuq --run_name mnist --max_running 0", "--max_running 0: must be at least 1"),
         ("--grid nuq --run_name mnist --cluster local --submit", "--submit needs --cluster slurm"),
-        ("--grid none.py --run_name mnist", "none.py: no such file"),
+        ("--grid none.py --run_name mnist", "grid none.py: no such file"),
+        ("status none.py mnist", "grid_run.py: grid none.py: no such file"),
         ("run demo demo --slots 0", "--slots 0: must be at least 1"),
         ("show demo demo --seeds x", "--seeds x"),
         ("show demo demo --set steps=1,2", "--set steps=1,2: must be one value"),
@@ -255,6 +257,27 @@ def test_listing_a_file_without_sweeps_names_its_functions(
     said = capsys.readouterr()
     assert (said.out, said.err.count("\n")) == ("", 1)
     assert f"holds no sweep; a sweep is a function whose return is annotated '-> Sweep' (seen: {seen})" in said.err
+
+
+def test_listing_a_file_leaves_out_what_is_no_sweep_and_says_why(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "mixed.py"
+    file.write_text(
+        "from grid.engine.sweep import Sweep, point\n"
+        "def broken() -> Sweep:\n    return 1 / 0\n"
+        "def mixed() -> Sweep:\n    'Named as the file.'\n    return Sweep([point('a', method='alq')])\n"
+        "def bad() -> Sweep:\n    return Sweep([point('a', method='alq', steps=0)])\n"
+    )
+    assert grid_run.main(["list", str(file), "--json"], tmp_path) == grid_run.main(["list", str(file)], tmp_path) == 2
+    said = capsys.readouterr()
+    document, _, shown = said.out.partition("]\n")
+    assert [row["run_name"] for row in json.loads(f"{document}]")] == ["mixed"]
+    assert shown.splitlines()[-1].split()[1:] == ["mixed", "1", "Named", "as", "the", "file."]
+    assert said.err.splitlines()[:2] == [
+        f"grid_run.py: broken() of {file} is left out: grid {file}, line 3: ZeroDivisionError: division by zero",
+        f"grid_run.py: bad() of {file} is left out: mixed.bad, point 'a': steps=0: must be at least 1",
+    ]
 
 
 def test_a_file_of_points_alone_hides_no_other_family(

@@ -38,8 +38,8 @@ def test_other_commands_find_what_was_run(
     for words, sentence in (
         (["run", *again], "2 done before"),
         (["status", *again], "2 done"),
-        (["logs", "method=alq", *again], f"runs/{FOLDER}/alq-"),
-        (["logs", *again, "--lines", "3", "method=qsgd"], f"runs/{FOLDER}/qsgd-"),
+        (["logs", "alq", *again], f"runs/{FOLDER}/alq-"),
+        (["logs", *again, "--lines", "3", "QSGD"], f"runs/{FOLDER}/qsgd-"),
         (["failures", *again], "no run has failed"),
         (["collect", *again], f"runs/{FOLDER}/runs.csv: 2 runs"),
         (["run", *again, "--seeds", "2"], "2 done, 2 done before"),

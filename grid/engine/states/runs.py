@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from grid.engine.states.state import State
 from grid.engine.sweeps import written
 from grid.engine.sweeps.experiments import Experiment, Sweep
 from grid.engine.sweeps.families import load, parse_seeds
-from settings import command_line
+from settings import command_line, run_identity
 
 RUNS = "runs"
 SIGNED = ".sweeps"  # the file beside the runs with a line for each sweep that was started there
@@ -169,6 +170,14 @@ def left_over(experiments: Sequence[Experiment], root: Path) -> list[Path]:
         for found in (root / RUNS / folder).glob("[!.]*/config.yaml")
         if found.parent.name not in names
     )
+
+
+def other_seeds(sweep: Sweep, experiments: Sequence[Experiment], root: Path) -> list[Experiment]:
+    """The sweep's experiments with further seeds, which ``run --seeds`` has started: those in names of run folders."""
+    names = [run_identity.NAME.fullmatch(folder.name) for folder in left_over(experiments, root)]
+    seeds = {int(name["seed"]) for name in names if name} - {item.seed for item in experiments}
+    legal = sorted(seed for seed in seeds if seed < 2**63)  # as args.Config has it
+    return dataclasses.replace(sweep, seeds=legal).experiments() if legal else []
 
 
 def read_config(folder: Path) -> dict[str, Any] | None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import itertools
 import os
-import re
 import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -14,16 +14,17 @@ from pathlib import Path
 
 from grid.engine.states import evidence
 from grid.engine.states.evidence import View
-from grid.engine.states.runs import RUNS, left_over, named, others, read_config, runs_of
+from grid.engine.states.runs import RUNS, left_over, named, other_seeds, others, read_config, runs_of
 from grid.engine.states.state import State
 from grid.engine.submission import planning
 from grid.engine.submission.plan import moved_defaults
 from grid.engine.sweeps.experiments import Experiment, Sweep
 from grid.engine.sweeps.families import load
+from nuq.settings import plugins
+from settings import run_identity
 
 ARCHIVE = Path(RUNS) / ".archive"  # a name with a dot: no command takes it for a sweep
 EVALUATOR = "evaluator"  # the folder of a run that a process locks which evaluates the run
-_NAME = re.compile(r".+-s\d+-[0-9a-f]{14}")  # the names that ``run_identity.run_name`` makes
 _DELETED = ".{}.deleted"  # the name of a run folder while it is being deleted
 
 
@@ -38,25 +39,32 @@ class Left:
     alone: str  # why it is left alone; empty where it may be put away
 
 
-def folders_left(sweep: Sweep, experiments: Sequence[Experiment], root: Path) -> tuple[list[Left], View]:
+def folders_left(
+    sweep: Sweep, experiments: Sequence[Experiment], root: Path, *, any_seed: bool
+) -> tuple[list[Left], View]:
     """The folders in that of the sweep's runs which belong to no sweep, and what is known of their runs.
 
     A folder belongs to one of ``experiments``, to the sweep with its own seeds, to the last plan, or to another sweep
-    that was started in the same folder.  ValueError where one of these cannot be read.
+    that was started in the same folder; with ``any_seed`` to one of these with another seed, too.  ValueError where one
+    of them cannot be read.
     """
     folder = experiments[0].folder
     before = planning.reviewed(root, folder)
-    wanted = [*experiments, *load(sweep.file or sweep.grid, sweep.run_name).experiments()]
+    own = load(sweep.file or sweep.grid, sweep.run_name)
+    parts: list[tuple[Sweep, Sequence[Experiment]]] = [(sweep, experiments), (own, own.experiments())]
     if before is not None:
         of = before.options
         with _blamed(f"the last plan of {RUNS}/{folder} can no longer be made", "make the plan again"):
-            wanted += named(of.file or of.grid, of.run_name, of.seeds, of.overrides)[1]
+            parts.append(named(of.file or of.grid, of.run_name, of.seeds, of.overrides))
     for line in others(sweep, root):
         family, _, run_name = line.rpartition(": ")
         remedy = f"if it is gone, take its line out of {RUNS}/{folder}/.sweeps"
         with _blamed(f"{RUNS}/{folder} is also the folder of {line}, which cannot be read", remedy):
-            wanted += load(family, run_name).experiments()
-    names = {item.name for item in wanted}
+            parts.append(named(family, run_name))
+    names = {item.name for _, wanted in parts for item in wanted}
+    if any_seed:
+        names |= {item.name for of, wanted in parts for item in other_seeds(of, wanted, root)}
+    beside = other_seeds(sweep, experiments, root)
     paths = [path for path in left_over(experiments, root) if path.name not in names]
     run_dirs = [f"{RUNS}/{folder}/{path.name}" for path in paths]
     view = evidence.look(run_dirs, [folder], root, max_age_s=0)
@@ -67,12 +75,41 @@ def folders_left(sweep: Sweep, experiments: Sequence[Experiment], root: Path) ->
         for chunk in item.left
         for run in chunk.runs
     }
-    reasons = _reasons(experiments, paths, root)
+    reasons = _reasons([*experiments, *beside], paths, root)
+    reasons |= {item.name: f"seed {item.seed} left the sweep" for item in beside}
     found = []
     for path, run in zip(paths, run_dirs, strict=True):
-        alone = "the last plan still hands it over: submit" if run in waiting else _alone(path, run, view)
-        found.append(Left(run, view.states[run], _size_bytes(path), reasons[path.name], alone))
+        why, alone = reasons[path.name], _alone(path, run, view)
+        if run in waiting:
+            alone = "the last plan still hands it over: submit"
+        elif absent := _plugins_missing([path]):
+            why, alone = f"not known without its plug-in {', '.join(absent)}", f"give {_imports(absent)}"
+        found.append(Left(run, view.states[run], _size_bytes(path), why, alone))
     return found, view
+
+
+@contextlib.contextmanager
+def plugins_told(folder: str, root: Path) -> Iterator[None]:
+    """ValueErrors inside, with a sentence on the plug-ins that runs in the folder used and that are not imported."""
+    try:
+        yield
+    except ValueError as error:
+        absent = _plugins_missing([config.parent for config in (root / RUNS / folder).glob("[!.]*/config.yaml")])
+        if not absent:
+            raise
+        used = f"runs in {RUNS}/{folder} used {', '.join(absent)}, not imported here"
+        raise ValueError(f"{error}; {used}: give {_imports(absent)}") from error
+
+
+def _plugins_missing(paths: Sequence[Path]) -> list[str]:
+    """The plug-ins that runs name and that are not imported, as ``name==version``."""
+    given = [(read_config(path) or {}).get("plugins") for path in paths]
+    return plugins.missing(sorted({str(text) for texts in given if isinstance(texts, list) for text in texts}))
+
+
+def _imports(texts: Sequence[str]) -> str:
+    """The words that import plug-ins."""
+    return " ".join(dict.fromkeys(f"{plugins.OPTION} {text.partition('==')[0]}" for text in texts))
 
 
 @contextlib.contextmanager
@@ -87,7 +124,7 @@ def _blamed(what: str, remedy: str) -> Iterator[None]:
 def _alone(path: Path, run: str, view: View) -> str:
     """The reason why a run folder must be left alone; empty where nothing in it can be alive."""
     state = view.states[run]
-    if not _NAME.fullmatch(path.name):
+    if not run_identity.NAME.fullmatch(path.name):
         return "its name is not one that a sweep gives"
     if path.is_symlink():
         return "it is a link"
@@ -109,10 +146,7 @@ def _reasons(experiments: Sequence[Experiment], paths: Sequence[Path], root: Pat
         runs_of(experiments, root), {name: config for name, config in configs.items() if config is not None}
     )
     found = {name: "its config.yaml cannot be read" for name, config in configs.items() if config is None}
-    seeds = {item.seed for item in experiments}
-    for name in gone:
-        seed = (configs[name] or {}).get("seed")
-        found[name] = "its settings left the sweep" if seed in seeds else f"seed {seed} left the sweep"
+    found |= dict.fromkeys(gone, "its settings left the sweep")
     changes: dict[str, list[str]] = {}
     for item in moved:
         for name in item.runs:
@@ -156,16 +190,20 @@ def held(path: Path) -> Iterator[bool]:
 # --- putting away -------------------------------------------------------------------------------------------------
 
 
-def archive(items: Sequence[Left], root: Path) -> list[Left]:
-    """Move run folders to ARCHIVE, under the names that they have below ``runs/``; returns those that were moved.
+def archive_of(items: Sequence[Left], folder: str, root: Path) -> Path:
+    """The place for run folders in ARCHIVE: that of the sweep's ``folder``, or a numbered one beside it.
 
-    ValueError before anything is moved where one of them is there already.
+    It is the first that holds none of them yet, so that each is a sweep without doubles for ``analysis``.
     """
-    places = {item.run_dir: root / ARCHIVE / Path(item.run_dir).relative_to(RUNS) for item in items}
-    for run, place in places.items():
-        if place.exists():
-            raise ValueError(f"{ARCHIVE}/{Path(run).relative_to(RUNS)} is there already: delete it or move it away")
-    return [item for item in items if _moved(root / item.run_dir, places[item.run_dir])]
+    further = (f"{folder}+{number}" for number in itertools.count(2))  # no sweep is named with a plus
+    names = [Path(item.run_dir).name for item in items]
+    places = (ARCHIVE / name for name in itertools.chain([folder], further))
+    return next(place for place in places if not any((root / place / name).exists() for name in names))
+
+
+def archive(items: Sequence[Left], place: Path, root: Path) -> list[Left]:
+    """Move run folders to ``place``, under the names that they have; returns those that were moved."""
+    return [item for item in items if _moved(root / item.run_dir, root / place / Path(item.run_dir).name)]
 
 
 def delete(items: Sequence[Left], root: Path) -> list[Left]:

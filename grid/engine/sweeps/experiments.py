@@ -157,7 +157,7 @@ class Sweep:
         sound: dict[str, Settings] = {}  # resources that are checked already, shared by those that ask for the same
         resolver = resolving.Resolver()
         folder = self.home
-        for item in self.points:
+        for number, item in enumerate(self.points, start=1):
             try:
                 for name in item.settings.keys() & NOT_IN_POINTS.keys():
                     raise ValueError(f"{name} is no setting of a point: {NOT_IN_POINTS[name]}")
@@ -183,7 +183,8 @@ class Sweep:
                             f"is the same run as {first[key].label!r}, which does not wait for the same runs"
                         )
             except ValueError as error:
-                raise ValueError(f"{self.title}, point {item.label!r}: {error}") from error
+                which = repr(item.label) if item.label else f"{number} of {len(self.points)}"
+                raise ValueError(f"{self.title}, point {which}: {error}") from error
             for seed, (config, key), resources, own, names in zip(
                 self.all_seeds, found, asked, each, waits, strict=True
             ):

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import functools
 import importlib
 import importlib.util
 import inspect
 import pkgutil
 import re
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import TypeVar
@@ -45,12 +46,12 @@ def _functions(
     found = {name: value for name, value in own.items() if value.__annotations__.get("return") in sweeps}
     if run_name in own and run_name not in found:
         raise ValueError(
-            f"--grid {family}: {run_name}() does not say that it makes a sweep: write `def {run_name}() -> Sweep:`"
+            f"grid {family}: {run_name}() does not say that it makes a sweep: write `def {run_name}() -> Sweep:`"
         )
     if not found and not may_be_empty:
         others = ", ".join(f"{name}()" for name in own) or "no function at all"
         raise ValueError(
-            f"--grid {family}: holds no sweep; a sweep is a function whose return is annotated '-> Sweep' (seen: "
+            f"grid {family}: holds no sweep; a sweep is a function whose return is annotated '-> Sweep' (seen: "
             f"{others})"
         )
     return found
@@ -71,24 +72,24 @@ def _load_module(name: str) -> ModuleType:
     is_there = importlib.util.find_spec(name.partition(".")[0]) is not None
     if not is_there or _call(name, lambda: importlib.util.find_spec(name)) is None:
         raise ValueError(
-            f"--grid {name}: there is no module of this name here; install its package, or name the folder that the "
+            f"grid {name}: there is no module of this name here; install its package, or name the folder that the "
             f"package lies in in PYTHONPATH"
         )
-    with plugins.watched(f"--grid {name}"):
+    with plugins.watched(f"grid {name}"):
         return _call(name, lambda: importlib.import_module(name))
 
 
 def _load_file(path: Path) -> ModuleType:
     if not path.is_file():
         raise FileNotFoundError(
-            f"--grid {path}: no such file; give a Python file with sweep functions, or one of {', '.join(families())}"
+            f"grid {path}: no such file; give a Python file with sweep functions, or one of {', '.join(families())}"
         )
     spec = importlib.util.spec_from_file_location(f"user_sweeps_{path.stem}", path)
     if spec is None or spec.loader is None:
-        raise ValueError(f"--grid {path}: not a Python file")
+        raise ValueError(f"grid {path}: not a Python file")
     module = importlib.util.module_from_spec(spec)
     loader = spec.loader
-    with plugins.watched(f"--grid {path}"):  # which imports packages of its own
+    with plugins.watched(f"grid {path}"):  # which imports packages of its own
         _call(str(path), lambda: loader.exec_module(module))
     return module
 
@@ -109,7 +110,7 @@ def _call(family: str, function: Callable[[], Made]) -> Made:
             if isinstance(error, SystemExit):
                 message = f"sys.exit({error.code!r}) is called here; a file of sweeps must only make sweeps"
         where = "" if Path(file or family).absolute() == place else f" (in {file})"
-        raise ValueError(f"--grid {family}, line {line}{where}: {message}") from error
+        raise ValueError(f"grid {family}, line {line}{where}: {message}") from error
 
 
 def load(family: str, run_name: str, seeds: Sequence[int] | None = None) -> Sweep:
@@ -121,11 +122,14 @@ def load(family: str, run_name: str, seeds: Sequence[int] | None = None) -> Swee
     return made if seeds is None else dataclasses.replace(made, seeds=tuple(seeds))
 
 
-def load_all(family: str, *, may_be_empty: bool = False) -> list[Sweep]:
-    """Every sweep of ``family``, as ``load`` gives it; ValueError where there is none, unless that ``may_be``."""
+def makers(family: str, *, may_be_empty: bool = False) -> dict[str, Callable[[], Sweep]]:
+    """The run names of ``family``, each with a function that gives its sweep as ``load`` does.
+
+    ValueError where there is none, unless that ``may_be``.
+    """
     module = _module(family)
     found = _functions(family, module, may_be_empty=may_be_empty)
-    return [_made(family, module, run_name) for run_name in found]
+    return {run_name: functools.partial(_made, family, module, run_name) for run_name in found}
 
 
 def _made(family: str, module: ModuleType, run_name: str) -> Sweep:
@@ -140,10 +144,10 @@ def _made(family: str, module: ModuleType, run_name: str) -> Sweep:
     ]
     if needed:
         raise ValueError(
-            f"--grid {family}: {run_name}({', '.join(needed)}) needs arguments; a sweep is a function without any"
+            f"grid {family}: {run_name}({', '.join(needed)}) needs arguments; a sweep is a function without any"
         )
     made = _call(family, function)
-    _check(f"--grid {family}: {run_name}()", made)
+    _check(f"grid {family}: {run_name}()", made)
     own = Path(family) if family.endswith(".py") else None
     known = {"grid": own.stem, "file": str(own.resolve())} if own else {"grid": family}
     made = dataclasses.replace(made, run_name=run_name, doc=inspect.getdoc(function) or "", **known)
@@ -184,6 +188,14 @@ def parse_seeds(text: str) -> tuple[int, ...]:
     if "," in text:
         return tuple(dict.fromkeys(numbers))
     return first_seeds(numbers[0], f"--seeds {text}")
+
+
+def seeds_text(seeds: Iterable[int]) -> str:
+    """The seeds as ``parse_seeds`` reads them."""
+    found = sorted(set(seeds))
+    if found == list(range(1, len(found) + 1)):
+        return str(len(found))
+    return ",".join(map(str, found)) + "," * (len(found) == 1)
 
 
 def find(experiments: Sequence[Experiment], name: str) -> list[Experiment]:

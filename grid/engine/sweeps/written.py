@@ -91,7 +91,9 @@ def load(text: str) -> Written:
 
 
 def _axis(setting: str, values: Sequence[Any]) -> Any:
-    """The points of a setting; a single value is no part of their labels."""
+    """The points of a setting; a single value is no part of their labels, and a method has its title there."""
+    if setting == "method":
+        return [point("", {setting: value}) for value in values]
     if len(values) > 1:
         return axis(setting, values)
     given = {setting: values[0]}

@@ -56,18 +56,21 @@ SIGHT = {
 }
 
 
+PAPER = tuple(METHODS)[:12]
+OFTEN = ("supersgd", "qsgd", "qsgdinf", "nuqsgd", "alq", "amq", "topk", "powersgd", "eden", "dgc")
+
+
 @pytest.mark.parametrize("sight", SIGHT)
-def test_colours_of_the_paper_s_methods_can_be_told_apart(sight: str) -> None:
+@pytest.mark.parametrize("methods", [PAPER, OFTEN])
+def test_colours_of_methods_that_share_a_figure_can_be_told_apart(methods: tuple[str, ...], sight: str) -> None:
     """Distance in CIE Lab, of which about 2 is just visible; marker and dash come on top."""
     to_xyz = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])
-    shown = [
-        np.clip(SIGHT[sight] @ linear(colour), 0, 1) for colour in style.COLOURS[:12]
-    ]  # the paper's come first in METHODS
+    shown = [np.clip(SIGHT[sight] @ linear(style.look(seed_group(name)).colour), 0, 1) for name in methods]
     x, y, z = np.cbrt(np.array([to_xyz @ colour for colour in shown]).T / np.array([[0.9505], [1.0], [1.089]]))
     lab = np.stack([116 * y - 16, 500 * (x - y), 200 * (y - z)], axis=1)
     distances = {(a, b): float(np.linalg.norm(lab[a] - lab[b])) for a, b in itertools.combinations(range(len(lab)), 2)}
     closest = min(distances, key=lambda pair: distances[pair])
-    assert distances[closest] > 16, [list(METHODS)[k] for k in closest]
+    assert distances[closest] > 16, [methods[k] for k in closest]
 
 
 def test_settings_of_one_method_share_its_colour_and_differ_in_dash_and_marker() -> None:

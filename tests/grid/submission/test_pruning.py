@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from analysis.logs.load import sweeps
+from analysis.logs.load import load, sweeps
 from grid.engine.states.chunk_submission import only_one
 from grid.engine.submission import pruning
 from tests.grid import bench
@@ -32,8 +32,8 @@ def folders(here: Bench, below: str = "runs/tiny") -> dict[int, Path]:
 
 
 def left(here: Bench) -> dict[str, tuple[str, str, str]]:
-    """The name of each folder that left, with its state, why it left, and why it is left alone."""
-    document = json.loads(here.good("prune --json"))
+    """The name of each folder that left the sweep with seed 1: its state, why it left, and why it is left alone."""
+    document = json.loads(here.good("prune --seeds 1 --json"))
     assert document["folder"] == "runs/tiny"
     return {Path(row["run"]).name: (row["state"], row["why"], row["left_alone"]) for row in document["runs"]}
 
@@ -49,13 +49,13 @@ def test_seeds_that_left_are_archived(here: Bench) -> None:
     here.sweep((1,))
     before = folders(here)
     files = {seed: sorted(path.name for path in folder.iterdir()) for seed, folder in before.items()}
-    shown = here.good("prune")
+    shown = here.good("prune --seeds 1")
     assert "seed 2 left the sweep" in shown and "seed 3 left the sweep" in shown and "seed 1" not in shown
     assert "2 run folders no longer part of the sweep, " in shown
     assert folders(here) == before, "listing moves nothing"
-    here.refused("prune --archive", "Move 2 run folders, ", "--yes says yes")
+    here.refused("prune --seeds 1 --archive", "Move 2 run folders, ", "--yes says yes")
     assert folders(here) == before
-    assert "moved to runs/.archive/tiny: 2 run folders" in here.good("prune --archive --yes")
+    assert "moved to runs/.archive/tiny: 2 run folders" in here.good("prune --seeds 1 --archive --yes")
     assert set(folders(here)) == {1}
     archived = folders(here, "runs/.archive/tiny")
     assert {seed: sorted(path.name for path in folder.iterdir()) for seed, folder in archived.items()} == {
@@ -65,11 +65,16 @@ def test_seeds_that_left_are_archived(here: Bench) -> None:
     assert sweeps(here.root / "runs") == ["tiny"]
     assert sweeps(here.root / "runs" / ".archive") == ["tiny"]
     assert "beside them" not in here.good("status")
-    assert here.good("prune --archive --yes") == "every run folder of runs/tiny is part of the sweep\n"
-    # what comes back finds no place: nothing is overwritten
+    assert here.good("prune --seeds 1 --archive --yes") == "every run folder of runs/tiny is part of the sweep\n"
+    # what comes back is archived beside the first: nothing is overwritten, and nothing is counted twice
     shutil.copytree(archived[2], before[2])
-    here.refused("prune --archive --yes", f"runs/.archive/tiny/{before[2].name} is there already")
-    assert set(folders(here)) == {1, 2}
+    assert "moved to runs/.archive/tiny+2: 1 run folder" in here.good("prune --seeds 1 --archive --yes")
+    shutil.copytree(archived[2], before[2])
+    assert "--archive moves them to runs/.archive/tiny+3, " in here.good("prune --seeds 1")
+    assert "moved to runs/.archive/tiny+3: 1 run folder" in here.good("prune --seeds 1 --archive --yes")
+    assert sweeps(here.root / "runs" / ".archive") == ["tiny", "tiny+2", "tiny+3"]
+    assert folders(here, "runs/.archive/tiny") == archived
+    assert list(load(here.root / "runs" / ".archive", "tiny+2").settings["seed"]) == [2]
 
 
 def test_runs_that_left_are_deleted_whole(here: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,10 +87,10 @@ def test_runs_that_left_are_deleted_whole(here: Bench, monkeypatch: pytest.Monke
             raise KeyboardInterrupt
 
         interrupted.setattr(pruning.shutil, "rmtree", rmtree)
-        assert here("prune --delete --yes").code == 130
+        assert here("prune --seeds 1 --delete --yes").code == 130
     assert len(folders(here)) == 2, "the half that is left is taken for nobody's run"
-    assert "1 run folder no longer part of the sweep" in here.good("prune")
-    assert "deleted: 1 run folder" in here.good("prune --delete --yes")
+    assert "1 run folder no longer part of the sweep" in here.good("prune --seeds 1")
+    assert "deleted: 1 run folder" in here.good("prune --seeds 1 --delete --yes")
     assert {path.name for path in (here.root / "runs" / "tiny").iterdir()} == {".sweeps", folders(here)[1].name}
     assert not (here.root / "runs" / ".archive").exists()
 
@@ -99,7 +104,9 @@ def test_another_file_system(here: Bench, monkeypatch: pytest.MonkeyPatch) -> No
 
     with monkeypatch.context() as elsewhere:
         elsewhere.setattr(pruning.os, "rename", rename)
-        here.refused("prune --archive --yes", "lies on another file system than", "make that a link to a folder beside")
+        here.refused(
+            "prune --seeds 1 --archive --yes", "lies on another file system than", "make that a link to a folder beside"
+        )
     assert len(folders(here)) == 3
 
 
@@ -131,7 +138,7 @@ def test_what_may_be_alive_is_left_alone(here: Bench) -> None:
     assert found[2][::2] == ("running", "it may be alive (running)")
     assert found[3][::2] == ("done", "")
     assert found[4][::2] == ("pending", "it may be alive (its turn comes in the job that runs on n1)")
-    assert "moved to runs/.archive/tiny: 1 run folder" in here.good("prune --archive --yes")
+    assert "moved to runs/.archive/tiny: 1 run folder" in here.good("prune --seeds 1 --archive --yes")
     (folders(here)[2] / "go").touch()
     here.wait()
     here.age()
@@ -140,7 +147,7 @@ def test_what_may_be_alive_is_left_alone(here: Bench) -> None:
     found = by_seed(here)
     assert found[4][::2] == ("failed", "another process has it")
     os.close(with_lock)
-    assert "deleted: 2 run folders" in here.good("prune --delete --yes")
+    assert "deleted: 2 run folders" in here.good("prune --seeds 1 --delete --yes")
     assert set(folders(here)) == {1}
 
 
@@ -150,7 +157,7 @@ def test_nothing_is_touched_while_the_queue_is_not_known(here: Bench) -> None:
     here.good("submit")
     here.sweep((1,))
     here.slurm.controller_down()
-    shown = here.good("prune --archive --yes")
+    shown = here.good("prune --seeds 1 --archive --yes")
     assert "the queue could not be looked at" in shown and shown.count("(it may be alive (") == 2
     assert len(folders(here)) == 3
     here.slurm.controller_up()
@@ -163,9 +170,29 @@ def test_what_a_plan_still_hands_over_is_left_alone(here: Bench) -> None:
     here.sweep((1,))
     here.wait()
     assert by_seed(here)[3] == ("new", "seed 3 left the sweep", "the last plan still hands it over: submit")
-    assert "deleted: 1 run folder" in here.good("prune --delete --yes")
+    assert "deleted: 1 run folder" in here.good("prune --seeds 1 --delete --yes")
     here.good("plan")  # another plan takes its place
     assert by_seed(here) == {3: ("new", "seed 3 left the sweep", "")}
+
+
+def test_runs_of_other_seeds_are_of_the_sweep(here: Bench) -> None:
+    here.sweep((1,), bits=(2, 3))
+    here("run --slots 2 --seeds 3")
+    also = "4 runs of seeds 2, 3 are of this sweep, too: --seeds 3 shows all"
+    assert also in here.good("status")
+    assert also in here.good("plan")
+    said = f"{also}; prune --seeds 1 lists them as left\nevery run folder of runs/tiny is part of the sweep\n"
+    assert here.good("prune") == here.good("prune --archive --yes") == said
+    assert "beside them" not in here.good("status --seeds 3")
+    here.sweep((7,), bits=(3,))
+    shown = here.good("status")
+    assert "3 runs of seeds 1, 2, 3 are of this sweep, too: --seeds 1,2,3,7 shows all" in shown
+    assert "3 folders of other settings beside them" in shown
+    assert here.good("prune").count("its settings left the sweep") == 3
+    odd = next((here.root / "runs/tiny").glob("qsgd-3b*"))
+    odd.rename(odd.with_name(f"x-s{'9' * 30}-0123456789abcd"))  # no seed
+    assert "it was named by older code" in here.good("prune")
+    assert "runs of seeds 1, 2" not in here.good("prune --seeds 7,")
 
 
 def test_a_part_of_the_sweep_and_a_plan_of_more_seeds(here: Bench) -> None:
@@ -204,6 +231,6 @@ def test_two_terminals_and_bad_words(here: Bench) -> None:
     here.refused("prune --json --delete", "--json --delete: a document is of the list: give one")
     assert here("prune --archive --delete").code == 2
     with only_one(here.root, "tiny"):
-        here.refused("prune --delete --yes", "right now: wait for it")
-        assert "2 run folders" in here.good("prune")
+        here.refused("prune --seeds 1 --delete --yes", "right now: wait for it")
+        assert "2 run folders" in here.good("prune --seeds 1")
     assert len(folders(here)) == 3

@@ -14,7 +14,7 @@ import pytest
 from grid import dgc, everything, layerwise, smaq
 from grid.engine.sweep import Experiment
 from grid.engine.sweeps import epochs, rates
-from grid.engine.sweeps.families import families, load, load_all
+from grid.engine.sweeps.families import families, load, makers
 from nuq.registry import METHODS, Method
 from nuq.settings import setting
 from nuq.settings.layers import parsed_format
@@ -382,7 +382,7 @@ def test_every_knob_is_a_setting_of_some_method() -> None:
 
 
 @pytest.mark.parametrize(
-    ("family", "run_name"), [(family, sweep.run_name) for family in families() for sweep in load_all(family)]
+    ("family", "run_name"), [(family, run_name) for family in families() for run_name in makers(family)]
 )
 def test_adaptive_methods_have_the_papers_norm_and_a_schedule_of_their_own(family: str, run_name: str) -> None:
     """Said by the sweep itself: what was run with them keeps its name when the defaults move.

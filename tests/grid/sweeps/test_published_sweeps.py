@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from grid.engine.sweeps.families import families, load, load_all
+from grid.engine.sweeps.families import families, load, makers
 from settings import run_identity
 
 # (points as listed, distinct experiments) of reference tables, written down by hand.
@@ -62,7 +62,7 @@ COUNTS = {
 }
 # Sweeps over METHODS, whose number grows with the table: tests/grid/sweeps/test_paper_sweeps.py counts them.
 GROWING = {("everything", "cifar10_resnet32"), ("everything", "cifar10_cpu"), ("everything", "cpu")}
-ALL = [(family, sweep.run_name) for family in families() for sweep in load_all(family)]
+ALL = [(family, run_name) for family in families() for run_name in makers(family)]
 
 
 @pytest.mark.parametrize(("family", "run_name"), ALL)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from grid.engine.sweep import Sweep, axis, needs, point, product, union, when, where_read
-from grid.engine.sweeps.families import find, load, load_all, parse_seeds
+from grid.engine.sweeps.families import find, load, makers, parse_seeds
 
 
 def test_points_that_mean_the_same_run_are_aliases() -> None:
@@ -134,6 +134,14 @@ def test_resources_that_make_no_sense(resources: Any, sentence: str) -> None:
     assert "\n" not in str(caught.value)
 
 
+def test_a_point_without_a_label_is_told_by_its_number() -> None:
+    points = [point("A", method="alq"), point("", {"method": "sgd", "steps": 0}), point("", {"steps": 0})]
+    with pytest.raises(ValueError, match=r"^g\.r, point 'SGD': steps=0"):
+        Sweep(points, grid="g", run_name="r").experiments()
+    with pytest.raises(ValueError, match=r"^g\.r, point 2 of 2: seed is no setting of a point"):
+        Sweep([points[0], point("", {"seed": 1})], grid="g", run_name="r").experiments()
+
+
 @pytest.mark.parametrize("name", ["seed", "run_dir"])
 def test_a_point_sets_no_seed(name: str) -> None:
     with pytest.raises(ValueError, match=rf"point '{name}=3': {name} is no setting of a point: "):
@@ -228,7 +236,7 @@ def test_a_mistake_in_a_users_file_is_one_sentence_with_its_line(
     path.write_text(head + body + "\n")
     with pytest.raises(ValueError, match="line") as caught:
         load(str(path), "mine").experiments()
-    assert f"--grid {path}, line {line}: {sentence}" in str(caught.value)
+    assert f"grid {path}, line {line}: {sentence}" in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
@@ -285,7 +293,7 @@ def test_a_file_of_sweeps_is_run_once_for_all_of_them(tmp_path: Path) -> None:
         "def one() -> Sweep:\n    '''First.'''\n    return Sweep([point(method='sgd')])\n"
         "def two() -> Sweep:\n    return Sweep([point(method='alq')], seeds=2)\n"
     )
-    found = load_all(str(family))
+    found = [make() for make in makers(str(family)).values()]
     assert [(sweep.run_name, sweep.doc, sweep.num_points) for sweep in found] == [("one", "First.", 1), ("two", "", 2)]
     assert (tmp_path / "mine.py.runs").read_text() == "x"
     assert [sweep.points for sweep in found] == [load(str(family), name).points for name in ("one", "two")]

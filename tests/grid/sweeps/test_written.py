@@ -26,8 +26,10 @@ def test_the_experiments_are_all_combinations() -> None:
         for method, bits in itertools.product(("qsgd", "alq"), (2, 3))
     ]
     assert [item.identity for item in sweep.experiments()] == expected
-    assert [item.label for item in sweep.experiments()][::3] == ["method=qsgd bits=2", "method=alq bits=3"]
+    assert [item.label for item in sweep.experiments()][::3] == ["QSGD bits=2", "ALQ bits=3"]
     assert {item.folder for item in sweep.experiments()} == {sweep.home}
+    assert [item.label for item in made("method=topk,alq_n").experiments()] == ["TopK", "ALQ-N"]
+    assert [item.label for item in made("method=topk", "steps=2,4").experiments()] == ["TopK steps=2", "TopK steps=4"]
 
 
 @pytest.mark.parametrize(

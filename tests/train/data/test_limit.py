@@ -77,7 +77,11 @@ def test_of_reviews_as_many_are_for_as_against(tmp_path: Path) -> None:
         ({"data": "glue", "data.task": "wnli", "data.limit": 636}, "data=glue has 635 training examples"),
         (
             {"data.limit": 7, "workers": 4, "compute.accumulate": 2},
-            "a step takes 16 samples .* legal: at least 16, or 0",
+            "a step takes 16 samples .* legal: at least 16, or 0 for all examples$",
+        ),
+        (
+            {"data.limit": 15, "workers": 2, "batch_size": 4, "compute.accumulate": 3},
+            "at least 24, or 0 for all examples; or set batch_size to at most 2$",
         ),
         ({"data.limit": -1}, "data.limit=-1: must be at least 0"),
     ],
