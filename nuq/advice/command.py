@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import json
 import os
 import re
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from nuq.prediction.units import duration, plain_break_even, quantity, shown_bandwidth, shown_break_even
 from nuq.registry import method
-from nuq.settings import plugins
+from nuq.settings import plugins, unknown
 
 if TYPE_CHECKING:
     from nuq.advice.answer import Advice
@@ -33,7 +34,8 @@ def parser() -> argparse.ArgumentParser:
         description="Does gradient compression pay for this training script on this link? It runs some steps of an "
         "unchanged DDP script as the only rank, measures its computation, every method's encoding, decoding, bytes and "
         "error on its gradients, predicts the step on the link, and says what to add.",
-        epilog="An option that both have goes to advise; after -- all go to the script.",
+        epilog="The script's own arguments come after its name. One that both have goes to advise; after -- all go to "
+        "the script.",
         allow_abbrev=False,
     )
     add = made.add_argument
@@ -56,12 +58,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     ours = given.index("--") if "--" in given else len(given)
     try:
-        options, unknown = parser().parse_known_args(plugins.start(given[:ours]))
-        _answer(options, [*unknown, *given[ours + 1 :]])
+        options, of_script = read(plugins.start(given[:ours]))
+        _answer(options, [*of_script, *given[ours + 1 :]])
     except ValueError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     return 0
+
+
+def read(words: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
+    """The options, and the words that belong to the script; ValueError for an unknown option before its name."""
+    made = parser()
+    options, others = made.parse_known_args(words)
+    for word in itertools.takewhile(lambda word: Path(word) != options.script, words):
+        if word.startswith("-") and word in others:
+            legal = [option for action in made._actions for option in action.option_strings]
+            error = unknown("option before the script's name", word.partition("=")[0], legal)
+            raise ValueError(f"{error}; the script's own options come after its name")
+    return options, others
 
 
 def _answer(options: argparse.Namespace, of_script: Sequence[str]) -> None:

@@ -57,12 +57,25 @@ def test_a_script_is_advised_on_and_left_alone(tmp_path: Path) -> None:
         (["train.py", "--method", "alq:gate=true"], "error: --method alq:gate=true: the gate measures by itself"),
         (["train.py", "--method", "alq:collective=dense"], "collective=dense: must be one of auto, gather, two_stage"),
         (["train.py", "--method", "alq:update_at=[0,10"], "error: --method 'alq:update_at=[0,10': '10' must be"),
+        (["--rank=64", "train.py"], "error: unknown option before the script's name '--rank'; did you mean '--ranks'?"),
+        (["--rank", "8", "train.py"], "option before the script's name '--rank'; did you mean '--ranks'?"),
+        (
+            ["--lr", "1", "--", "train.py"],
+            "(legal: --help, --import, --json, --link, --method, --ranks, -h); the script's own options come after its",
+        ),
         (["nowhere/train.py", "--lr", "1"], "error: 'nowhere/train.py': no such file"),
     ],
 )
 def test_a_mistake_is_one_sentence(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert command.main(arguments) == 2
     assert message in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_options_after_the_scripts_name_are_its_own() -> None:
+    words = ["--method", "alq", "./train.py", "alq", "--rank", "8", "--link", "2G", "--rank=9"]
+    options, of_script = command.read(words)
+    assert (options.script, options.link, options.method) == (Path("train.py"), "2G", ["alq"])
+    assert of_script == ["alq", "--rank", "8", "--rank=9"]
 
 
 @pytest.mark.parametrize(
