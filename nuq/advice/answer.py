@@ -35,8 +35,8 @@ class Row:
     """A way of exchange: a method with the settings that were asked for, or an all-reduce of fp32 or bf16.
 
     break_even_bit_s: the bandwidth below which it is quicker than bf16; None for the all-reduces.  bytes_sent: by one
-    rank (the busiest) in a step.  error, remembers: as of ``Measured``.  encode_s, decode_s: of one worker's messages
-    of a step.
+    rank (the busiest) in a step.  error, remembers, biased: as of ``Measured``.  encode_s, decode_s: of one worker's
+    messages of a step.
     """
 
     method: str
@@ -49,12 +49,18 @@ class Row:
     remembers: bool
     encode_s: float
     decode_s: float
+    biased: bool = False
 
     @property
     def name(self) -> str:
         """The method with its settings, as a command line has them."""
         given = (f"{key}={value if isinstance(value, str) else json.dumps(value)}" for key, value in self.asked.items())
         return " ".join([self.method, *given])
+
+    @property
+    def adds_up(self) -> bool:
+        """Whether its errors add up from step to step: they have a mean, and nothing sends it later."""
+        return self.biased and not self.remembers
 
 
 @dataclass(frozen=True)
@@ -75,9 +81,12 @@ class Advice:
 
     @property
     def recommended(self) -> Row:
-        """The quickest whose mean errs less than the gradients of a step do by themselves, if it gains something."""
+        """The quickest whose mean errs less than the gradients of a step do by themselves, if it gains something.
+
+        None whose errors add up.
+        """
         as_it_is = next(row for row in self.rows if row.method == self.plain)
-        best = next(row for row in self.rows if row.error <= self.noise or row is as_it_is)
+        best = next(row for row in self.rows if row is as_it_is or (row.error <= self.noise and not row.adds_up))
         return best if GAIN * best.step_s < as_it_is.step_s else as_it_is
 
 
@@ -158,6 +167,7 @@ class _Case:
             way.remembers,
             rates.encode_s(coordinates, messages, len(buckets)),
             rates.decode_s(coordinates, messages, len(buckets)),
+            way.biased,
         )
 
 

@@ -202,7 +202,7 @@ def text(seen: Observed, found: Advice, link: float, ranks: int) -> str:
     base = next(row.step_s for row in found.rows if row.method == "bf16")
     for row in found.rows:
         even = "" if row.break_even_bit_s is None else shown_break_even(row.break_even_bit_s)
-        mark = "*" if row.remembers else " "
+        mark = "*" if row.remembers else "!" if row.adds_up else " "
         lines.append(
             f"{row.name:28}{duration(row.step_s):>9}{base / row.step_s:7.2f}x{even:>11}{row.bytes_sent / 1e6:9.3g}"
             f"{row.error:9.2g}{mark}{_shown(row.encode_s):>10}{_shown(row.decode_s):>10}  {row.collective}"
@@ -215,6 +215,10 @@ def text(seen: Observed, found: Advice, link: float, ranks: int) -> str:
     ]
     if any(row.remembers for row in found.rows):
         lines.append("*: what a step leaves out is remembered and sent later, so that its error does not add up.")
+    if any(row.adds_up for row in found.rows):
+        lines.append(
+            "!: biased, without a memory: its errors add up, so that it is never taken; feedback=error mends this."
+        )
     return "\n".join([*lines, "", *_to_add(found)])
 
 
@@ -223,10 +227,13 @@ def _to_add(found: Advice) -> list[str]:
     from nuq.settings.feedback import HookFeedback, memory_kinds
 
     best, quickest = found.recommended, found.quickest
-    lines = [f"Take {best.name}: of those whose error is below the gradients' own noise, the quickest."]
+    fit = "whose error is below the gradients' own noise"
+    if any(row.adds_up for row in found.rows):
+        fit += " and does not add up"
+    lines = [f"Take {best.name}: of those {fit}, the quickest."]
     if best.method == found.plain:
         gain = f"{100 * (GAIN - 1):.0f} %"
-        lines = [f"Leave the script as it is: nothing whose error is below the gradients' own noise is {gain} quicker."]
+        lines = [f"Leave the script as it is: nothing {fit} is {gain} quicker."]
     else:
         asked = dict(best.asked)
         moves_momentum = memory_kinds(asked.get("feedback", "auto"), [best.method]) == ["momentum"]
@@ -246,7 +253,9 @@ def _to_add(found: Advice) -> list[str]:
                 "Take momentum out of your optimizer (SGD with momentum=0) and give yours to the state: it acts before",
                 "the compression. In both at once it counts twice, and the training diverges.",
             ]
-    if quickest.error > found.noise and quickest.step_s < best.step_s:
+    if quickest.step_s < best.step_s and quickest.adds_up:
+        lines += ["", f"{quickest.name} is quicker still, but its errors add up: ask for it with feedback=error."]
+    elif quickest.step_s < best.step_s and quickest.error > found.noise:
         lines += ["", f"{quickest.name} is quicker still; see what its larger error does to your loss."]
     return lines
 

@@ -118,6 +118,19 @@ def test_the_lines_to_add_are_python() -> None:
     assert "The script makes 2 DDP modules: this is of the first one alone." in alone and "still" not in alone
 
 
+def test_a_biased_way_without_a_memory_is_marked() -> None:
+    seen = Observed({"w": torch.Size((10,))}, [], [(("w",), 1.0)], 0.1, 0.05)
+    others = [_row("bf16", 0.2, 0.0), _row("fp32", 0.3, 0.0)]
+    topk = replace(_row("topk", 0.1, 0.1, feedback="none"), biased=True)
+    told = command.text(seen, Advice([topk, *others], 0.3), 1e9, 8)
+    assert "0.1!" in told and "!: biased, without a memory: its errors add up" in told
+    assert (
+        "Take bf16: of those whose error is below the gradients' own noise and does not add up, the quickest." in told
+    )
+    assert "topk feedback=none is quicker still, but its errors add up" in told
+    assert "!" not in command.text(seen, Advice(others, 0.3), 1e9, 8)
+
+
 @pytest.mark.parametrize(
     ("row", "given"),
     [
