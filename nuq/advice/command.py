@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from nuq.advice.script import Observed
 
 MOST_GRADIENTS = 8
+MOST_SPREAD = 1.5  # of the timed steps; alone on a machine the upper quartile is at most a third above the least
 _COMMA = re.compile(r",(?![^\[]*\])")  # outside of brackets
 
 
@@ -149,7 +150,7 @@ def document(seen: Observed, found: Advice, link: float, ranks: int) -> str:
         for row in found.rows
     ]
     head = {"link_bit_s": link, "ranks": ranks, "compute_s": seen.compute_s, "parameters": seen.num_parameters}
-    head |= {"modules": seen.num_modules, "plain": seen.plain, "gradients": len(seen.gradients)}
+    head |= {"modules": seen.num_modules, "plain": seen.plain, "gradients": len(seen.gradients), "spread": seen.spread}
     return json.dumps(
         {**head, "noise": found.noise, "recommended": found.recommended.name, "rows": rows}, allow_nan=False
     )
@@ -218,6 +219,11 @@ def text(seen: Observed, found: Advice, link: float, ranks: int) -> str:
     if any(row.adds_up for row in found.rows):
         lines.append(
             "!: biased, without a memory: its errors add up, so that it is never taken; feedback=error mends this."
+        )
+    if seen.spread > MOST_SPREAD:
+        lines.append(
+            f"The times are doubtful: a quarter of the timed steps took {seen.spread:.1f} times as long as the quickest"
+            " or longer, since the machine has other work or the steps differ; run again on a quiet machine."
         )
     return "\n".join([*lines, "", *_to_add(found)])
 

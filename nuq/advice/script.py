@@ -41,6 +41,7 @@ class Observed:
     for those of several workers.  buckets: DDP's, as the names of their parameters and the share of the computation
     after which each was ready.  tail: the share of a step behind the last one.  compute_s: of a step without an
     exchange.  plain: the numbers of DDP's own all-reduce.  num_modules: DDP modules, of which the first was looked at.
+    spread: the upper quartile of the timed steps over the least of them.
     """
 
     shapes: dict[str, torch.Size]
@@ -50,6 +51,7 @@ class Observed:
     compute_s: float
     plain: str = "fp32"
     num_modules: int = 1
+    spread: float = 1.0
 
     @property
     def num_parameters(self) -> int:
@@ -228,6 +230,8 @@ class _Watch:
     def found(self) -> Observed:
         """What was noted: medians over the timed steps."""
         timed = self.times[WARM_UP : WARM_UP + TIMED + 1]
+        steps = [after[0] - before[0] for before, after in itertools.pairwise(timed)]
+        spread = statistics.quantiles(steps, method="inclusive")[2] / min(steps)
         tails = [after[0] - before[1][-1][1] for before, after in itertools.pairwise(timed)]
         same = [(begun, ready) for begun, ready in timed[:TIMED] if len(ready) == len(timed[0][1])]
         computation = statistics.median(ready[-1][1] - begun for begun, ready in same)
@@ -237,7 +241,7 @@ class _Watch:
         step_s = computation + statistics.median(tails)
         tail = 1 - computation / step_s
         kept = self.gradients[: self.num_gradients]
-        return Observed(self.shapes, kept, buckets, tail, step_s, self.plain, self.num_modules)
+        return Observed(self.shapes, kept, buckets, tail, step_s, self.plain, self.num_modules, spread)
 
 
 def _annotated(hook: Callable[[object, GradBucket], object]) -> Callable[..., Any]:

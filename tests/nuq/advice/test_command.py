@@ -118,6 +118,15 @@ def test_the_lines_to_add_are_python() -> None:
     assert "The script makes 2 DDP modules: this is of the first one alone." in alone and "still" not in alone
 
 
+def test_disturbed_times_are_doubtful() -> None:
+    seen = Observed({"w": torch.Size((10,))}, [], [(("w",), 1.0)], 0.1, 0.05, spread=2.04)
+    found = Advice([_row("bf16", 0.2, 0.0), _row("fp32", 0.3, 0.0)], 0.3)
+    said = "The times are doubtful: a quarter of the timed steps took 2.0 times as long as the quickest or longer"
+    assert said in command.text(seen, found, 1e9, 8)
+    assert "doubtful" not in command.text(replace(seen, spread=1.4), found, 1e9, 8)
+    assert json.loads(command.document(seen, found, 1e9, 8))["spread"] == 2.04
+
+
 def test_a_biased_way_without_a_memory_is_marked() -> None:
     seen = Observed({"w": torch.Size((10,))}, [], [(("w",), 1.0)], 0.1, 0.05)
     others = [_row("bf16", 0.2, 0.0), _row("fp32", 0.3, 0.0)]

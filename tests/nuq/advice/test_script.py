@@ -11,7 +11,7 @@ from torch import nn
 from torch.multiprocessing.spawn import spawn
 from torch.nn.parallel import DistributedDataParallel
 
-from nuq.advice.script import TIMED, WARM_UP, observed
+from nuq.advice.script import TIMED, WARM_UP, _Watch, observed
 from tests.nuq.advice import scripts
 
 
@@ -93,6 +93,16 @@ def test_a_model_in_eval_mode_is_trained_all_the_same(tmp_path: Path) -> None:
     assert "ddp.eval()" in frozen
     seen = observed(_script(tmp_path, frozen), [], 2)
     assert len(seen.gradients) == 2 and seen.compute_s > 0
+
+
+@pytest.mark.parametrize(("slow", "spread"), [(range(6, 9), 3.0), (range(8, 9), 1.0)])
+def test_a_disturbance_of_several_steps_spreads_them(slow: range, spread: float) -> None:
+    watch, ready = _Watch(2), (("w",), 0.5)
+    begun = 0.0
+    for step in range(WARM_UP + TIMED + 2):
+        watch.times.append((begun, [(ready[0], begun + ready[1])]))
+        begun += 3.0 if step in slow else 1.0
+    assert watch.found().spread == spread
 
 
 def test_other_modules_are_counted_and_halves_known(tmp_path: Path) -> None:
