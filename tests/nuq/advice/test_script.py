@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 from pathlib import Path
 
 import pytest
@@ -66,6 +67,8 @@ def test_the_gradients_are_the_scripts_own(tmp_path: Path) -> None:
         (scripts.ZERO, ["--steps", "70"], r"after 61 training steps: .* finite and not zero \(0 had\)"),
         (scripts.DOUBLE, [], "parameter '0.weight' is of torch.float64: must be one of"),
         (scripts.TRAINING, ["--steps", "x"], "train.py ended with exit code 2 and made no DistributedDataParallel"),
+        (scripts.STARTING, [], "the script starts processes and waits for them without a DistributedDataParallel"),
+        (scripts.POOLED, [], "the script starts processes and waits for them without"),
         (scripts.ANOTHER_HOOK, [], "the script registers a communication hook of its own"),
     ],
 )
@@ -73,6 +76,9 @@ def test_what_cannot_be_measured(text: str, arguments: list[str], message: str, 
     with pytest.raises(ValueError, match=message):
         observed(_script(tmp_path, text), arguments, 2)
     assert not dist.is_initialized()
+    for process in multiprocessing.active_children():
+        process.join(10)
+    assert not multiprocessing.active_children()
 
 
 def test_a_script_may_end_with_the_last_step_needed(tmp_path: Path) -> None:
