@@ -206,13 +206,13 @@ def text(seen: Observed, found: Advice, link: float, ranks: int) -> str:
         mark = "*" if row.remembers else "!" if row.adds_up else " "
         lines.append(
             f"{row.name:28}{duration(row.step_s):>9}{base / row.step_s:7.2f}x{even:>11}{row.bytes_sent / 1e6:9.3g}"
-            f"{row.error:9.2g}{mark}{_shown(row.encode_s):>10}{_shown(row.decode_s):>10}  {row.collective}"
+            f"{row.error:9.1g}{mark}{_shown(row.encode_s):>10}{_shown(row.decode_s):>10}  {row.collective}"
         )
     lines += [
         "",
         "of bf16: times as quick as a bfloat16 all-reduce. break-even: the bandwidth below which it is quicker.",
         f"error: of the mean of {len(seen.gradients)} gradients in one step, |error|^2 / |mean|^2; their own noise is "
-        f"{found.noise:.2g}.",
+        f"{found.noise:.1g}. Estimates from so few are good to a digit.",
     ]
     if any(row.remembers for row in found.rows):
         lines.append("*: what a step leaves out is remembered and sent later, so that its error does not add up.")

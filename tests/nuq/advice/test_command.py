@@ -106,9 +106,11 @@ def _row(method: str, step_s: float, error: float, *, remembers: bool = False, *
 
 def test_the_lines_to_add_are_python() -> None:
     seen = Observed({"w": torch.Size((10,))}, [], [(("w",), 1.0)], 0.1, 0.05)
-    rows = [_row("powersgd", 0.1, 0.9, remembers=True), _row("alq", 0.2, 0.1, bits=4, update_at=[0, 10], norm="linf")]
+    rows = [_row("powersgd", 0.1, 0.894, remembers=True), _row("alq", 0.2, 0.1, bits=4, update_at=[0, 10], norm="linf")]
     rows += [_row("bf16", 0.4, 1e-6), _row("fp32", 0.8, 0.0)]
-    told = command.text(seen, Advice(rows, 0.3), 1e9, 8)
+    told = command.text(replace(seen, gradients=[torch.ones(10)] * 4), Advice(rows, 0.2943), 1e9, 8)
+    assert "error: of the mean of 4 gradients" in told and "own noise is 0.3. Estimates from so few are" in told
+    assert "   0.9*" in told and "1e-06 " in told
     assert "state = nuq.CompressionState(ddp, method=\"alq\", bits=4, update_at=[0, 10], norm='linf')" in told
     assert "powersgd is quicker still" in told and "*: what a step leaves out is remembered" in told
     assert "alq bits=4 update_at=[0, 10] norm=linf   200 ms   2.00x" in told and "2.5G" in told
