@@ -25,6 +25,12 @@ CANDIDATES = (
     *("qsgdinf", "trn", "alq", "eden", "drive", "ecdq", "natural", "fp8", "sign", "onebit"),
     *("topk", "dgc", "powersgd"),
 )
+MARKS = {
+    "*": "what a step leaves out is remembered and sent later, so that its error does not add up.",
+    "!": "biased, without a memory: its errors add up, so that it is never taken; feedback=error mends this.",
+    "=": "every parameter travels in full precision (min_size): it compresses nothing, and is never taken.",
+}
+NEVER = ("!", "=")  # marks of what is not recommended
 BITS = {"fp32": 32, "bf16": 16}  # of the all-reduces beside them
 GAIN = 1.05  # below it a script is best left as it is
 _FREE_GB_S = 1e6
@@ -36,7 +42,7 @@ class Row:
 
     break_even_bit_s: the bandwidth below which it is quicker than bf16; None for the all-reduces.  bytes_sent: by one
     rank (the busiest) in a step.  error, remembers, biased: as of ``Measured``.  encode_s, decode_s: of one worker's
-    messages of a step.
+    messages of a step.  whole: every parameter travels in full precision, so that nothing is compressed.
     """
 
     method: str
@@ -50,6 +56,7 @@ class Row:
     encode_s: float
     decode_s: float
     biased: bool = False
+    whole: bool = False
 
     @property
     def name(self) -> str:
@@ -58,9 +65,9 @@ class Row:
         return " ".join([self.method, *given])
 
     @property
-    def adds_up(self) -> bool:
-        """Whether its errors add up from step to step: they have a mean, and nothing sends it later."""
-        return self.biased and not self.remembers
+    def mark(self) -> str:
+        """What a table says beside its error, a key of MARKS, or nothing."""
+        return "=" if self.whole else "*" if self.remembers else "!" if self.biased else ""
 
 
 @dataclass(frozen=True)
@@ -77,16 +84,17 @@ class Advice:
 
     @property
     def quickest(self) -> Row:
-        return self.rows[0]
+        """The quickest that compresses, or an all-reduce."""
+        return next(row for row in self.rows if not row.whole)
 
     @property
     def recommended(self) -> Row:
         """The quickest whose mean errs less than the gradients of a step do by themselves, if it gains something.
 
-        None whose errors add up.
+        None whose errors add up, and none that compresses nothing.
         """
         as_it_is = next(row for row in self.rows if row.method == self.plain)
-        best = next(row for row in self.rows if row is as_it_is or (row.error <= self.noise and not row.adds_up))
+        best = next(row for row in self.rows if row is as_it_is or (row.error <= self.noise and row.mark not in NEVER))
         return best if GAIN * best.step_s < as_it_is.step_s else as_it_is
 
 
@@ -168,6 +176,7 @@ class _Case:
             rates.encode_s(coordinates, messages, len(buckets)),
             rates.decode_s(coordinates, messages, len(buckets)),
             way.biased,
+            len(way.whole) == len(self.seen.shapes),
         )
 
 

@@ -190,12 +190,15 @@ def _method(text: str) -> tuple[str, dict[str, Any]]:
 
 def text(seen: Observed, found: Advice, link: float, ranks: int) -> str:
     """The answer for people: a table, quickest first, and the lines to add."""
+    from nuq.advice.answer import MARKS
+
+    width = max(28, *(len(row.name) for row in found.rows))
     lines = [
         f"{seen.num_parameters:,} parameters in {len(seen.buckets)} DDP buckets; a step computes for "
         f"{duration(seen.compute_s)} on this machine",
         f"Predicted on {ranks} ranks with links of {shown_bandwidth(link)}bit/s:",
         "",
-        f"{'':28}{'step':>9}{'of bf16':>8}{'break-even':>11}{'MB sent':>9}{'error':>10}{'encode':>10}{'decode':>10}"
+        f"{'':{width}}{'step':>9}{'of bf16':>8}{'break-even':>11}{'MB sent':>9}{'error':>9}{'encode':>12}{'decode':>12}"
         "  collective",
     ]
     if seen.num_modules > 1:
@@ -203,10 +206,9 @@ def text(seen: Observed, found: Advice, link: float, ranks: int) -> str:
     base = next(row.step_s for row in found.rows if row.method == "bf16")
     for row in found.rows:
         even = "" if row.break_even_bit_s is None else shown_break_even(row.break_even_bit_s)
-        mark = "*" if row.remembers else "!" if row.adds_up else " "
         lines.append(
-            f"{row.name:28}{duration(row.step_s):>9}{base / row.step_s:7.2f}x{even:>11}{row.bytes_sent / 1e6:9.3g}"
-            f"{row.error:9.1g}{mark}{_shown(row.encode_s):>10}{_shown(row.decode_s):>10}  {row.collective}"
+            f"{row.name:{width}}{duration(row.step_s):>9}{base / row.step_s:7.2f}x{even:>11}{row.bytes_sent / 1e6:9.3g}"
+            f"{row.error:9.1g}{row.mark:1}{_shown(row.encode_s):>11}{_shown(row.decode_s):>12}  {row.collective}"
         )
     lines += [
         "",
@@ -214,12 +216,8 @@ def text(seen: Observed, found: Advice, link: float, ranks: int) -> str:
         f"error: of the mean of {len(seen.gradients)} gradients in one step, |error|^2 / |mean|^2; their own noise is "
         f"{found.noise:.1g}. Estimates from so few are good to a digit.",
     ]
-    if any(row.remembers for row in found.rows):
-        lines.append("*: what a step leaves out is remembered and sent later, so that its error does not add up.")
-    if any(row.adds_up for row in found.rows):
-        lines.append(
-            "!: biased, without a memory: its errors add up, so that it is never taken; feedback=error mends this."
-        )
+    marks = {row.mark for row in found.rows}
+    lines += [f"{mark}: {meaning}" for mark, meaning in MARKS.items() if mark in marks]
     if seen.spread > MOST_SPREAD:
         lines.append(
             f"The times are doubtful: a quarter of the timed steps took {seen.spread:.1f} times as long as the quickest"
@@ -229,13 +227,13 @@ def text(seen: Observed, found: Advice, link: float, ranks: int) -> str:
 
 
 def _to_add(found: Advice) -> list[str]:
-    from nuq.advice.answer import GAIN
+    from nuq.advice.answer import GAIN, NEVER
     from nuq.settings.feedback import HookFeedback, memory_kinds
 
     best, quickest = found.recommended, found.quickest
     fit = "whose error is below the gradients' own noise"
-    if any(row.adds_up for row in found.rows):
-        fit += " and does not add up"
+    if never := [mark for mark in NEVER if any(row.mark == mark for row in found.rows)]:
+        fit += f" (not marked {' or '.join(never)})"
     lines = [f"Take {best.name}: of those {fit}, the quickest."]
     if best.method == found.plain:
         gain = f"{100 * (GAIN - 1):.0f} %"
@@ -245,21 +243,23 @@ def _to_add(found: Advice) -> list[str]:
         moves_momentum = memory_kinds(asked.get("feedback", "auto"), [best.method]) == ["momentum"]
         if moves_momentum:
             asked.setdefault("momentum", HookFeedback().momentum)
+        package = plugins.package_of(method(best.method))
         given = "".join(f", {key}={value!r}" for key, value in asked.items())
         how = f'method="{best.method}"{given}' if best.method != "bf16" else 'collective="dense"'
         lines += [
             "",
-            "    import nuq",
+            *(f"    import {name}" for name in dict.fromkeys(["nuq", package])),
             f"    state = nuq.CompressionState(ddp, {how})",
             "    ddp.register_comm_hook(state, nuq.compress_hook)",
         ]
         if moves_momentum:
             lines += [
                 "",
-                "Take momentum out of your optimizer (SGD with momentum=0) and give yours to the state: it acts before",
-                "the compression. In both at once it counts twice, and the training diverges.",
+                "Take momentum out of your optimizer (SGD with momentum=0) and give yours to the state, 0 if you have",
+                "none: it acts before the compression. In both at once it counts twice, and the training diverges.",
+                'It is SGD\'s: with Adam and its like say feedback="error", and no momentum.',
             ]
-    if quickest.step_s < best.step_s and quickest.adds_up:
+    if quickest.step_s < best.step_s and quickest.mark == "!":
         lines += ["", f"{quickest.name} is quicker still, but its errors add up: ask for it with feedback=error."]
     elif quickest.step_s < best.step_s and quickest.error > found.noise:
         lines += ["", f"{quickest.name} is quicker still; see what its larger error does to your loss."]

@@ -58,7 +58,8 @@ def test_a_slow_link_orders_by_bytes(found: Advice) -> None:
         assert row.step_s > 8 * row.bytes_sent / 1e6
         assert (row.break_even_bit_s is None) == (row.name in ("fp32", "bf16"))
         assert row.remembers == (row.method in ("topk", "powersgd"))
-        assert row.biased == (row.method in ("topk", "powersgd", "fp8")) and row.adds_up == (row.method == "fp8")
+        assert row.biased == (row.method in ("topk", "powersgd", "fp8"))
+        assert (row.mark == "!") == (row.method == "fp8") and (row.mark == "*") == row.remembers
     assert all(row.break_even_bit_s > 1e6 for row in found.rows if row.break_even_bit_s is not None)
 
 
@@ -94,6 +95,17 @@ def test_errors_that_add_up_are_not_recommended() -> None:
     assert Advice([rows[0], rows[2]], 0.2).recommended.name == "fp32"
     remembered = [replace(rows[0], remembers=True), *rows[1:]]
     assert Advice(remembered, 0.2).recommended.name == "topk"
+
+
+def test_what_compresses_nothing_is_not_recommended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measured, "LIMIT_S", 0.0)
+    shapes = {"weight": torch.Size((2, 10)), "bias": torch.Size((2,))}
+    gradients = [torch.randn(22, generator=torch.Generator().manual_seed(seed)) for seed in range(2)]
+    small = Observed(shapes, gradients, [(("weight", "bias"), 1.0)], 0.1, 0.01)
+    found = advice(small, NETWORK, [("eden", {}), ("eden", {"min_size": 0})], Network(2, 1e9))
+    assert {row.name: row.mark for row in found.rows} == {"eden": "=", "eden min_size=0": "", "fp32": "", "bf16": ""}
+    rows = [replace(_row("eden", 1.0, 0.1), whole=True), _row("fp32", 2.0, 0.0)]
+    assert Advice(rows, 0.2).recommended.name == Advice(rows, 0.2).quickest.name == "fp32"
 
 
 @pytest.mark.parametrize(

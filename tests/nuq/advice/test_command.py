@@ -17,6 +17,8 @@ from nuq import __main__ as nuq_command
 from nuq.advice import command
 from nuq.advice.answer import Advice, Row
 from nuq.advice.script import Observed
+from nuq.settings import plugins
+from tests import own_package
 from tests.nuq.advice import scripts
 
 
@@ -135,11 +137,33 @@ def test_a_biased_way_without_a_memory_is_marked() -> None:
     topk = replace(_row("topk", 0.1, 0.1, feedback="none"), biased=True)
     told = command.text(seen, Advice([topk, *others], 0.3), 1e9, 8)
     assert "0.1!" in told and "!: biased, without a memory: its errors add up" in told
-    assert (
-        "Take bf16: of those whose error is below the gradients' own noise and does not add up, the quickest." in told
-    )
+    assert "Take bf16: of those whose error is below the gradients' own noise (not marked !), the quickest." in told
     assert "topk feedback=none is quicker still, but its errors add up" in told
     assert "!" not in command.text(seen, Advice(others, 0.3), 1e9, 8)
+    whole = replace(_row("eden", 0.1, 4e-15), whole=True)
+    told = command.text(seen, Advice([whole, others[1], others[0]], 0.3), 1e9, 8)
+    assert "4e-15=" in told and "=: every parameter travels in full precision" in told and "still" not in told
+
+
+def test_columns_stand_apart_and_below_their_names() -> None:
+    seen = Observed({"w": torch.Size((10,))}, [], [(("w",), 1.0)], 0.1, 0.05)
+    row = _row("topk", 0.1, 0.1, remembers=True, feedback="momentum", momentum=0.9)
+    rows = [replace(row, encode_s=1.56e-6, decode_s=7.01e-6), _row("bf16", 0.4, 1e-6), _row("fp32", 1, 0)]
+    lines = command.text(seen, Advice(rows, 0.3), 1e9, 8).splitlines()
+    (head,) = (line for line in lines if "break-even" in line and "collective" in line)
+    topk, bf16 = (next(line for line in lines if line.startswith(name)) for name in ("topk", "bf16"))
+    assert len(head) - len("collective") == topk.index("gather") == bf16.index("gather")
+    assert "0.1* 0.00156 ms  0.00701 ms  gather" in topk
+
+
+def test_a_method_of_ones_own_is_imported_by_the_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own_package.write(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    seen = Observed({"w": torch.Size((10,))}, [], [(("w",), 1.0)], 0.1, 0.05)
+    found = Advice([_row("mine", 0.1, 0.1), _row("bf16", 0.4, 1e-6), _row("fp32", 0.8, 0.0)], 0.3)
+    with own_package.restored():
+        plugins.load("my_package")
+        assert "    import nuq\n    import my_package\n    state = " in command.text(seen, found, 1e9, 8)
 
 
 @pytest.mark.parametrize(
@@ -154,6 +178,7 @@ def test_momentum_leaves_the_optimizer(row: Row, given: str) -> None:
     others = [_row("bf16", 0.4, 1e-6), _row("fp32", 0.8, 0.0)]
     told = command.text(seen, Advice([row, *others], 0.3), 1e9, 8)
     assert given in told and "Take momentum out of your optimizer" in told
+    assert 'with Adam and its like say feedback="error", and no momentum' in told
     plain = command.text(seen, Advice([_row("topk", 0.1, 0.1, remembers=True), *others], 0.3), 1e9, 8)
     assert "momentum" not in plain
 
