@@ -9,10 +9,12 @@ paper's method *without* suffix (``alq_nb`` is ALQ, ``alq`` is ALQ-N).  The name
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from nuq.settings import plugins, unknown
+from nuq.settings import declared, plugins, unknown
 from nuq.settings.atomo import ATOMO
 from nuq.settings.baselines import BF16, FP8, FP16, Block8, Natural, Sign, Signs
 from nuq.settings.formats import NNWBDI, S2FP8, SmaQ
@@ -114,12 +116,38 @@ METHODS: dict[str, Method] = {
 }
 plugins.TABLES["method"] = METHODS, Method
 
+_AT_RANDOM = {"unbiased": True, "contractive": False, "deterministic": False}
+# What settings change of the claims: a setting, its default, another value (None: any other).
+CLAIMS: dict[tuple[str, Any, Any], dict[str, bool]] = {
+    ("rounding", "nearest", "stochastic"): _AT_RANDOM,
+    ("rounding", "nearest", "correlated"): _AT_RANDOM,
+    ("rounding", "stochastic", "nearest"): {"deterministic": True},
+    ("scale", "bucket", "none"): {"contractive": False},
+    ("scale", "power", "none"): {"contractive": False},
+    ("scale", "mean", "rms"): {"contractive": False},
+    ("scale", "unbiased", "mse"): {"unbiased": False},
+    ("scaled", True, False): {"unbiased": False},
+    ("clip_sigma", 0.0, None): {"unbiased": False},
+    ("rows", 2, 0): {"contractive": True, "deterministic": True},
+}
+
 
 def method(name: str) -> Method:
     """The entry called ``name``; ValueError with the legal choices and the nearest match where there is none."""
     if name not in METHODS:
         raise unknown("method", name, METHODS)
     return METHODS[name]
+
+
+def claimed(name: str, settings: Mapping[str, Any]) -> Method:
+    """The entry called ``name`` with the claims that it makes with these settings.  ValueError as ``method``."""
+    entry, changed = method(name), {}
+    defaults = {key: of.default for key, of in declared(entry.settings).items()}
+    for (key, default, other), claims in CLAIMS.items():
+        value = settings.get(key, default)
+        if value != default == defaults.get(key) and other in (None, value):
+            changed |= claims
+    return dataclasses.replace(entry, **changed)
 
 
 def legal_formats() -> list[str]:

@@ -25,6 +25,12 @@ CANDIDATES = (
     *("qsgdinf", "trn", "alq", "eden", "drive", "ecdq", "natural", "fp8", "sign", "onebit"),
     *("topk", "dgc", "powersgd"),
 )
+MARKS = {
+    "*": "what a step leaves out is remembered and sent later, so that its error does not add up.",
+    "!": "biased, without a memory: its errors add up, so that it is never taken; feedback=error mends this.",
+    "=": "every parameter travels in full precision (min_size): it compresses nothing, and is never taken.",
+}
+NEVER = ("!", "=")  # marks of what is not recommended
 BITS = {"fp32": 32, "bf16": 16}  # of the all-reduces beside them
 GAIN = 1.05  # below it a script is best left as it is
 _FREE_GB_S = 1e6
@@ -35,8 +41,8 @@ class Row:
     """A way of exchange: a method with the settings that were asked for, or an all-reduce of fp32 or bf16.
 
     break_even_bit_s: the bandwidth below which it is quicker than bf16; None for the all-reduces.  bytes_sent: by one
-    rank (the busiest) in a step.  error, remembers: as of ``Measured``.  encode_s, decode_s: of one worker's messages
-    of a step.
+    rank (the busiest) in a step.  error, remembers, biased: as of ``Measured``.  encode_s, decode_s: of one worker's
+    messages of a step.  whole: every parameter travels in full precision, so that nothing is compressed.
     """
 
     method: str
@@ -49,12 +55,19 @@ class Row:
     remembers: bool
     encode_s: float
     decode_s: float
+    biased: bool = False
+    whole: bool = False
 
     @property
     def name(self) -> str:
         """The method with its settings, as a command line has them."""
         given = (f"{key}={value if isinstance(value, str) else json.dumps(value)}" for key, value in self.asked.items())
         return " ".join([self.method, *given])
+
+    @property
+    def mark(self) -> str:
+        """What a table says beside its error, a key of MARKS, or nothing."""
+        return "=" if self.whole else "*" if self.remembers else "!" if self.biased else ""
 
 
 @dataclass(frozen=True)
@@ -71,13 +84,17 @@ class Advice:
 
     @property
     def quickest(self) -> Row:
-        return self.rows[0]
+        """The quickest that compresses, or an all-reduce."""
+        return next(row for row in self.rows if not row.whole)
 
     @property
     def recommended(self) -> Row:
-        """The quickest whose mean errs less than the gradients of a step do by themselves, if it gains something."""
+        """The quickest whose mean errs less than the gradients of a step do by themselves, if it gains something.
+
+        None whose errors add up, and none that compresses nothing.
+        """
         as_it_is = next(row for row in self.rows if row.method == self.plain)
-        best = next(row for row in self.rows if row.error <= self.noise or row is as_it_is)
+        best = next(row for row in self.rows if row is as_it_is or (row.error <= self.noise and row.mark not in NEVER))
         return best if GAIN * best.step_s < as_it_is.step_s else as_it_is
 
 
@@ -158,6 +175,8 @@ class _Case:
             way.remembers,
             rates.encode_s(coordinates, messages, len(buckets)),
             rates.decode_s(coordinates, messages, len(buckets)),
+            way.biased,
+            len(way.whole) == len(self.seen.shapes),
         )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import json
 import os
 import re
@@ -15,13 +16,14 @@ from typing import TYPE_CHECKING, Any
 
 from nuq.prediction.units import duration, plain_break_even, quantity, shown_bandwidth, shown_break_even
 from nuq.registry import method
-from nuq.settings import plugins
+from nuq.settings import plugins, unknown
 
 if TYPE_CHECKING:
     from nuq.advice.answer import Advice
     from nuq.advice.script import Observed
 
 MOST_GRADIENTS = 8
+MOST_SPREAD = 1.5  # of the timed steps: 1.04 to 1.46 where a core is free for every thread, 1.9 to 2.5 where none is
 _COMMA = re.compile(r",(?![^\[]*\])")  # outside of brackets
 
 
@@ -33,7 +35,8 @@ def parser() -> argparse.ArgumentParser:
         description="Does gradient compression pay for this training script on this link? It runs some steps of an "
         "unchanged DDP script as the only rank, measures its computation, every method's encoding, decoding, bytes and "
         "error on its gradients, predicts the step on the link, and says what to add.",
-        epilog="An option that both have goes to advise; after -- all go to the script.",
+        epilog="The script's own arguments come after its name. One that both have goes to advise; after -- all go to "
+        "the script.",
         allow_abbrev=False,
     )
     add = made.add_argument
@@ -56,12 +59,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     ours = given.index("--") if "--" in given else len(given)
     try:
-        options, unknown = parser().parse_known_args(plugins.start(given[:ours]))
-        _answer(options, [*unknown, *given[ours + 1 :]])
+        options, of_script = read(plugins.start(given[:ours]))
+        _answer(options, [*of_script, *given[ours + 1 :]])
     except ValueError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     return 0
+
+
+def read(words: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
+    """The options, and the words that belong to the script; ValueError for an unknown option before its name."""
+    made = parser()
+    options, others = made.parse_known_args(words)
+    for word in itertools.takewhile(lambda word: Path(word) != options.script, words):
+        if word.startswith("-") and word in others:
+            legal = [option for action in made._actions for option in action.option_strings]
+            error = unknown("option before the script's name", word.partition("=")[0], legal)
+            raise ValueError(f"{error}; the script's own options come after its name")
+    return options, others
 
 
 def _answer(options: argparse.Namespace, of_script: Sequence[str]) -> None:
@@ -135,7 +150,7 @@ def document(seen: Observed, found: Advice, link: float, ranks: int) -> str:
         for row in found.rows
     ]
     head = {"link_bit_s": link, "ranks": ranks, "compute_s": seen.compute_s, "parameters": seen.num_parameters}
-    head |= {"modules": seen.num_modules, "plain": seen.plain, "gradients": len(seen.gradients)}
+    head |= {"modules": seen.num_modules, "plain": seen.plain, "gradients": len(seen.gradients), "spread": seen.spread}
     return json.dumps(
         {**head, "noise": found.noise, "recommended": found.recommended.name, "rows": rows}, allow_nan=False
     )
@@ -175,12 +190,15 @@ def _method(text: str) -> tuple[str, dict[str, Any]]:
 
 def text(seen: Observed, found: Advice, link: float, ranks: int) -> str:
     """The answer for people: a table, quickest first, and the lines to add."""
+    from nuq.advice.answer import MARKS
+
+    width = max(28, *(len(row.name) for row in found.rows))
     lines = [
         f"{seen.num_parameters:,} parameters in {len(seen.buckets)} DDP buckets; a step computes for "
         f"{duration(seen.compute_s)} on this machine",
         f"Predicted on {ranks} ranks with links of {shown_bandwidth(link)}bit/s:",
         "",
-        f"{'':28}{'step':>9}{'of bf16':>8}{'break-even':>11}{'MB sent':>9}{'error':>10}{'encode':>10}{'decode':>10}"
+        f"{'':{width}}{'step':>9}{'of bf16':>8}{'break-even':>11}{'MB sent':>9}{'error':>9}{'encode':>12}{'decode':>12}"
         "  collective",
     ]
     if seen.num_modules > 1:
@@ -188,51 +206,62 @@ def text(seen: Observed, found: Advice, link: float, ranks: int) -> str:
     base = next(row.step_s for row in found.rows if row.method == "bf16")
     for row in found.rows:
         even = "" if row.break_even_bit_s is None else shown_break_even(row.break_even_bit_s)
-        mark = "*" if row.remembers else " "
         lines.append(
-            f"{row.name:28}{duration(row.step_s):>9}{base / row.step_s:7.2f}x{even:>11}{row.bytes_sent / 1e6:9.3g}"
-            f"{row.error:9.2g}{mark}{_shown(row.encode_s):>10}{_shown(row.decode_s):>10}  {row.collective}"
+            f"{row.name:{width}}{duration(row.step_s):>9}{base / row.step_s:7.2f}x{even:>11}{row.bytes_sent / 1e6:9.3g}"
+            f"{row.error:9.1g}{row.mark:1}{_shown(row.encode_s):>11}{_shown(row.decode_s):>12}  {row.collective}"
         )
     lines += [
         "",
         "of bf16: times as quick as a bfloat16 all-reduce. break-even: the bandwidth below which it is quicker.",
         f"error: of the mean of {len(seen.gradients)} gradients in one step, |error|^2 / |mean|^2; their own noise is "
-        f"{found.noise:.2g}.",
+        f"{found.noise:.1g}. Estimates from so few are good to a digit.",
     ]
-    if any(row.remembers for row in found.rows):
-        lines.append("*: what a step leaves out is remembered and sent later, so that its error does not add up.")
+    marks = {row.mark for row in found.rows}
+    lines += [f"{mark}: {meaning}" for mark, meaning in MARKS.items() if mark in marks]
+    if seen.spread > MOST_SPREAD:
+        lines.append(
+            f"The times are doubtful: a quarter of the timed steps took {seen.spread:.1f} times as long as the quickest"
+            " or longer, since the machine has other work or the steps differ; run again on a quiet machine."
+        )
     return "\n".join([*lines, "", *_to_add(found)])
 
 
 def _to_add(found: Advice) -> list[str]:
-    from nuq.advice.answer import GAIN
+    from nuq.advice.answer import GAIN, NEVER
     from nuq.settings.feedback import HookFeedback, memory_kinds
 
     best, quickest = found.recommended, found.quickest
-    lines = [f"Take {best.name}: of those whose error is below the gradients' own noise, the quickest."]
+    fit = "whose error is below the gradients' own noise"
+    if never := [mark for mark in NEVER if any(row.mark == mark for row in found.rows)]:
+        fit += f" (not marked {' or '.join(never)})"
+    lines = [f"Take {best.name}: of those {fit}, the quickest."]
     if best.method == found.plain:
         gain = f"{100 * (GAIN - 1):.0f} %"
-        lines = [f"Leave the script as it is: nothing whose error is below the gradients' own noise is {gain} quicker."]
+        lines = [f"Leave the script as it is: nothing {fit} is {gain} quicker."]
     else:
         asked = dict(best.asked)
         moves_momentum = memory_kinds(asked.get("feedback", "auto"), [best.method]) == ["momentum"]
         if moves_momentum:
             asked.setdefault("momentum", HookFeedback().momentum)
+        package = plugins.package_of(method(best.method))
         given = "".join(f", {key}={value!r}" for key, value in asked.items())
         how = f'method="{best.method}"{given}' if best.method != "bf16" else 'collective="dense"'
         lines += [
             "",
-            "    import nuq",
+            *(f"    import {name}" for name in dict.fromkeys(["nuq", package])),
             f"    state = nuq.CompressionState(ddp, {how})",
             "    ddp.register_comm_hook(state, nuq.compress_hook)",
         ]
         if moves_momentum:
             lines += [
                 "",
-                "Take momentum out of your optimizer (SGD with momentum=0) and give yours to the state: it acts before",
-                "the compression. In both at once it counts twice, and the training diverges.",
+                "Take momentum out of your optimizer (SGD with momentum=0) and give yours to the state, 0 if you have",
+                "none: it acts before the compression. In both at once it counts twice, and the training diverges.",
+                'It is SGD\'s: with Adam and its like say feedback="error", and no momentum.',
             ]
-    if quickest.error > found.noise and quickest.step_s < best.step_s:
+    if quickest.step_s < best.step_s and quickest.mark == "!":
+        lines += ["", f"{quickest.name} is quicker still, but its errors add up: ask for it with feedback=error."]
+    elif quickest.step_s < best.step_s and quickest.error > found.noise:
         lines += ["", f"{quickest.name} is quicker still; see what its larger error does to your loss."]
     return lines
 

@@ -21,7 +21,7 @@ from nuq.kernels.spec import Key
 from nuq.prediction.message_size import FACTORED, Format, MeasuredFormat
 from nuq.prediction.rates import CodecRates
 from nuq.prediction.steps import POWER, Variant
-from nuq.registry import METHODS
+from nuq.registry import METHODS, claimed
 from nuq.settings.feedback import memory_kinds
 
 LIMIT_S = 1.0  # of each of the six things that are timed of a method
@@ -35,7 +35,8 @@ class Measured:
 
     collective: as ``collective="auto"`` chooses it for so many ranks, or auto: the quicker of ring and tree.  whole:
     the parameters that travel in full precision.  joined: all others are one vector, sent at the end.  error:
-    |error|^2 / |mean|^2 of one step without a memory; remembers: what it leaves out is sent later.
+    |error|^2 / |mean|^2 of one step without a memory; remembers: what it leaves out is sent later.  biased: the method
+    claims no less, with its settings (the rounding of an all-reduce to bfloat16, of 2^-9, counts as none).
     """
 
     codecs: Mapping[str, CodecRates]
@@ -45,6 +46,7 @@ class Measured:
     joined: bool = False
     error: float = 0.0
     remembers: bool = False
+    biased: bool = False
 
 
 def of_all_reduce(name: str, bits: int, codecs: Mapping[str, CodecRates], gradients: Sequence[Tensor]) -> Measured:
@@ -89,7 +91,8 @@ def of_method(of: HookSettings, seen: Observed, num_ranks: int) -> Measured:
             second = dataclasses.replace(second, kind="means", sparse=form.sparse)
             codecs["means"] = rates
     remembers = memory_kinds(of.feedback.feedback, [of.method]) != ["none"]
-    return Measured(codecs, Variant(form, second), collective, whole, joined, relative(mean, exact), remembers)
+    biased = not claimed(of.method, vars(of.of_method)).unbiased
+    return Measured(codecs, Variant(form, second), collective, whole, joined, relative(mean, exact), remembers, biased)
 
 
 def relative(mean: Tensor, exact: Tensor) -> float:

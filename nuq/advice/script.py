@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import functools
 import itertools
+import multiprocessing
 import os
 import runpy
 import socket
 import statistics
 import sys
+import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from multiprocessing.process import BaseProcess
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -30,6 +34,11 @@ WARM_UP = 3  # steps before anything is noted: DDP has built its buckets anew by
 TIMED = 6  # steps whose times are noted
 _MOST_OTHERS = 50  # steps more, of gradients that are not finite, or zero
 _MOST_BYTES = 2e9  # of the gradients that are kept
+_ELSEWHERE = (
+    "the script starts processes and waits for them without a DistributedDataParallel of its own, and advise follows "
+    "none but the first of torch.multiprocessing.spawn: let torchrun start the ranks, one process each, with the "
+    "process group from the environment"
+)
 _SINGLE_RANK = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1"}
 
 
@@ -41,6 +50,7 @@ class Observed:
     for those of several workers.  buckets: DDP's, as the names of their parameters and the share of the computation
     after which each was ready.  tail: the share of a step behind the last one.  compute_s: of a step without an
     exchange.  plain: the numbers of DDP's own all-reduce.  num_modules: DDP modules, of which the first was looked at.
+    spread: the upper quartile of the timed steps over the least of them.
     """
 
     shapes: dict[str, torch.Size]
@@ -50,6 +60,7 @@ class Observed:
     compute_s: float
     plain: str = "fp32"
     num_modules: int = 1
+    spread: float = 1.0
 
     @property
     def num_parameters(self) -> int:
@@ -70,12 +81,14 @@ class Observed:
 def observed(script: Path, arguments: Sequence[str], num_gradients: int) -> Observed:
     """Run a script as ``torchrun`` would run a single rank of it, until enough steps were seen.
 
-    One that spawns its ranks itself runs its first one, here and alone.
+    One that spawns its ranks by ``torch.multiprocessing`` runs its first one, here and alone.
 
-    CannotMeasure where it is no DDP training, registers a hook of its own, ends too early or fails.
+    CannotMeasure where it is no DDP training, trains in processes that it starts otherwise, registers a hook of its
+    own, ends too early or fails.  Processes that it has started do not outlive it.
     """
     watch = _Watch(num_gradients)
-    with _as_single_rank(script, arguments):
+    others = multiprocessing.active_children()
+    with _as_single_rank(script, arguments), _no_ranks_elsewhere(watch):
         why = "ended"
         try:
             watch.over(lambda: runpy.run_path(str(script), run_name="__main__"))
@@ -87,6 +100,8 @@ def observed(script: Path, arguments: Sequence[str], num_gradients: int) -> Obse
         finally:
             if dist.is_initialized():
                 dist.destroy_process_group()
+            for process in set(multiprocessing.active_children()) - set(others):
+                process.terminate()
     if watch.has_enough:
         return watch.found()
     if not watch.num_modules:
@@ -151,9 +166,12 @@ class _Watch:
         of = DistributedDataParallel
         make, run, register = of.__init__, of.forward, of.register_comm_hook
         watched: list[DistributedDataParallel] = []
+        process = os.getpid()
 
         @functools.wraps(make)
         def made(module: DistributedDataParallel, *args: Any, **kwargs: Any) -> None:
+            if os.getpid() != process:
+                raise CannotMeasure(_ELSEWHERE)
             make(module, *args, **kwargs)
             self.num_modules += 1
             if not watched:
@@ -228,6 +246,8 @@ class _Watch:
     def found(self) -> Observed:
         """What was noted: medians over the timed steps."""
         timed = self.times[WARM_UP : WARM_UP + TIMED + 1]
+        steps = [after[0] - before[0] for before, after in itertools.pairwise(timed)]
+        spread = statistics.quantiles(steps, method="inclusive")[2] / min(steps)
         tails = [after[0] - before[1][-1][1] for before, after in itertools.pairwise(timed)]
         same = [(begun, ready) for begun, ready in timed[:TIMED] if len(ready) == len(timed[0][1])]
         computation = statistics.median(ready[-1][1] - begun for begun, ready in same)
@@ -237,7 +257,7 @@ class _Watch:
         step_s = computation + statistics.median(tails)
         tail = 1 - computation / step_s
         kept = self.gradients[: self.num_gradients]
-        return Observed(self.shapes, kept, buckets, tail, step_s, self.plain, self.num_modules)
+        return Observed(self.shapes, kept, buckets, tail, step_s, self.plain, self.num_modules, spread)
 
 
 def _annotated(hook: Callable[[object, GradBucket], object]) -> Callable[..., Any]:
@@ -248,6 +268,25 @@ def _annotated(hook: Callable[[object, GradBucket], object]) -> Callable[..., An
 
     called.__annotations__ = {"bucket": GradBucket, "return": torch.futures.Future[Tensor]}
     return called
+
+
+@contextmanager
+def _no_ranks_elsewhere(watch: _Watch) -> Iterator[None]:
+    """Raise CannotMeasure where a script that has made no DDP module waits for the end of a process.
+
+    Workers of a data loader or a pool are daemons or have a thread that waits for them.
+    """
+    join = BaseProcess.join
+
+    @functools.wraps(join)
+    def joined(process: BaseProcess, timeout: float | None = None) -> None:
+        here = threading.current_thread() is threading.main_thread()
+        if here and not (watch.num_modules or process.daemon or timeout):
+            raise CannotMeasure(_ELSEWHERE)
+        join(process, timeout)
+
+    with mock.patch.object(BaseProcess, "join", joined):
+        yield
 
 
 @contextmanager
@@ -262,8 +301,9 @@ def _as_single_rank(script: Path, arguments: Sequence[str]) -> Iterator[None]:
         port = str(free.getsockname()[1])
     path = [str(script.resolve().parent), *sys.path]
 
-    def spawned(fn: Callable[..., object], args: Sequence[Any] = (), *_: Any, **__: Any) -> None:
+    def spawned(fn: Callable[..., object], args: Sequence[Any] = (), *_: Any, **__: Any) -> SimpleNamespace:
         fn(0, *args)
+        return SimpleNamespace(join=lambda *_, **__: True)  # with join=False
 
     def initialized(backend: str | None = None, init_method: str | None = None, **kwargs: Any) -> None:
         del init_method  # of other ranks, too

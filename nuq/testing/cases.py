@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,20 +9,10 @@ import pytest
 import torch
 
 from nuq.compressors.compressor import Compressor
-from nuq.registry import Method, method
+from nuq.registry import Method, claimed, method
 from nuq.settings import declared, unknown
 
 SMALL = {"bucket_size": 64}
-# Settings of our methods that change what the method claims.
-CLAIMS = {
-    "rounding=stochastic": {"unbiased": True, "contractive": False, "deterministic": False},
-    "rounding=nearest": {"deterministic": True},
-    "scale=none": {"contractive": False},
-    "scaled=false": {"unbiased": False},
-    "scale=rms": {"contractive": False},
-    "scale=mse": {"unbiased": False},
-    "rows=0": {"contractive": True, "deterministic": True},
-}
 # tests of a claim, which methods without it do not make
 OF_CLAIM = {"test_unbiased": "unbiased", "test_contractive": "contractive"}
 
@@ -38,8 +27,7 @@ def parametrize(metafunc: pytest.Metafunc, cases: Sequence[str]) -> None:
 def claims(case: str) -> Method:
     """The entry of a method, with the claims of its settings."""
     name, *options = case.split()
-    changed = {claim: value for option in options for claim, value in CLAIMS.get(option, {}).items()}
-    return dataclasses.replace(method(name), **changed)
+    return claimed(name, _read(name, options))
 
 
 def build(case: str, **settings: Any) -> Compressor:
@@ -50,18 +38,27 @@ def build(case: str, **settings: Any) -> Compressor:
     chosen = {key: value for key, value in (SMALL | settings).items() if key in known}
     if "bucket_size" in chosen:
         chosen["bucket_size"] = max(chosen["bucket_size"], known["bucket_size"].rule["low"] or 1)
+    chosen |= _read(name, options)
+    if chosen.get("scale") == "none":
+        chosen.pop("bucket_size", None)
+    return entry.load()(entry.settings(**chosen))
+
+
+def _read(name: str, options: Sequence[str]) -> dict[str, Any]:
+    """The settings of a method from texts such as ``bits=2``."""
+    known, found = declared(method(name).settings), {}
     for option in options:
         key, _, value = option.partition("=")
         if key not in known:
             raise unknown(f"setting of method={name}", key, list(known))
         kind = known[key].type
         try:
-            chosen[key] = value == "true" if kind is bool else kind(value)
+            found[key] = value == "true" if kind is bool else kind(value)
         except ValueError:
-            raise ValueError(f"{case!r}: {key}={value!r} must be of type {kind.__name__}") from None
-    if chosen.get("scale") == "none":
-        chosen.pop("bucket_size", None)
-    return entry.load()(entry.settings(**chosen))
+            raise ValueError(
+                f"{' '.join([name, *options])!r}: {key}={value!r} must be of type {kind.__name__}"
+            ) from None
+    return found
 
 
 def gradient(n: int, seed: int = 0, scale: float = 1.0) -> torch.Tensor:

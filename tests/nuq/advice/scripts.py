@@ -56,5 +56,19 @@ def work(rank, world):
 if __name__ == "__main__":
     mp.spawn(work, args=(2,), nprocs=2)
 """
+_SPAWNS = "    mp.spawn(work, args=(2,), nprocs=2)"
+STARTING = SPAWNING.replace(
+    _SPAWNS,
+    """    ranks = [mp.get_context("spawn").Process(target=work, args=(rank, 2)) for rank in range(2)]
+    [rank.start() for rank in ranks]
+    [rank.join() for rank in ranks]""",
+)
+POOLED = SPAWNING.replace("    dist.init", "    #").replace(
+    _SPAWNS,
+    """    import warnings
+    warnings.simplefilter("ignore")  # a fork beside threads
+    with mp.get_context("fork").Pool(1) as pool:
+        pool.apply(work, (0, 1))""",
+)
 WITHOUT_DDP = "print('nothing to see')"
 BROKEN = TRAINING.replace("optimizer.step()", "raise KeyError('lost')")

@@ -58,6 +58,8 @@ def test_a_slow_link_orders_by_bytes(found: Advice) -> None:
         assert row.step_s > 8 * row.bytes_sent / 1e6
         assert (row.break_even_bit_s is None) == (row.name in ("fp32", "bf16"))
         assert row.remembers == (row.method in ("topk", "powersgd"))
+        assert row.biased == (row.method in ("topk", "powersgd", "fp8"))
+        assert (row.mark == "!") == (row.method == "fp8") and (row.mark == "*") == row.remembers
     assert all(row.break_even_bit_s > 1e6 for row in found.rows if row.break_even_bit_s is not None)
 
 
@@ -85,6 +87,44 @@ def test_the_quickest_below_the_noise_is_recommended() -> None:
     rows = [_row("topk", 1.0, 0.9), _row("alq", 1.1, 0.1), _row("fp8", 1.2, 0.01), _row("fp32", 1.25, 0.0)]
     assert [Advice(rows, noise).recommended.name for noise in (1.0, 0.2, 0.05, 0.0)] == ["topk", "alq", "fp32", "fp32"]
     assert Advice(rows, 0.2).quickest.name == "topk"  # fp8 is not worth two lines
+
+
+def test_errors_that_add_up_are_not_recommended() -> None:
+    rows = [replace(_row("topk", 1.0, 0.1), biased=True), _row("alq", 1.1, 0.1), _row("fp32", 1.25, 0.0)]
+    assert Advice(rows, 0.2).recommended.name == "alq"
+    assert Advice([rows[0], rows[2]], 0.2).recommended.name == "fp32"
+    remembered = [replace(rows[0], remembers=True), *rows[1:]]
+    assert Advice(remembered, 0.2).recommended.name == "topk"
+
+
+def test_what_compresses_nothing_is_not_recommended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measured, "LIMIT_S", 0.0)
+    shapes = {"weight": torch.Size((2, 10)), "bias": torch.Size((2,))}
+    gradients = [torch.randn(22, generator=torch.Generator().manual_seed(seed)) for seed in range(2)]
+    small = Observed(shapes, gradients, [(("weight", "bias"), 1.0)], 0.1, 0.01)
+    found = advice(small, NETWORK, [("eden", {}), ("eden", {"min_size": 0})], Network(2, 1e9))
+    assert {row.name: row.mark for row in found.rows} == {"eden": "=", "eden min_size=0": "", "fp32": "", "bf16": ""}
+    rows = [replace(_row("eden", 1.0, 0.1), whole=True), _row("fp32", 2.0, 0.0)]
+    assert Advice(rows, 0.2).recommended.name == Advice(rows, 0.2).quickest.name == "fp32"
+
+
+@pytest.mark.parametrize(
+    ("method", "settings", "biased"),
+    [
+        ("topk", {"feedback": "none"}, True),
+        ("eden", {}, False),
+        ("eden", {"scale": "mse"}, True),
+        ("fp8", {"rounding": "correlated"}, False),
+        ("trn", {"clip_sigma": 2.5}, True),
+        ("smaq", {"rounding": "correlated"}, True),  # which clamps, however it rounds
+    ],
+)
+def test_settings_decide_on_bias(
+    method: str, settings: dict[str, object], biased: bool, seen: Observed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(measured, "LIMIT_S", 0.0)
+    way = measured.of_method(HookSettings.of(method, (), settings), seen, 2)
+    assert (way.biased, way.remembers) == (biased, False)
 
 
 def test_two_stages_are_predicted_with_the_bits_of_the_means(seen: Observed, monkeypatch: pytest.MonkeyPatch) -> None:

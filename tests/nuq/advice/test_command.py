@@ -17,6 +17,8 @@ from nuq import __main__ as nuq_command
 from nuq.advice import command
 from nuq.advice.answer import Advice, Row
 from nuq.advice.script import Observed
+from nuq.settings import plugins
+from tests import own_package
 from tests.nuq.advice import scripts
 
 
@@ -57,12 +59,25 @@ def test_a_script_is_advised_on_and_left_alone(tmp_path: Path) -> None:
         (["train.py", "--method", "alq:gate=true"], "error: --method alq:gate=true: the gate measures by itself"),
         (["train.py", "--method", "alq:collective=dense"], "collective=dense: must be one of auto, gather, two_stage"),
         (["train.py", "--method", "alq:update_at=[0,10"], "error: --method 'alq:update_at=[0,10': '10' must be"),
+        (["--rank=64", "train.py"], "error: unknown option before the script's name '--rank'; did you mean '--ranks'?"),
+        (["--rank", "8", "train.py"], "option before the script's name '--rank'; did you mean '--ranks'?"),
+        (
+            ["--lr", "1", "--", "train.py"],
+            "(legal: --help, --import, --json, --link, --method, --ranks, -h); the script's own options come after its",
+        ),
         (["nowhere/train.py", "--lr", "1"], "error: 'nowhere/train.py': no such file"),
     ],
 )
 def test_a_mistake_is_one_sentence(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert command.main(arguments) == 2
     assert message in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_options_after_the_scripts_name_are_its_own() -> None:
+    words = ["--method", "alq", "./train.py", "alq", "--rank", "8", "--link", "2G", "--rank=9"]
+    options, of_script = command.read(words)
+    assert (options.script, options.link, options.method) == (Path("train.py"), "2G", ["alq"])
+    assert of_script == ["alq", "--rank", "8", "--rank=9"]
 
 
 @pytest.mark.parametrize(
@@ -93,9 +108,11 @@ def _row(method: str, step_s: float, error: float, *, remembers: bool = False, *
 
 def test_the_lines_to_add_are_python() -> None:
     seen = Observed({"w": torch.Size((10,))}, [], [(("w",), 1.0)], 0.1, 0.05)
-    rows = [_row("powersgd", 0.1, 0.9, remembers=True), _row("alq", 0.2, 0.1, bits=4, update_at=[0, 10], norm="linf")]
+    rows = [_row("powersgd", 0.1, 0.894, remembers=True), _row("alq", 0.2, 0.1, bits=4, update_at=[0, 10], norm="linf")]
     rows += [_row("bf16", 0.4, 1e-6), _row("fp32", 0.8, 0.0)]
-    told = command.text(seen, Advice(rows, 0.3), 1e9, 8)
+    told = command.text(replace(seen, gradients=[torch.ones(10)] * 4), Advice(rows, 0.2943), 1e9, 8)
+    assert "error: of the mean of 4 gradients" in told and "own noise is 0.3. Estimates from so few are" in told
+    assert "   0.9*" in told and "1e-06 " in told
     assert "state = nuq.CompressionState(ddp, method=\"alq\", bits=4, update_at=[0, 10], norm='linf')" in told
     assert "powersgd is quicker still" in told and "*: what a step leaves out is remembered" in told
     assert "alq bits=4 update_at=[0, 10] norm=linf   200 ms   2.00x" in told and "2.5G" in told
@@ -103,6 +120,50 @@ def test_the_lines_to_add_are_python() -> None:
     alone = command.text(replace(seen, num_modules=2), Advice([_row("fp32", 0.1, 0.0), rows[-2]], 0.3), 1e9, 8)
     assert "Leave the script as it is: nothing whose error is below the gradients' own noise is 5 % quicker." in alone
     assert "The script makes 2 DDP modules: this is of the first one alone." in alone and "still" not in alone
+
+
+def test_disturbed_times_are_doubtful() -> None:
+    seen = Observed({"w": torch.Size((10,))}, [], [(("w",), 1.0)], 0.1, 0.05, spread=2.04)
+    found = Advice([_row("bf16", 0.2, 0.0), _row("fp32", 0.3, 0.0)], 0.3)
+    said = "The times are doubtful: a quarter of the timed steps took 2.0 times as long as the quickest or longer"
+    assert said in command.text(seen, found, 1e9, 8)
+    assert "doubtful" not in command.text(replace(seen, spread=1.4), found, 1e9, 8)
+    assert json.loads(command.document(seen, found, 1e9, 8))["spread"] == 2.04
+
+
+def test_a_biased_way_without_a_memory_is_marked() -> None:
+    seen = Observed({"w": torch.Size((10,))}, [], [(("w",), 1.0)], 0.1, 0.05)
+    others = [_row("bf16", 0.2, 0.0), _row("fp32", 0.3, 0.0)]
+    topk = replace(_row("topk", 0.1, 0.1, feedback="none"), biased=True)
+    told = command.text(seen, Advice([topk, *others], 0.3), 1e9, 8)
+    assert "0.1!" in told and "!: biased, without a memory: its errors add up" in told
+    assert "Take bf16: of those whose error is below the gradients' own noise (not marked !), the quickest." in told
+    assert "topk feedback=none is quicker still, but its errors add up" in told
+    assert "!" not in command.text(seen, Advice(others, 0.3), 1e9, 8)
+    whole = replace(_row("eden", 0.1, 4e-15), whole=True)
+    told = command.text(seen, Advice([whole, others[1], others[0]], 0.3), 1e9, 8)
+    assert "4e-15=" in told and "=: every parameter travels in full precision" in told and "still" not in told
+
+
+def test_columns_stand_apart_and_below_their_names() -> None:
+    seen = Observed({"w": torch.Size((10,))}, [], [(("w",), 1.0)], 0.1, 0.05)
+    row = _row("topk", 0.1, 0.1, remembers=True, feedback="momentum", momentum=0.9)
+    rows = [replace(row, encode_s=1.56e-6, decode_s=7.01e-6), _row("bf16", 0.4, 1e-6), _row("fp32", 1, 0)]
+    lines = command.text(seen, Advice(rows, 0.3), 1e9, 8).splitlines()
+    (head,) = (line for line in lines if "break-even" in line and "collective" in line)
+    topk, bf16 = (next(line for line in lines if line.startswith(name)) for name in ("topk", "bf16"))
+    assert len(head) - len("collective") == topk.index("gather") == bf16.index("gather")
+    assert "0.1* 0.00156 ms  0.00701 ms  gather" in topk
+
+
+def test_a_method_of_ones_own_is_imported_by_the_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own_package.write(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    seen = Observed({"w": torch.Size((10,))}, [], [(("w",), 1.0)], 0.1, 0.05)
+    found = Advice([_row("mine", 0.1, 0.1), _row("bf16", 0.4, 1e-6), _row("fp32", 0.8, 0.0)], 0.3)
+    with own_package.restored():
+        plugins.load("my_package")
+        assert "    import nuq\n    import my_package\n    state = " in command.text(seen, found, 1e9, 8)
 
 
 @pytest.mark.parametrize(
@@ -117,6 +178,7 @@ def test_momentum_leaves_the_optimizer(row: Row, given: str) -> None:
     others = [_row("bf16", 0.4, 1e-6), _row("fp32", 0.8, 0.0)]
     told = command.text(seen, Advice([row, *others], 0.3), 1e9, 8)
     assert given in told and "Take momentum out of your optimizer" in told
+    assert 'with Adam and its like say feedback="error", and no momentum' in told
     plain = command.text(seen, Advice([_row("topk", 0.1, 0.1, remembers=True), *others], 0.3), 1e9, 8)
     assert "momentum" not in plain
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from torch import nn
 from torch.multiprocessing.spawn import spawn
 from torch.nn.parallel import DistributedDataParallel
 
-from nuq.advice.script import TIMED, WARM_UP, observed
+from nuq.advice.script import TIMED, WARM_UP, _Watch, observed
 from tests.nuq.advice import scripts
 
 
@@ -66,6 +67,8 @@ def test_the_gradients_are_the_scripts_own(tmp_path: Path) -> None:
         (scripts.ZERO, ["--steps", "70"], r"after 61 training steps: .* finite and not zero \(0 had\)"),
         (scripts.DOUBLE, [], "parameter '0.weight' is of torch.float64: must be one of"),
         (scripts.TRAINING, ["--steps", "x"], "train.py ended with exit code 2 and made no DistributedDataParallel"),
+        (scripts.STARTING, [], "the script starts processes and waits for them without a DistributedDataParallel"),
+        (scripts.POOLED, [], "the script starts processes and waits for them without"),
         (scripts.ANOTHER_HOOK, [], "the script registers a communication hook of its own"),
     ],
 )
@@ -73,6 +76,9 @@ def test_what_cannot_be_measured(text: str, arguments: list[str], message: str, 
     with pytest.raises(ValueError, match=message):
         observed(_script(tmp_path, text), arguments, 2)
     assert not dist.is_initialized()
+    for process in multiprocessing.active_children():
+        process.join(10)
+    assert not multiprocessing.active_children()
 
 
 def test_a_script_may_end_with_the_last_step_needed(tmp_path: Path) -> None:
@@ -93,6 +99,16 @@ def test_a_model_in_eval_mode_is_trained_all_the_same(tmp_path: Path) -> None:
     assert "ddp.eval()" in frozen
     seen = observed(_script(tmp_path, frozen), [], 2)
     assert len(seen.gradients) == 2 and seen.compute_s > 0
+
+
+@pytest.mark.parametrize(("slow", "spread"), [(range(6, 9), 3.0), (range(8, 9), 1.0)])
+def test_a_disturbance_of_several_steps_spreads_them(slow: range, spread: float) -> None:
+    watch, ready = _Watch(2), (("w",), 0.5)
+    begun = 0.0
+    for step in range(WARM_UP + TIMED + 2):
+        watch.times.append((begun, [(ready[0], begun + ready[1])]))
+        begun += 3.0 if step in slow else 1.0
+    assert watch.found().spread == spread
 
 
 def test_other_modules_are_counted_and_halves_known(tmp_path: Path) -> None:
