@@ -25,13 +25,12 @@ def rounds(outer: Settings) -> list[Point]:
 
 def gpt_cpu() -> Sweep:
     """The GPT of ``gpt cpu``, 512 steps, evaluated every 128: half a minute a run on one core, 90 runs."""
-    task = recipe({"eval_every": max(ROUNDS)}, lr=3e-3, steps=STEPS, warmup_steps=32, batch_size=8)
+    task = recipe({"eval_every": max(ROUNDS), "log_every": 16}, lr=3e-3, steps=STEPS, warmup_steps=32, batch_size=8)
     quantizers = union(point("ALQ", method="alq"), point("QSGDinf", method="qsgdinf"))
     quantizers = product(where_read({"method.norm": "linf", "method.bits": 3, "method.bucket_size": 1024}), quantizers)
     levels = updates([0, 2, 8, 32, 128], 0)  # exchanges: a round of 128 steps is one of four
     powersgd = [point(f"PowerSGD rank {rank}", {"method.rank": rank}, method="powersgd") for rank in (4, 1)]
     sparse = {"method.ratio": 0.21, "method.values": "2bit", "feedback.decay": 0.95}
     diloco = product(union(SUPERSGD, product(quantizers, levels), powersgd), rounds({}))
-    return Sweep(
-        product(task, union(diloco, product(point("TopK", sparse, method="topk"), rounds(SPARSE_LOCO)))), seeds=SEEDS
-    )
+    sparse_loco = product(point("TopK", sparse, method="topk"), rounds(SPARSE_LOCO))
+    return Sweep(product(task, union(diloco, sparse_loco)), seeds=SEEDS)
