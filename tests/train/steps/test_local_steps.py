@@ -96,8 +96,10 @@ def test_amid_a_round_workers_differ_and_the_synchronized_model_is_what_is_shown
         assert not ours.train_step().bytes_per_worker
     ours.sync_buffers()
     assert all(torch.equal(p, before) for p, before in zip(ours.model.parameters(), start, strict=True))
-    workers = ours.state_dict()["local"]["workers"]
-    own = [torch.cat([p.flatten() for p in of["parameters"].values()]) for of in workers.values()]
+    state = ours.state_dict()
+    saved = [state["model"][name] for name in ours.parameters]  # what mode=evaluate reads
+    assert all(torch.equal(p, before) for p, before in zip(saved, start, strict=True))
+    own = [torch.cat([p.flatten() for p in of["parameters"].values()]) for of in state["local"]["workers"].values()]
     assert not torch.equal(own[0], own[1])
     before = bits(ours)
     ours.evaluate("test")
@@ -187,6 +189,24 @@ def test_killed_and_stopped_amid_rounds_equals_undisturbed(number: int, tmp_path
     resumed = attempt(settings, folder)
     assert bits(resumed) == bits(undisturbed)
     assert resumed.totals.bytes == undisturbed.totals.bytes
+
+
+def test_a_checkpoint_without_a_workers_model_is_refused() -> None:
+    ours = trainer("topk", optim__momentum=0.5)
+    ours.train_step()
+    state = ours.state_dict()
+    momenta = state["local"]["workers"][1]["optimizer"]
+    assert [list(of) for of in momenta.values()] == [["momentum_buffer"]] * len(ours.parameters)
+    for damage, said in (
+        (lambda own: own["workers"].pop(1), "it has no local.workers.1"),
+        (lambda own: own.update(momentum=torch.zeros(3)), r"its local.momentum is float32\[3\], where this run has"),
+        (lambda own: own["workers"][0]["parameters"].popitem(), "it has no local.workers.0.parameters.output.bias"),
+        (lambda own: own["workers"][0]["optimizer"][0].update(momentum_buffer=1), "local.workers.0.optimizer.0.mom"),
+    ):
+        broken = copy.deepcopy(state)
+        damage(broken["local"])
+        with pytest.raises(ValueError, match=said):
+            trainer("topk", optim__momentum=0.5).load_state_dict(broken)
 
 
 # --- what is logged and refused -----------------------------------------------------------------------------------
