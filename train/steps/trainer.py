@@ -171,7 +171,7 @@ class Trainer:
     def train_step(self, stop: bool = False) -> Exchanged:
         """Take one optimizer step; the result tells whether any process was asked to ``stop`` before the exchange.
 
-        A local step has the losses for a result, but for a round's last, which ends with an exchange.
+        The result of a local step has the losses and no mean; the last step of a round has that of its exchange.
         """
         before = self.trained.driver.bytes_sent
         result = self._common_step(stop) if self.local is None else self._local_step(self.local, stop)
