@@ -1,11 +1,14 @@
 """The axes against which a curve can be drawn: training steps, seconds of training, epochs, bytes one worker sent.
 
+Beside these stand the seconds that the training would take over slow links (``LINKS``).
+
 The position of a run on such an axis is known at the steps at which it logged something of it (knots), and linear
 between them.
 """
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -14,8 +17,10 @@ import pandas as pd
 
 from analysis.logs.load import Logs
 from analysis.logs.rows import Rows
+from analysis.tensor_formats import FULL_PRECISION
 
 AXES = ("step", "time", "epoch", "bytes")
+LINKS = {"10M": 1e7, "100M": 1e8, "1G": 1e9}  # axis -> bit/s of each worker's link to the others
 TITLES = {
     "step": "against the training step",
     "time": "against the training time",
@@ -28,6 +33,7 @@ MISSING = {
     "epoch": "no run has logged the epochs that its steps belong to, or none has finished its first",
     "bytes": "no run has logged comm/bytes",
 }
+MISSING |= dict.fromkeys(LINKS, "no run has logged times and bytes")
 # (from this value on, size of the unit, label), the last that fits is used
 _UNITS = {
     "step": ((0, 1, "training step"),),
@@ -40,6 +46,9 @@ _UNITS = {
         (1e12, 1e12, "sent by one worker (TB)"),
     ),
 }
+_UNITS |= dict.fromkeys(
+    LINKS, ((0, 1, "predicted time (s)"), (300, 60, "predicted time (min)"), (10800, 3600, "predicted time (h)"))
+)
 
 
 def checked(axes: Iterable[str] | None) -> tuple[str, ...]:
@@ -65,7 +74,8 @@ def positions(
       their first record, in which a gap between two attempts counts only what its steps take elsewhere in the run;
     - ``epoch``: step over steps per epoch, which follow from any two records of ``epoch`` and ``batch_idx``; without
       those the ``epoch`` itself, linear between the first records of each;
-    - ``bytes``: ``comm/bytes``, what one worker has sent so far.
+    - ``bytes``: ``comm/bytes``, what one worker has sent so far;
+    - a name of ``LINKS``: see ``_over_link``.
 
     No run is followed further than one of its log intervals beyond its first and last record.
     """
@@ -185,4 +195,37 @@ def _stairs(step: np.ndarray, epoch: np.ndarray) -> _Knots | None:
     return knots, value
 
 
+def _over_link(bandwidth: float, logs: Logs, runs: list[str]) -> Iterator[_Knots | None]:
+    """The seconds after each step if every worker had a machine of its own and a link of ``bandwidth`` bit/s.
+
+    With M workers they are step * (compute_s + codec_s) + 8 f bytes / bandwidth.  f = M - 1: every message goes to
+    every other worker, as with ``exchange.collective=gather``; 2 (M - 1) / M for full precision, which a ring adds up.
+    Of a process that hosts all M workers, compute_s is a step without its exchange over M, the median over all runs, as
+    all do the same passes; codec_s is the run's own mean of encode_s / M + decode_s.  A run of several processes counts
+    as one of M.  Latency, and what overlaps with the computation, are left out.
+    """
+    every = logs.settings.index
+    step_s = logs.of_tag("time/step_s").reindex(columns=every)
+
+    def part(what: str) -> pd.DataFrame:
+        logged = logs.of_tag(f"time/{what}_s").reindex(index=step_s.index, columns=every)
+        return logged.fillna(0.0).where(step_s.notna())
+
+    encode_s, wire_s, decode_s = map(part, ("encode", "wire", "decode"))
+    several = logs.of_tag("comm/network_bytes").reindex(columns=every).notna().any()
+    workers = logs.settings["workers"].astype(float)
+    hosted = workers.where(~several, 1.0)
+    compute_s = ((step_s - encode_s - wire_s - decode_s).median() / hosted).median()
+    a_step = compute_s + encode_s.mean() / hosted + decode_s.mean()
+    rings = logs.settings["method.name"].isin(FULL_PRECISION)
+    copies = (workers - 1) * (2 / workers).where(rings, 1.0)
+    for run, knots in zip(runs, _bytes(logs, runs), strict=True):
+        if knots is not None and np.isfinite(a_step[run]):
+            step, sent = knots
+            yield step, step * a_step[run] + 8 * copies[run] * sent / bandwidth
+        else:
+            yield None
+
+
 _KNOTS = {"time": _time, "epoch": _epoch, "bytes": _bytes}
+_KNOTS |= {name: functools.partial(_over_link, bandwidth) for name, bandwidth in LINKS.items()}

@@ -26,6 +26,7 @@ from analysis.plots.curves import PLOTS, Means, curves
 from analysis.plots.forked import each
 from analysis.plots.histogram_figure import gradient_histogram
 from analysis.plots.legends import legend_below, legend_rows
+from analysis.plots.over_links import loss_over_links
 from analysis.plots.panels import RATIO, TALLEST
 from analysis.plots.style import WIDTHS, new_figure, rc
 from analysis.plots.tensor_histograms import tensor_histograms
@@ -67,6 +68,11 @@ OF_GROUP: tuple[tuple[str, str, Callable[[Group, float], Figure | str]], ...] = 
         "tensor_histograms",
         "Weights, gradients, activations, their gradients and moments, in standard deviations from the mean.",
         tensor_histograms,
+    ),
+    (
+        "loss_over_links",
+        "Validation loss against the time that rounds of local steps would take over links of 10 Mbit/s to 1 Gbit/s.",
+        loss_over_links,
     ),
 )
 # Figures of a whole sweep: name, title, function of (logs, width in inches).

@@ -106,8 +106,11 @@ _WORDS = {
 
 
 def of_the_method(name: str) -> bool:
-    """Whether a setting says how tensors are compressed, and not what is trained: methods are compared across it."""
-    return name.startswith(("method.", "feedback.", PREFIX)) or name in ("layers", "plugins")
+    """Whether a setting says how tensors are compressed and exchanged, and not what is trained.
+
+    Methods are compared across it.
+    """
+    return name.startswith(("method.", "feedback.", "exchange.", PREFIX)) or name in ("layers", "plugins")
 
 
 RATE = "optim.lr"
@@ -143,6 +146,8 @@ def _phrase(name: str, value: Any) -> str:
         return value
     if name == "method.bits":
         return f"{shown(value)} bits"
+    if name == "exchange.local_steps":
+        return f"{shown(value)} local step{'s' * (value != 1)}"
     if name == "plugins":
         return ", ".join(value) or "no plug-in"
     return said(short_name(name), shown(value))

@@ -47,6 +47,16 @@ from nuq.settings.typed import OfOuter
 _OTHER_DEFAULTS: dict[str, Any] = {"scope": "tensor"}  # one vector per parameter
 
 
+def outer_step(outer: Tensor, buffer: Tensor, mean: Tensor, *, lr: float, momentum: float, nesterov: bool) -> None:
+    """Take a step of the outer optimizer, SGD as PyTorch's, in place.
+
+    outer, buffer: float32[n], the outer parameters and what the momentum remembers; mean: float32[n], of the workers'
+    moves, each the outer parameters minus its own.
+    """
+    buffer.mul_(momentum).add_(mean)
+    outer.sub_(mean.add(buffer, alpha=momentum) if nesterov else buffer, alpha=lr)
+
+
 @dataclass
 class _Fragment:
     """A part of the model that travels together.
@@ -256,13 +266,12 @@ class OuterLoop:
         return out
 
     def _take(self, fragment: _Fragment) -> None:
-        """Take over a mean: a step of the outer optimizer (SGD as PyTorch's), and of this rank's parameters to it."""
+        """Take over a mean: a step of the outer optimizer, and of this rank's parameters to it."""
         assert fragment.mean is not None
         pending, fragment.mean = fragment.mean, None
         mean, chosen = pending.result(), self._chosen
-        fragment.momentum.mul_(chosen.outer_momentum).add_(mean)
-        ascent = mean.add(fragment.momentum, alpha=chosen.outer_momentum) if chosen.nesterov else fragment.momentum
-        fragment.outer.sub_(ascent, alpha=chosen.outer_lr)
+        how = {"momentum": chosen.outer_momentum, "nesterov": chosen.nesterov}
+        outer_step(fragment.outer, fragment.momentum, mean, lr=chosen.outer_lr, **how)
         mixing = chosen.mixing if chosen.overlap else 0.0
         fragment.write(torch.lerp(fragment.outer, fragment.local(), mixing) if mixing else fragment.outer)
         self.taken += 1

@@ -119,34 +119,57 @@ class Workers:
 
     # --- one step ---
 
-    def exchange(
-        self, gradients: Mapping[int, Tensor], losses: Mapping[int, float], step: int, *, stop: bool = False
-    ) -> Exchanged:
-        """The mean of the hosted workers' and all others' gradients, by the collective of the settings.
+    def agree(
+        self, bad: Mapping[int, int | None], losses: Mapping[int, float], step: int, *, stop: bool
+    ) -> tuple[list[float], bool]:
+        """The losses of all workers, in order, and whether any process was asked to stop, on all processes alike.
 
-        gradients: flat vectors float32[n] in the model's order, one for every hosted worker, as are losses.
-        NonFiniteError, on all processes alike, names the step, the worker and the parameter (or the loss);
-        BadGradientError where that is known before anything is encoded.
+        bad: of every hosted worker the number of the parameter whose gradient is not finite, or None, as
+        ``first_bad`` finds it.  BadGradientError, on all processes alike, names the step, the worker and the parameter
+        (or the loss).
         """
-        vectors = {worker: self._vector(gradients[worker]) for worker in self.hosted}
-        finite = surely_finite(list(vectors.values()))
-        views = self.model_layout.views
-        bad = [None if finite else first_not_finite(views(gradients[worker])) for worker in self.hosted]
-        mine = [losses[worker] for worker in self.hosted]
-        bad, every_loss, stop = gathered_verdicts(self.transport, self.driver.placement, bad, mine, stop=stop)
-        for worker, (number, loss) in enumerate(zip(bad, every_loss, strict=True)):
+        numbers, mine = [bad[worker] for worker in self.hosted], [losses[worker] for worker in self.hosted]
+        numbers, every_loss, stop = gathered_verdicts(self.transport, self.driver.placement, numbers, mine, stop=stop)
+        for worker, (number, loss) in enumerate(zip(numbers, every_loss, strict=True)):
             if number is not None:
                 raise BadGradientError(self._not_finite(step, worker, number), every_loss, stop)
             if not math.isfinite(loss):
                 raise BadGradientError(f"step {step}: the loss on worker {worker} is {loss}", every_loss, stop)
+        return every_loss, stop
+
+    def first_bad(self, gradients: Mapping[int, Tensor]) -> dict[int, int | None]:
+        """The number of each vector's first parameter that is not finite, or None; in the model's order."""
+        finite, views = surely_finite(list(gradients.values())), self.model_layout.views
+        return {of: None if finite else first_not_finite(views(vector)) for of, vector in gradients.items()}
+
+    def exchange(
+        self,
+        gradients: Mapping[int, Tensor],
+        losses: Mapping[int, float],
+        step: int,
+        *,
+        stop: bool = False,
+        number: int | None = None,
+    ) -> Exchanged:
+        """The mean of the hosted workers' and all others' gradients, by the collective of the settings.
+
+        gradients: flat vectors float32[n] in the model's order, one for every hosted worker, as are losses.  number: of
+        the exchange, by which methods draw and follow their schedules; the step, unless told otherwise.
+        NonFiniteError, on all processes alike, names the step, the worker and the parameter (or the loss);
+        BadGradientError where that is known before anything is encoded.
+        """
+        gradients = {worker: gradients[worker] for worker in self.hosted}
+        every_loss, stop = self.agree(self.first_bad(gradients), losses, step, stop=stop)
+        vectors, views = {of: self._vector(one) for of, one in gradients.items()}, self.model_layout.views
         before = self.driver.stats.encoded.copy()
         mean = torch.empty(self.num_coordinates, dtype=torch.float32, device=self.device)
+        key = Key(self.seed, step if number is None else number, 0)
         try:
-            self.driver.mean(vectors, self.layout, Key(self.seed, step, 0), mean)
+            self.driver.mean(vectors, self.layout, key, mean)
         except RemoteNonFinite as marked:  # finite coordinates whose norm overflows
             suspects = {worker: torch.tensor(largest(views(gradients[worker]))) for worker in self.hosted}
-            number = int(self.driver.gather(suspects)[marked.worker])
-            raise NonFiniteError(self._not_finite(step, marked.worker, number)) from marked
+            largest_one = int(self.driver.gather(suspects)[marked.worker])
+            raise NonFiniteError(self._not_finite(step, marked.worker, largest_one)) from marked
         except NonFiniteError as error:
             raise NonFiniteError(f"step {step}: {error}") from error
         encoded = self.driver.stats.encoded - before

@@ -15,7 +15,7 @@ from settings.command_line import jobs, parse_overrides
 from settings.data import DATA, check_limit
 from settings.models import MODELS, check_model
 from settings.optim import check_optimizer, check_schedule
-from settings.run import Exchange, check_compute, check_tensors
+from settings.run import Exchange, check_compute, check_local_steps, check_tensors
 from settings.run_identity import canonical, counting, digits, joined
 from settings.sections import as_set, dotted, methods_of, momentum_acts_in_workers, named_layers
 from settings.text import check_text
@@ -148,6 +148,7 @@ def _check_together(config: Mapping[str, Any]) -> None:
     _validate_exchange(config)
     _validate_feedback(config)
     check_tensors(config, momentum_in_workers=momentum_acts_in_workers(config) and not config["layers"])
+    check_local_steps(config)
 
 
 def _plugins(config: Mapping[str, Any], asked: Sequence[str]) -> list[str]:

@@ -9,9 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from nuq.registry import METHODS
 from nuq.settings import exchange, setting
 from nuq.settings.layers import parsed_format
+from nuq.settings.outer import NESTEROV, OUTER_LR, OUTER_MOMENTUM
 from nuq.settings.quantized_training import FORMATS, MIN_SIZE, OWN_EXPONENTS, formats_of
+from settings.sections import methods_of, momentum_acts_in_workers, named_layers
 
 
 @dataclass
@@ -86,10 +89,25 @@ class Compute:
     )
 
 
+_IN_ROUNDS = ("local_steps", range(2, 2**63))
+
+
 @dataclass
 class Exchange(exchange.Exchange):
     """The way in which the workers' messages become one mean, in real processes and in their simulation."""
 
+    local_steps: int = setting(
+        1,
+        "steps of a round, in which every worker trains a model of its own before the workers exchange what they moved "
+        "by (DiLoCo); 1: gradients are exchanged at every step",
+        low=1,
+        identity="unless default",
+    )
+    outer_lr: float = setting(0.7, OUTER_LR, low=0, identity="unless default", read_if=_IN_ROUNDS)
+    outer_momentum: float = setting(
+        0.9, OUTER_MOMENTUM, low=0, high=1 - 1e-9, identity="unless default", read_if=_IN_ROUNDS
+    )
+    nesterov: bool = setting(True, NESTEROV, identity="unless default", read_if=_IN_ROUNDS)
     timeout_s: float = setting(
         1800.0,
         "a rank that does not answer for so many seconds counts as lost; the others wait while rank 0 evaluates, so "
@@ -147,6 +165,54 @@ def check_tensors(config: Mapping[str, Any], *, momentum_in_workers: bool) -> No
             shown = f"tensors.{in_passes[0]}={formats[in_passes[0]]!r}"
             raise ValueError(
                 f"{shown}: does not go with compute.{name}=True, which records the passes without it; legal: False"
+            )
+
+
+def check_local_steps(config: Mapping[str, Any]) -> None:
+    """Raise ValueError where the rest of a full configuration does not go with rounds of several local steps."""
+    every, optim = config["exchange"]["local_steps"], config["optim"]
+    if every == 1:
+        return
+    where = f"exchange.local_steps={every}"
+    if single := [name for name in methods_of(config) if METHODS[name].single_worker]:
+        raise ValueError(f"{where}: method={single[0]} sends one worker's move alone; legal here: all other methods")
+    of_methods = [config["method"], *(vars(layer.settings) for layer in named_layers(config))]
+    if any(own.get("statistics") == "fresh" for own in of_methods):
+        raise ValueError(
+            f"method.statistics='fresh': draws gradients, and with {where} levels are of the moves that are sent; "
+            f"legal here: running"
+        )
+    if momentum_acts_in_workers(config):
+        raise ValueError(
+            f"{where}: momentum correction takes the optimizer's momentum into messages of every step; legal here: "
+            f"feedback.kind=error, ef21, none"
+        )
+    if optim["scale_lr"] != "none":
+        raise ValueError(
+            f"optim.scale_lr={optim['scale_lr']!r}: with {where} a step is along one worker's gradient; legal here: "
+            f"none"
+        )
+    if config["measure"]["every"]:
+        raise ValueError(
+            f"measure.every={config['measure']['every']}: measures the method on gradients, and with {where} it sends "
+            f"moves; legal here: 0"
+        )
+    if config["compute"]["precision"] == "fp16":
+        raise ValueError(
+            f"compute.precision='fp16': a step that overflows is skipped by all workers together, which with {where} "
+            f"are on their own; legal here: fp32, bf16"
+        )
+    if formats := formats_of(config["tensors"]):
+        kind = next(iter(formats))
+        raise ValueError(
+            f"tensors.{kind}={formats[kind]!r}: with {where} every worker has a model of its own, and formats are of "
+            f"one that all share; legal here: none"
+        )
+    for name in ("steps", "eval_every"):
+        if config[name] % every:
+            raise ValueError(
+                f"{name}={config[name]}: must be a multiple of {where}, as only at the end of a round all workers have "
+                f"the same model"
             )
 
 

@@ -15,6 +15,7 @@ from nuq.settings import quantized_training
 from nuq.settings.feedback import Feedback
 
 FORMATS = ("all", *quantized_training.FORMATS)  # settings that name a format of tensors
+ROUNDS = [f"exchange.{name}" for name in ("local_steps", "outer_lr", "outer_momentum", "nesterov")]
 CHOICES = [(group, name) for group, options in args.GROUPS.items() for name in options]
 
 
@@ -127,6 +128,15 @@ def experiments(draw: st.DrawFn) -> dict[str, Any]:
     if chosen.get("data.limit"):  # at least a step, and at most the smallest data set
         chosen |= {"data.limit": 1 + chosen["data.limit"] % 600, "workers": 1, "batch_size": 1, "compute.accumulate": 1}
         chosen = {name: chosen[name] for name in chosen.keys() - {"data.num_train", "exchange.num_aggregate"}}
+    if any(name in chosen for name in ROUNDS):
+        momentum = "momentum" in (kind, METHODS[chosen["method"]].feedback if kind == "auto" else "")
+        if momentum or METHODS[chosen["method"]].single_worker:
+            chosen = {name: value for name, value in chosen.items() if name not in ROUNDS}
+        else:
+            apart = ("tensors.", "measure.", "method.statistics", "optim.scale_lr", "compute.precision")
+            chosen = {name: value for name, value in chosen.items() if not name.startswith(apart)}
+            every = 2 + chosen["exchange.local_steps"] % 6
+            chosen |= {"exchange.local_steps": every, "steps": 9 * every, "eval_every": 3 * every}
     if "exchange.num_aggregate" in chosen:
         chosen["workers"] = max(chosen.get("workers", 0), chosen["exchange.num_aggregate"], 1)
     return chosen
@@ -147,6 +157,8 @@ def _every_setting() -> Iterator[tuple[dict[str, Any], str, dataclasses.Field[An
     for section, schema in args.SECTIONS.items():
         for item in dataclasses.fields(schema):
             needed = {"exchange.collective": "two_stage", "feedback.kind": "error"} if item.name == "both" else {}
+            if f"{section}.{item.name}" in ROUNDS:
+                needed = {"measure.every": 0, "steps": 12, "eval_every": 6}
             if section == "tensors" and item.name not in FORMATS:
                 needed = {"tensors.all": "bf16"}
             yield needed, f"{section}.{item.name}", item

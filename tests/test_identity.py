@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import args
 from nuq.settings import Unless
 from settings import command_line, resolving, run_identity, sections
-from tests.experiments import CHOICES, FORMATS, SETTINGS, experiments, needed_by
+from tests.experiments import CHOICES, FORMATS, ROUNDS, SETTINGS, experiments, needed_by
 
 ROOT = Path(__file__).parent.parent
 
@@ -48,7 +48,7 @@ def test_identity_changes_with_what_can_change_a_result() -> None:
 
 def _identity_is_right(choice: dict[str, Any], name: str, item: dataclasses.Field[Any]) -> bool:
     """Whether the identity changes with another value of the setting just where that can change a result."""
-    base = {**choice, "measure.every": 7}  # legal with either trajectory
+    base = {"measure.every": 7, **choice}  # legal with either trajectory
     config = resolving.resolve(base)
     section, _, short = name.rpartition(".")
     if item.metadata["read_if"]:
@@ -94,7 +94,7 @@ def test_experiments_that_are_named_already_keep_their_names() -> None:
 
 def test_a_setting_counts_unless_default_where_it_is_younger_than_names() -> None:
     younger = {name for _, name, item in SETTINGS if isinstance(item.metadata["identity"], Unless)}
-    exchange = {"exchange.collective", "exchange.second_bits", "exchange.num_aggregate"}
+    exchange = {"exchange.collective", "exchange.second_bits", "exchange.num_aggregate", *ROUNDS}
     task = {
         "layers",
         "method.scope",

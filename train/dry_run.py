@@ -69,6 +69,7 @@ def shrunk(config: dict[str, Any]) -> dict[str, Any]:
         "measure": {"every": STEPS if config["measure"]["every"] else 0, "num_samples": 2},
         "untrain": config["untrain"] | {"steps": min(config["untrain"]["steps"], 1)},
         "compute": config["compute"] | {"accumulate": min(ACCUMULATE, config["compute"]["accumulate"])},
+        "exchange": config["exchange"] | {"local_steps": _few_local_steps(config["exchange"]["local_steps"])},
         "steps": STEPS,
         "batch_size": min(BATCH_SIZE, config["batch_size"]),
         "eval_batch_size": BATCH_SIZE,
@@ -76,6 +77,11 @@ def shrunk(config: dict[str, Any]) -> dict[str, Any]:
         "log_every": 1,
         "checkpoint_every": STEPS // 2,
     }
+
+
+def _few_local_steps(every: int) -> int:
+    """The local steps of a round in small, so that STEPS end with one: 1, 2 or 4."""
+    return min(STEPS, 1 << (every.bit_length() - 1))
 
 
 def in_one_process(config: dict[str, Any]) -> dict[str, Any]:
@@ -113,7 +119,7 @@ def _seconds(action: Callable[[], Any], device: torch.device) -> float:
 
 
 def num_updates(method: Mapping[str, Any], steps: int) -> int:
-    """The number of level updates in ``steps`` steps (see ``LevelUpdater.next_update``); 0 for fixed levels."""
+    """The number of level updates in so many steps or rounds (see ``LevelUpdater.next_update``); 0 for fixed levels."""
     if "update_at" not in method:
         return 0
     listed, period = {at for at in method["update_at"] if 0 <= at < steps}, method["update_every"]
@@ -135,8 +141,12 @@ def _updates_s(trainer: Trainer, config: dict[str, Any], full_pass_s: float) -> 
         fresh = settings.statistics == "fresh" or not trainer.trains_on_method
         samples = settings.num_samples * workers.num_workers
         one_s = samples * (observe_s + (full_pass_s if fresh else 0.0)) + solve_s
-        total_s += num_updates(vars(settings), config["steps"]) * one_s
+        total_s += num_updates(vars(settings), _num_exchanges(config)) * one_s
     return total_s
+
+
+def _num_exchanges(config: Mapping[str, Any]) -> int:
+    return config["steps"] // config["exchange"]["local_steps"]
 
 
 def _samples(config: Mapping[str, Any]) -> int:
@@ -197,7 +207,10 @@ def dry_run(config: dict[str, Any]) -> dict[str, float]:
     counted = full if dataset.is_stand_in else dataset
     pass_s = _seconds(lambda: trainer.gradient(0, 0, trainer.order, "dry run"), device)
     workers = trainer.trained.num_workers
-    exchange_s = max(_seconds(trainer.train_step, device) - workers * pass_s, 0.0)
+    *local_s, last_s = [_seconds(trainer.train_step, device) for _ in range(trainer.local_steps)]
+    share = _num_exchanges(config) / config["steps"]
+    step_s = share * last_s + (1 - share) * sum(local_s) / max(len(local_s), 1)
+    exchange_s = max(step_s - workers * pass_s, 0.0)
     evaluation_s = _seconds(lambda: trainer.evaluate("test"), device) / min(EVAL_BATCHES * BATCH_SIZE, dataset.num_test)
     full_pass_s = pass_s * _samples(config) / _samples(tiny)
     evaluations = -(-config["steps"] // config["eval_every"]) if config["eval_every"] else 0
@@ -217,7 +230,7 @@ def dry_run(config: dict[str, Any]) -> dict[str, float]:
         **times,
         "seconds": sum(times.values()),
         "memory_gb": (_peak_bytes(device) + growth_bytes + data_bytes) / 1e9,
-        "sent_gb": config["steps"] * (trainer.totals.bytes / trainer.step) / 1e9,
+        "sent_gb": _num_exchanges(config) * (trainer.totals.bytes / trainer.num_exchanges) / 1e9,
         "disk_gb": disk_bytes / 1e9,
     }
 

@@ -24,7 +24,7 @@ from analysis.aggregate import (
     wide,
     with_own_error,
 )
-from analysis.axes import MISSING, positions, unit
+from analysis.axes import LINKS, MISSING, positions, unit
 from analysis.decay import drops
 from analysis.plots.legends import DROP, DROP_OF_CURVE
 from analysis.plots.style import look
@@ -191,7 +191,7 @@ def curves(axes: Axes, means: Means, plot: Plot, axis: str = "step") -> str | No
     found = means.of(plot)
     if isinstance(found, str):
         return found
-    uneven = axis == "bytes" and means.uneven
+    uneven = axis in ("bytes", *LINKS) and means.uneven
     places = [positions(means.group.logs, axis, curve.runs, curve.step).to_numpy().mean(axis=1) for curve in found]
     places = [np.where(place > 0, place, np.nan) if uneven else place for place in places]
     if not any(np.isfinite(place).any() for place in places):

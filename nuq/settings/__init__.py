@@ -178,7 +178,7 @@ def check(settings: type, given: Mapping[str, Any], where: str = "") -> dict[str
             elif value != unread and value in (rule.get("choices") or [value]):
                 other, needed = rule["read_if"]
                 if isinstance(needed, range):
-                    legal = f">={needed.start}" if needed == FROM_ONE else f"={needed.start} to {needed[-1]}"
+                    legal = f">={needed.start}" if needed.stop == FROM_ONE.stop else f"={needed.start} to {needed[-1]}"
                 else:
                     legal = "=" + " or ".join(map(repr, needed if isinstance(needed, tuple) else (needed,)))
                 raise ValueError(

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from nuq.settings import FROM_ONE, setting
 from nuq.settings.exchange import Exchange
 
+OUTER_LR = "learning rate of the outer optimizer; DiLoCo's"
+OUTER_MOMENTUM = "momentum of the outer optimizer; DiLoCo's"
+NESTEROV = "Nesterov's form of it, as DiLoCo has it"
 _MEMORY = (
     "error: what messages leave out of a round is added to the next one; auto: as in the method's paper, and error "
     "where it corrects momentum, which here is the outer optimizer's"
@@ -30,9 +33,9 @@ class Outer:
     """Settings of the outer loop beside its method and its collective."""
 
     every: int = setting(64, "local steps of a round", low=1)
-    outer_lr: float = setting(0.7, "learning rate of the outer optimizer; DiLoCo's", low=0)
-    outer_momentum: float = setting(0.9, "momentum of the outer optimizer; DiLoCo's", low=0, high=1 - 1e-9)
-    nesterov: bool = setting(True, "Nesterov's form of it, as DiLoCo has it")
+    outer_lr: float = setting(0.7, OUTER_LR, low=0)
+    outer_momentum: float = setting(0.9, OUTER_MOMENTUM, low=0, high=1 - 1e-9)
+    nesterov: bool = setting(True, NESTEROV)
     fragments: int = setting(
         1, "parts of the model that travel one after another within a round; Streaming DiLoCo's", low=1
     )

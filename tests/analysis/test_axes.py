@@ -3,6 +3,7 @@
 import itertools
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -52,6 +53,29 @@ def test_a_step_is_where_it_is() -> None:
 def test_time_is_the_sum_of_the_steps() -> None:
     logs = logs_of({"a": series("time/step_s", {10: 0.5, 20: 1.0, 40: 2.0})})
     np.testing.assert_allclose(at(logs, "time", 0, 5, 10, 20, 30, 40, 50), [0, 2.5, 5, 15, 35, 55, 75])
+
+
+def test_time_over_a_link_is_that_of_one_worker_and_of_its_bytes() -> None:
+    def run(step_s: float, encode_s: float, decode_s: float, num_bytes: float) -> list[Any]:
+        parts = {"step": step_s, "encode": encode_s, "decode": decode_s}
+        timed = [row for what, value in parts.items() for row in series(f"time/{what}_s", {10: value, 20: value})]
+        return [*timed, *series("comm/bytes", {10: num_bytes, 20: 2 * num_bytes})]
+
+    logs = logs_of(
+        {
+            "a": run(1.0, 0.2, 0.1, 1e6),
+            "b": run(0.8, 0.1, 0.0, 8e6),
+            "c": [*run(0.175, 0.0, 0.0, 1e6), *series("comm/network_bytes", {10: 3e6, 20: 6e6})],
+            "d": series("comm/bytes", {10: 1}),
+        }
+    )
+    logs.settings["workers"], logs.settings["method.name"] = 4, ["topk", "supersgd", "topk", "topk"]
+    # of a step of four workers in turn .7 s compute, .2 s encode and .1 s decode; the others' steps take .7 and .175 s
+    assert at(logs, "10M", 0, 10, 20) == pytest.approx([0, 3.25 + 2.4, 6.5 + 4.8])
+    assert at(logs, "1G", 20) == pytest.approx([6.5 + 0.048])
+    assert at(logs, "10M", 10, run="b") == pytest.approx([10 * (0.175 + 0.025) + 6.4 * 1.5])  # a ring
+    assert at(logs, "100M", 10, run="c") == pytest.approx([1.75 + 0.24])  # a process for every worker
+    assert np.isnan(at(logs, "10M", 10, run="d")[0])
 
 
 def test_bytes_are_linear_between_records() -> None:

@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 
 from nuq.registry import METHODS
-from settings import resolving
+from settings import resolving, sections
 from train.steps.estimator import Measured
 from train.steps.trainer import Trainer
 
@@ -21,6 +21,7 @@ STEPS = 20  # more than a server lets others be behind (nuq/exchange/collectives
 FEW_STEPS = 7  # of a method in the usual exchange: all updates of its levels, and a step with the last
 BASE = {"data": "cifar10", "model": "resnet8", "stand_in": True, "batch_size": 1, "workers": 4}
 UPDATES = {"method.update_at": [0, 2, 5], "method.update_every": 0, "method.num_samples": 3}
+ROUNDS = {"exchange.local_steps": 3, "steps": 999, "eval_every": 0}  # STEPS end amid one
 
 
 def cases() -> dict[str, dict]:
@@ -68,6 +69,8 @@ def cases() -> dict[str, dict]:
         every[f"qsgdinf ef21 {collective}"] = {"method": "qsgdinf", "exchange.collective": collective, **memory}
     every["demo decayed"] = {"method": "demo", "feedback.decay": 0.9, "optim": "signsgd", "optim.lr": 0.01}
     every["qsgdinf muon"] = {"method": "qsgdinf", "model": "mlp", "optim": "muon"}
+    every["alq local"] = {"method": "alq", **UPDATES, **ROUNDS}
+    every["topk local server"] = {"method": "topk", "optim": "adamw", "exchange.collective": "server", **ROUNDS}
     every["casq refreshed"] = {"method": "casq", "method.refresh_every": 8, "method.sample_size": 256}
     every["qsgdinf auto"] = {"method": "qsgdinf", "exchange.collective": "auto"}
     every["qsgdinf sgd trajectory"] = {
@@ -91,22 +94,25 @@ FEWER = [  # also on two and three ranks
         "alq layers",
         "qsgdinf clipped two_stage",
         "smaq tensors",
+        "alq local",
     ),
 ]
 # What depends on the split or on who comes first, so that only the ranks are alike; workers of its own, for three
 # ranks.
 RANKS_ONLY: dict[str, dict] = {
     "hierarchical": {"method": "alq", "exchange.collective": "hierarchical", **UPDATES},
+    "hierarchical local": {"method": "alq", "exchange.collective": "hierarchical", **UPDATES, **ROUNDS},
     "first of three": {"method": "qsgdinf", "exchange.collective": "server", "exchange.num_aggregate": 1},
     "first two of three": {"method": "qsgdinf", "exchange.collective": "server", "exchange.num_aggregate": 2},
 }
 
 
 def digest(trainer: Trainer, measured: list[Measured]) -> str:
-    """Parameters, batch-norm buffers, levels, and what was measured (but for times)."""
-    trainer.sync_buffers()
+    """Parameters, batch-norm buffers, workers' own models, levels, and what was measured (but for times)."""
+    saved = trainer.state_dict()
     state = hashlib.sha256()
-    for tensor in [*trainer.model.state_dict().values(), *trainer.workers.state_dict()["compressor"].values()]:
+    own = sections.dotted(saved.get("local", {}))
+    for tensor in [*saved["model"].values(), *own.values(), *saved["workers"]["compressor"].values()]:
         state.update(tensor.numpy().tobytes() if isinstance(tensor, torch.Tensor) else repr(tensor).encode())
     numbers = [
         {tag: value for tag, value in values.scalars.items() if not tag.startswith("time/")} for values in measured
@@ -141,7 +147,8 @@ def main(folder: Path) -> None:
     result: dict[str, Any] = {f"{name} on 4": train(settings, dist.group.WORLD) for name, settings in cases().items()}
     os.environ["LOCAL_WORLD_SIZE"] = "2"  # as torchrun would say on the second of two machines
     result["sent"] = sent_in_a_step(dist.group.WORLD)
-    result["hierarchical among 4"] = train(RANKS_ONLY["hierarchical"], dist.group.WORLD)
+    for name in ("hierarchical", "hierarchical local"):
+        result[f"{name} among 4"] = train(RANKS_ONLY[name], dist.group.WORLD)
     os.environ["LOCAL_WORLD_SIZE"] = "4"
     for size in (2, 3):
         group = dist.new_group(list(range(size)))

@@ -40,6 +40,12 @@ def config(tmp_path: Path, **chosen: object) -> dict[str, Any]:
     )
 
 
+def test_rounds_of_local_steps_send_as_often_as_they_end(tmp_path: Path) -> None:
+    every = {"method": "qsgdinf", "model": "resnet8", "steps": 120, "eval_every": 0, "batch_size": 4, "workers": 2}
+    sent = [dry_run.dry_run(config(tmp_path, **every, exchange__local_steps=h))["sent_gb"] for h in (1, 3, 40)]
+    assert sent == pytest.approx([sent[0], sent[0] / 3, sent[0] / 40])
+
+
 @pytest.mark.usefixtures("one_second_each")
 def test_a_stand_in_gives_the_estimates_of_the_full_data_set(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]

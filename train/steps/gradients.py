@@ -12,7 +12,7 @@ import functools
 import importlib.util
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -129,14 +129,11 @@ class Gradients:
         """The gradients and losses of ``workers``; batch-norm buffers end as worker 0's (if here), or as they were."""
         workers = list(workers)
         alone = workers == [0]
-        turns = [(at, worker) for at in (step, step + 1) for worker in workers]
         before = [] if alone else self._copies()
         kept, gradients, losses = before, {}, []
-        for number, worker in enumerate(workers):
+        for number, worker in enumerate(self.in_turn(workers, step, order) if purpose == "train" else workers):
             if number:
                 self._restore(before)
-            if purpose == "train":
-                self._read_ahead(turns[number : number + 1 + TURNS_AHEAD], order)
             gradients[worker], loss = self.one(worker, step, order, purpose)
             losses.append(loss)
             if worker == 0 and not alone:
@@ -145,6 +142,13 @@ class Gradients:
             self._restore(kept)
         # waits for a GPU once
         return gradients, dict(zip(workers, torch.stack(losses).tolist() if losses else [], strict=True))
+
+    def in_turn(self, workers: Sequence[int], step: int, order: Order) -> Iterator[int]:
+        """The workers one after another; a data set that reads files is told what training takes of it next."""
+        turns = [(at, worker) for at in (step, step + 1) for worker in workers]
+        for number, worker in enumerate(workers):
+            self._read_ahead(turns[number : number + 1 + TURNS_AHEAD], order)
+            yield worker
 
     def _read_ahead(self, turns: Iterable[tuple[int, int]], order: Order) -> None:
         """Tell a data set that reads files which minibatches come: those of (step, worker), in turn."""

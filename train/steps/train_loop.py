@@ -149,14 +149,16 @@ class _Attempt:
         }
 
     def _traffic(self, result: Exchanged) -> dict[str, float]:
-        """The scalars of what was encoded, the same in every split.
+        """The scalars of what was encoded, the same in every split; bits are of a step, also where a round has several.
 
         Where there are several processes, they include what the first one sent, with headers.
         """
-        totals = self.trainer.totals
-        values: dict[str, float] = {"comm/bits_per_coordinate": result.bits_per_coordinate, "comm/bytes": totals.bytes}
+        totals, every = self.trainer.totals, self.trainer.local_steps
+        values: dict[str, float] = {"comm/bytes": totals.bytes}
+        if self.trainer.step % every == 0:
+            values["comm/bits_per_coordinate"] = result.bits_per_coordinate / every
         if result.means_bytes:
-            values["comm/means_bits_per_coordinate"] = result.means_bits_per_coordinate
+            values["comm/means_bits_per_coordinate"] = result.means_bits_per_coordinate / every
         if self.trainer.trained.transport.world > 1:
             values["comm/network_bytes"] = totals.network_bytes
         return values

@@ -30,6 +30,7 @@ from train.process.checkpoint import Open
 from train.process.status import Progress
 from train.steps import estimator, optim, quantized_training
 from train.steps.gradients import Gradients, evaluate
+from train.steps.local_steps import LocalModels
 from train.steps.loss_scale import skipped
 from train.steps.order import Order, generator
 from train.steps.update import check_finite, check_state, update
@@ -73,6 +74,7 @@ class Trainer:
         self.model, self.parameters = self.gradients.model, self.gradients.parameters
         self.loss_scale = self.gradients.scale
         self.optimizer = optim.build(config, self.parameters, self.model)
+        self.local_steps: int = config["exchange"]["local_steps"]
         self.tensors = quantized_training.attached(config, self.model, self.optimizer)
         if self.tensors is not None:
             self.gradients.begins = functools.partial(quantized_training.of_worker, self.tensors)
@@ -84,6 +86,10 @@ class Trainer:
         self.fp32_workers = self._workers("supersgd", None)
         self.trains_on_method = config["trajectory"] == "method"
         self.trained = self.workers if self.trains_on_method else self._workers("sgd", None)
+        self.local: LocalModels | None = None
+        if self.local_steps > 1:
+            whose, outer = self.trained.hosted, config["exchange"]
+            self.local = LocalModels(self.model, self.parameters, self.gradients.layout, self.optimizer, whose, outer)
         self.order = self._order(self.trained.num_workers, "train")
         self.measure_order = self._order(config["workers"], "measure")
         self.update_order = self._order(config["workers"], "update")
@@ -122,8 +128,18 @@ class Trainer:
         """The gradient of one worker as one vector, and its loss (0-d)."""
         return self.gradients.one(worker, step, order, purpose)
 
+    @property
+    def num_exchanges(self) -> int:
+        """The exchanges so far, by which methods follow their schedules: steps, or rounds of local steps."""
+        return self.step // self.local_steps
+
     def sync_buffers(self) -> None:
-        """Give every process worker 0's batch-norm buffers, for evaluation; NonFiniteError, on all, names a bad one."""
+        """Give every process worker 0's batch-norm buffers, for evaluation; NonFiniteError, on all, names a bad one.
+
+        Where workers have models of their own the outer parameters go with them.
+        """
+        if self.local is not None:
+            self.local.show()
         for name, buffer in self.model.named_buffers():
             self.fp32_workers.transport.broadcast(buffer, "buffers")
             check_finite(self.step, f"the buffer {name!r}", buffer)
@@ -153,8 +169,36 @@ class Trainer:
     # --- one step ---
 
     def train_step(self, stop: bool = False) -> Exchanged:
-        """Take one optimizer step; the result tells whether any process was asked to ``stop`` before the exchange."""
+        """Take one optimizer step; the result tells whether any process was asked to ``stop`` before the exchange.
+
+        The result of a local step has the losses and no mean; the last step of a round has that of its exchange.
+        """
         before = self.trained.driver.bytes_sent
+        result = self._common_step(stop) if self.local is None else self._local_step(self.local, stop)
+        self.step += 1
+        self.totals.bytes += result.bytes_per_worker
+        self.totals.network_bytes += self.trained.driver.bytes_sent - before
+        return result
+
+    def _local_step(self, local: LocalModels, stop: bool) -> Exchanged:
+        trained, bad, losses = self.trained, {}, {}
+        for worker in self.gradients.in_turn(trained.hosted, self.step, self.order):
+            local.take(worker)
+            gradient, loss = self.gradient(worker, self.step, self.order, "train")
+            bad |= trained.first_bad({worker: gradient})
+            losses[worker] = float(loss)
+            if bad[worker] is None:
+                update(self.config, self.optimizer, self.parameters, gradient, self.step)
+        every_loss, stop = trained.agree(bad, losses, self.step, stop=stop or self.stop_requested())
+        if (self.step + 1) % self.local_steps:
+            return Exchanged(torch.empty(0), every_loss, 0, stop)
+        moves = local.moves()
+        self._update_levels(moves)
+        result = trained.exchange(moves, losses, self.step, stop=stop, number=self.num_exchanges)
+        local.end_round(result.mean, self.step)
+        return result
+
+    def _common_step(self, stop: bool) -> Exchanged:
         self._sample_for_levels()
         quantized_training.begin_step(self.tensors, self.step)
         gradients, losses = self.gradients.of_workers(self.trained.hosted, self.step, self.order, "train")
@@ -168,14 +212,11 @@ class Trainer:
             update(self.config, self.optimizer, self.parameters, result.mean, self.step)
             if self.loss_scale is not None:
                 self.loss_scale.taken()
-        self.step += 1
-        self.totals.bytes += result.bytes_per_worker
-        self.totals.network_bytes += self.trained.driver.bytes_sent - before
         return result
 
     def _due(self) -> list[LevelUpdater]:
         """The level updaters whose levels are updated at this step."""
-        return [one for one in self.workers.levels.every if one.due(self.step)]
+        return [one for one in self.workers.levels.every if one.due(self.num_exchanges)]
 
     def _is_running(self, level_updater: LevelUpdater) -> bool:
         """Whether the updater learns from training gradients; on SGD's trajectory only the first worker has one."""
@@ -205,8 +246,8 @@ class Trainer:
             gradients = {
                 worker: gradient for worker, gradient in gradients.items() if first_not_finite([gradient]) is None
             }
-        collecting = [one for one in workers.levels.every if self._is_running(one) and one.collects(self.step)]
-        workers.observe(gradients, self.step, collecting)
+        collecting = [one for one in workers.levels.every if self._is_running(one) and one.collects(self.num_exchanges)]
+        workers.observe(gradients, self.num_exchanges, collecting)
         for one in self._due():
             bad = workers.update_levels([one])
             if bad and not self._is_running(one):  # a running one is the step's own: its exchange names it
@@ -222,6 +263,8 @@ class Trainer:
         models.load_weights_file(self.config, self.model)
         self._check_weights_file()
         self.untrain()
+        if self.local is not None:
+            self.local.begin()
 
     def _check_weights_file(self) -> None:
         """Raise WeightsError, on all ranks, where they read other bytes: nothing later would tell of it."""
@@ -275,13 +318,17 @@ class Trainer:
     def state_dict(self) -> dict[str, Any]:
         """The state, the same in every split; every process must call it.  NonFiniteError if not worth keeping."""
         self.sync_buffers()
-        check_state(self.optimizer, self.parameters, self.step)
+        if self.local is None:
+            check_state(self.optimizer, self.parameters, self.step)
+            own = {"optimizer": self.optimizer.state_dict()}
+        else:
+            own = {"local": self.local.state_dict(self.trained.driver, self.step)}
         return {
             "identity": run_identity.identity(self.config),
             "step": self.step,
             "evaluated": self.evaluated,
             **models.state_of(self.model),
-            "optimizer": self.optimizer.state_dict(),
+            **own,
             "workers": self.workers.state_dict(),
             "totals": vars(self.totals),
             "fingerprint": self.data.fingerprint,
@@ -291,8 +338,11 @@ class Trainer:
 
     def _outline(self) -> dict[str, Any]:
         """The state that ``load_state_dict`` reads, as far as it is known before the first step."""
-        optimizer, totals = optim.outline(self.optimizer), vars(Totals())
-        own = {"model": self.model.state_dict(), "optimizer": optimizer, "workers": Open(), "totals": totals}
+        own = {"model": self.model.state_dict(), "workers": Open(), "totals": vars(Totals())}
+        if self.local is None:
+            own["optimizer"] = optim.outline(self.optimizer)
+        else:
+            own["local"] = self.local.outline(self.trained.num_workers)
         if self.loss_scale is not None:
             own["loss_scale"] = vars(self.loss_scale)
         if self.tensors is not None:
@@ -306,7 +356,10 @@ class Trainer:
             raise checkpoint.CheckpointError(words, f"{way_out}, or choose another run_dir")
         checkpoint.check_values(state, self._outline(), self.config["steps"])
         models.restore(self.model, state)
-        optim.restore(self.optimizer, state["optimizer"])
+        if self.local is None:
+            optim.restore(self.optimizer, state["optimizer"])
+        else:
+            self.local.load_state_dict(state["local"])
         self.workers.load_state_dict(state["workers"])
         self.totals = Totals(**state["totals"])
         if self.loss_scale is not None:

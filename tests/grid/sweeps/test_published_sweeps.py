@@ -57,6 +57,7 @@ COUNTS = {
     ("smaq", "cpu"): (16, 16),
     ("gpt", "text"): (10, 10),
     ("gpt", "cpu"): (5, 5),
+    ("outer", "gpt_cpu"): (102, 102),
     ("headline", "rates_cpu"): (114, 114),
     ("headline", "cifar10_cpu"): (205, 205),
 }

@@ -50,7 +50,9 @@ def test_the_clipped_cases_are_clipped(ranks):
     assert ranks[0]["qsgdinf clipped gather on 4"] != ranks[0]["qsgdinf on 4"]
 
 
-@pytest.mark.parametrize(("name", "size"), [("hierarchical", 4), ("first of three", 3), ("first two of three", 3)])
+@pytest.mark.parametrize(
+    ("name", "size"), [("hierarchical", 4), ("hierarchical local", 4), ("first of three", 3), ("first two of three", 3)]
+)
 def test_all_ranks_end_alike_where_a_simulation_cannot_know(name, size, ranks):
     found = [result[f"{name} among {size}"] for result in ranks[:size]]
     assert len(set(found)) == 1

@@ -1,0 +1,257 @@
+"""Rounds of local steps: DiLoCo as written by hand, the same bits in every split, and after a stop amid a round."""
+
+from __future__ import annotations
+
+import copy
+import csv
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.distributed as dist
+from torch.nn.functional import cross_entropy
+
+from settings import resolving
+from settings.sections import dotted
+from tests.nuq.ranks import Ranks
+from tests.train import small_runs
+from train.logs.run_log import Log
+from train.process.status import Status
+from train.steps.order import generator
+from train.steps.train_loop import Preempted, run
+from train.steps.trainer import Trainer
+
+CPU = torch.device("cpu")
+H = 4
+BASE: dict[str, Any] = {
+    "data": "digits",
+    "model": "cnn",
+    "batch_size": 8,
+    "workers": 2,
+    "steps": 3 * H,
+    "eval_every": 2 * H,
+    "eval_train": False,
+    "checkpoint_every": 3,
+    "exchange.local_steps": H,
+}
+WITH_BUFFERS = {"data": "cifar10", "model": "resnet8", "stand_in": True, "batch_size": 2}
+
+
+def config(method: str, **more: Any) -> dict[str, Any]:
+    return resolving.resolve(BASE | {"method": method} | {key.replace("__", "."): of for key, of in more.items()})
+
+
+def trainer(method: str, group: dist.ProcessGroup | None = None, **more: Any) -> Trainer:
+    return Trainer(config(method, **more), device=CPU, group=group)
+
+
+def bits(of: Trainer) -> dict[str, Any]:
+    """Everything that a checkpoint holds, as bytes."""
+    flat = dotted({key: value for key, value in of.state_dict().items() if key != "totals"})
+    return {name: one.numpy().tobytes() if isinstance(one, torch.Tensor) else repr(one) for name, one in flat.items()}
+
+
+# --- the algorithm ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("lr", "momentum", "nesterov"), [(0.7, 0.9, True), (1.0, 0.5, False)])
+def test_it_is_diloco(lr: float, momentum: float, nesterov: bool) -> None:
+    outer = {"exchange__outer_lr": lr, "exchange__outer_momentum": momentum, "exchange__nesterov": nesterov}
+    ours = trainer("supersgd", optim="adamw", optim__clip_norm=0.5, **WITH_BUFFERS, **outer)
+    common = copy.deepcopy(ours.model)
+    outside = torch.optim.SGD(common.parameters(), lr=lr, momentum=momentum, nesterov=nesterov)
+    models = [copy.deepcopy(common) for _ in range(2)]
+    insides = [torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=0.01) for model in models]
+    for step in range(3 * H):
+        result = ours.train_step()
+        for worker, (model, inside) in enumerate(zip(models, insides, strict=True)):
+            x, y = ours.data.train_batch(ours.order.indices(step, worker), generator(1, step, worker, "train"))
+            inside.zero_grad()
+            loss = cross_entropy(model(x), y)
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 0.5)
+            inside.step()
+            assert result.losses[worker] == pytest.approx(float(loss.detach()), rel=1e-3)
+        if (step + 1) % H == 0:
+            for shared, *own in zip(common.parameters(), *(model.parameters() for model in models), strict=True):
+                shared.grad = torch.stack([shared.detach() - p.detach() for p in own]).mean(0)
+            outside.step()
+            for model in models:
+                for p, shared in zip(model.parameters(), common.parameters(), strict=True):
+                    p.data.copy_(shared.detach())
+    ours.sync_buffers()
+    for mine, theirs in zip(ours.model.parameters(), common.parameters(), strict=True):
+        np.testing.assert_allclose(mine.detach(), theirs.detach(), atol=2e-4)
+    for mine, theirs in zip(ours.model.buffers(), models[0].buffers(), strict=True):  # the first worker's own
+        np.testing.assert_allclose(mine, theirs, rtol=1e-3, atol=1e-4)
+
+
+def test_amid_a_round_workers_differ_and_the_synchronized_model_is_what_is_shown() -> None:
+    ours = trainer("alq")
+    start = [p.detach().clone() for p in ours.model.parameters()]
+    for _ in range(H - 1):
+        assert not ours.train_step().bytes_per_worker
+    ours.sync_buffers()
+    assert all(torch.equal(p, before) for p, before in zip(ours.model.parameters(), start, strict=True))
+    state = ours.state_dict()
+    saved = [state["model"][name] for name in ours.parameters]  # what mode=evaluate reads
+    assert all(torch.equal(p, before) for p, before in zip(saved, start, strict=True))
+    own = [torch.cat([p.flatten() for p in of["parameters"].values()]) for of in state["local"]["workers"].values()]
+    assert not torch.equal(own[0], own[1])
+    before = bits(ours)
+    ours.evaluate("test")
+    assert bits(ours) == before
+    assert ours.train_step().bytes_per_worker == ours.totals.bytes > 0
+    workers = ours.state_dict()["local"]["workers"]
+    own = [torch.cat([p.flatten() for p in of["parameters"].values()]) for of in workers.values()]
+    assert torch.equal(own[0], own[1]) and not torch.equal(own[0], torch.cat([p.flatten() for p in start]))
+
+
+def test_levels_follow_the_moves_of_every_update() -> None:
+    ours = trainer("alq", method__update_at=[0, 2], method__num_samples=1)
+    seen = []
+    for _ in range(3 * H):
+        ours.train_step()
+        seen.append(tuple(ours.workers.compressor.levels.values))
+    assert len(set(seen)) == 3  # those of a normal distribution, of the first moves and of the third ones
+    assert seen[H - 2] != seen[H - 1] == seen[3 * H - 2] != seen[3 * H - 1]
+
+
+# --- any split ----------------------------------------------------------------------------------------------------
+
+WAYS: list[tuple[str, dict[str, Any]]] = [
+    ("alq", {**WITH_BUFFERS, "method__update_at": [0, 1], "exchange__collective": "two_stage"}),
+    ("topk", {"method__ratio": 0.1, "method__values": "2bit", "optim": "adamw"}),
+    ("powersgd", {"method__rank": 2, "optim": "muon", "model": "mlp"}),
+]
+
+
+@pytest.fixture(scope="module")
+def ranks() -> Iterator[Ranks]:
+    group = Ranks(2)
+    group.start()
+    yield group
+    group.stop()
+
+
+def trained(group: dist.ProcessGroup | None, number: int) -> dict[str, Any]:
+    method, more = WAYS[number]
+    ours = trainer(method, group, workers=3, **more)
+    for _ in range(2 * H + 2):
+        ours.train_step()
+    ours.part()
+    return bits(ours)
+
+
+@pytest.mark.parametrize("number", range(len(WAYS)), ids=[method for method, _ in WAYS])
+def test_two_processes_give_the_bits_of_one(number: int, ranks: Ranks) -> None:
+    alone = trained(None, number)
+    assert ranks.run(trained, number) == [alone, alone]
+
+
+# --- stopped and killed -------------------------------------------------------------------------------------------
+
+
+class Killed(BaseException):
+    """Stands for the end of the process at this point: nothing of ours may catch it."""
+
+
+def attempt(settings: dict[str, Any], run_dir: Path, stop_at: int = -1, kill_at: int = -1) -> Trainer:
+    run_dir.mkdir(exist_ok=True)
+    ours = Trainer(settings, device=CPU)
+
+    def stop() -> bool:
+        if ours.step == kill_at:
+            raise Killed
+        return ours.step == stop_at
+
+    log = Log(run_dir, 1)
+    try:
+        run(ours, run_dir, Status(run_dir, settings["steps"], "cpu", 1), log, stop)
+    finally:
+        log.close()
+    return ours
+
+
+@pytest.mark.parametrize("number", range(len(WAYS)), ids=[method for method, _ in WAYS])
+def test_killed_and_stopped_amid_rounds_equals_undisturbed(number: int, tmp_path: Path) -> None:
+    method, more = WAYS[number]
+    settings = config(method, **more)
+    undisturbed = attempt(settings, tmp_path / "undisturbed")
+    folder = tmp_path / "disturbed"
+    with pytest.raises(Killed):  # the checkpoint is of step 3, before the first exchange
+        attempt(settings, folder, kill_at=5)
+    with pytest.raises(Preempted, match="step 6 of 12"):
+        attempt(settings, folder, stop_at=6)
+    resumed = attempt(settings, folder)
+    assert bits(resumed) == bits(undisturbed)
+    assert resumed.totals.bytes == undisturbed.totals.bytes
+
+
+def test_a_checkpoint_without_a_workers_model_is_refused() -> None:
+    ours = trainer("topk", optim__momentum=0.5)
+    ours.train_step()
+    state = ours.state_dict()
+    momenta = state["local"]["workers"][1]["optimizer"]
+    assert [list(of) for of in momenta.values()] == [["momentum_buffer"]] * len(ours.parameters)
+    for damage, said in (
+        (lambda own: own["workers"].pop(1), "it has no local.workers.1"),
+        (lambda own: own.update(momentum=torch.zeros(3)), r"its local.momentum is float32\[3\], where this run has"),
+        (lambda own: own["workers"][0]["parameters"].popitem(), "it has no local.workers.0.parameters.output.bias"),
+        (lambda own: own["workers"][0]["optimizer"][0].update(momentum_buffer=1), "local.workers.0.optimizer.0.mom"),
+    ):
+        broken = copy.deepcopy(state)
+        damage(broken["local"])
+        with pytest.raises(ValueError, match=said):
+            trainer("topk", optim__momentum=0.5).load_state_dict(broken)
+
+
+# --- what is logged and refused -----------------------------------------------------------------------------------
+
+
+def test_bits_are_those_of_a_step_and_bytes_come_with_a_round(tmp_path: Path) -> None:
+    more = {"exchange.local_steps": 2, "log.csv": True, "method.rounding": "stochastic"}
+    assert small_runs.run(tmp_path, **more) == 0
+    with open(tmp_path / "scalars.csv") as file:
+        rows = [(row["tag"], int(row["step"]), float(row["value"])) for row in csv.DictReader(file)]
+    sent = {step: value for tag, step, value in rows if tag == "comm/bytes"}
+    told = {step: value for tag, step, value in rows if tag == "comm/bits_per_coordinate"}
+    size = sum(p.numel() for p in trainer("supersgd").model.parameters())
+    assert sent[1] == 0 < sent[2] == sent[3] < sent[4]
+    assert told == pytest.approx({2: 8 * sent[2] / size / 2, 4: 8 * (sent[4] - sent[2]) / size / 2})
+    assert 3 < 2 * told[4] < 3.5
+    assert [step for tag, step, _ in rows if tag == "loss"] == [1, 2, 3, 4]
+
+
+def test_divergence_amid_a_round_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert small_runs.run(tmp_path, **{"exchange.local_steps": 4, "eval_every": 4, "optim.lr": 1e38}) == 3
+    assert capsys.readouterr().err.startswith("main.py: step ")
+
+
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"exchange.local_steps": 0}, "exchange.local_steps=0: must be at least 1"),
+    (
+        {"exchange.local_steps": 1, "exchange.outer_lr": 0.5},
+        "exchange.outer_lr=0.5: has no effect with exchange.local_steps=1; it is read with local_steps>=2 only",
+    ),
+    ({"steps": 10}, "steps=10: must be a multiple of exchange.local_steps=4, as only at the end of a round"),
+    ({"eval_every": 6}, "eval_every=6: must be a multiple of exchange.local_steps=4"),
+    ({"method": "sgd"}, "method=sgd sends one worker's move alone"),
+    ({"method": "dgc"}, "momentum correction .*; legal here: feedback.kind=error, ef21, none"),
+    ({"method.statistics": "fresh"}, "method.statistics='fresh': draws gradients"),
+    ({"layers": ["conv1 = amq statistics=fresh"]}, "statistics='fresh': draws gradients"),
+    ({"measure.every": 4}, "measure.every=4: measures the method on gradients"),
+    ({"measure.every": 4, "trajectory": "sgd"}, "exchange.local_steps=4: has no effect with trajectory='sgd'"),
+    ({"optim.scale_lr": "sqrt"}, "optim.scale_lr='sqrt': .* a step is along one worker's gradient"),
+    ({"compute.precision": "fp16"}, "compute.precision='fp16': .*; legal here: fp32, bf16"),
+    ({"tensors.weights": "bf16"}, "tensors.weights='bf16': with exchange.local_steps=4 every worker has a model"),
+]
+
+
+@pytest.mark.parametrize(("more", "said"), REFUSED, ids=[" ".join(more) for more, _ in REFUSED])
+def test_what_does_not_go_with_rounds_is_refused(more: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        resolving.resolve(BASE | more)
