@@ -187,7 +187,14 @@ MEASUREMENTS: dict[str, Benchmark | Sweep] = {
         "layerwise", "cifar10_cpu", 2, "Layer-wise, or the entire model?", 60, "layerwise_cifar10_cpu", (CIFAR10,)
     ),
     "smaq": Sweep(
-        "smaq", "cifar10_cpu", 2, "What does quantized training cost in accuracy?", 60, "smaq_cifar10_cpu", (CIFAR10,)
+        "smaq",
+        "cifar10_cpu",
+        2,
+        "What does quantized training cost in accuracy?",
+        60,
+        "smaq_cifar10_cpu",
+        needs=(CIFAR10,),
+        pictures={"docs/tensor_histograms.png": "figures/smaq_cifar10_cpu/tensor_histograms.png"},
     ),
     "headline": Sweep(  # of ended runs in results/, so that only what is missing is trained
         "headline",

@@ -21,7 +21,6 @@ ROOT = Path(__file__).parents[2]
 NOT_YET = {
     "README.md",
     "docs/results/papers.md",
-    "docs/results/smaq.md",
     "docs/results/time_to_accuracy.md",
 }
 PAGES = [pages.read_page(path) for path in pages.pages()]
