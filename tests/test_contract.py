@@ -34,6 +34,8 @@ VARIANTS = (
     "fp8 scale=none table=e5m2 rounding=stochastic",
     "fp16 rounding=stochastic",
     "bf16 rounding=stochastic",
+    "bf16 coding=rans",
+    "fp16 coding=rans rounding=stochastic",
     "smaq samples=16",
     "smaq zeros=coded",
     "smaq rounding=nearest bits_inlier=5 bits_outlier=6",

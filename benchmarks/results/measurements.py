@@ -97,6 +97,11 @@ MEASUREMENTS: dict[str, Benchmark | Sweep] = {
         needs=(CIFAR10,),
         pictures={"docs/methods.png": "figures/methods/methods_error.png"},
     ),
+    "lossless": Benchmark(
+        'python -m benchmarks.methods --model gpt --threads 1 --methods bf16 "bf16 coding=rans"',
+        "How many bits take the very numbers of bfloat16, and how long?",
+        2,
+    ),
     "quantize": Benchmark("python -m benchmarks.quantize", "How fast are encoding and decoding on a processor?", 5),
     "levels": Benchmark("python -m benchmarks.levels", "How long do updates of the levels take?", 5),
     "sampling": Benchmark("python -m benchmarks.sampling", "What do the statistics behind an update cost?", 5),

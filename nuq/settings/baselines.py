@@ -98,6 +98,13 @@ class BF16(Scoped):
     """Two bytes per coordinate: float32 without its last 16 bits."""
 
     rounding: str = setting("nearest", _ROUNDING, choices=("nearest", "stochastic", "correlated"))
+    coding: str = setting(
+        "packed",
+        "packed: two bytes per coordinate, the fastest; rans: the same numbers in fewer bytes, their exponents entropy "
+        "coded",
+        choices=("packed", "rans"),
+        identity="unless default",
+    )
 
 
 @dataclass

@@ -39,6 +39,8 @@ SHORT = (
     "casq",
     "sketchml",
     "atomo atoms=entries",
+    "bf16 coding",
+    "fp16 coding",
 )
 
 

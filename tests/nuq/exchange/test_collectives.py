@@ -86,7 +86,7 @@ def every_case() -> list[tuple[str, dict[str, Any], str]]:
         for collective in (["gather"] if METHODS[name].single_worker else ["gather", "two_stage"])
     ]
     cases += [(name, {}, "server") for name in ("supersgd", "alq", "trn", "drive")]
-    coded = [("alq", "rans"), ("qsgd", "huffman"), ("eden", "rans")]
+    coded = [("alq", "rans"), ("qsgd", "huffman"), ("eden", "rans"), ("bf16", "rans")]
     rounded = [("alq", {}), ("qsgdinf", {"rotation": "hadamard"}), ("natural", {}), ("fp8", {}), ("block8", {})]
     cases += [
         (name, {"rounding": "correlated", **given}, collective)

@@ -17,9 +17,13 @@ from torch import Tensor
 from nuq.coding import entropy, entropy_device, entropy_reference
 from nuq.coding.entropy_tables import quantised
 from nuq.compressors import body
+from nuq.compressors.casts import bf16
+from nuq.compressors.message import parse
 from nuq.errors import MessageError
 from nuq.kernels.cuda import rans_operators
 from nuq.kernels.cuda.launch import device_code
+from nuq.kernels.spec import Key
+from nuq.settings.baselines import BF16
 from tests.nuq.skewed_codes import skewed_codes
 from tests.nuq.without_gpu import check_machine_code, interpreted, recorded
 
@@ -49,6 +53,7 @@ CASES = [
     Case(321, 3, 3.0, 32, 320, num_contexts=2),
     Case(300, 300, 0.03, 32, 320, table_bits=14, num_contexts=3),
     Case(93, 256, 0.05, 8, 32, table_bits=14),
+    Case(700, 256, 0.5, 32, 352),  # as the exponents of bfloat16
     Case(37, 5, 1.0, 2, 32),
     Case(29, 2, 2.0, 1, 32),
 ]
@@ -153,6 +158,18 @@ def test_every_form_has_the_bytes_of_the_cpu(n: int, decay: float, num_symbols: 
         coded = body.entropy_coded(raw, num_symbols, "rans", given, count)
         assert coded.numpy().tobytes() == expected.tobytes()
         assert torch.equal(body.entropy_decoded(coded, n, num_symbols, "rans", given, count), raw)
+
+
+def test_planes_of_bfloat16_have_the_bytes_of_the_cpu(request: pytest.FixtureRequest) -> None:
+    """Also where signs and mantissas are coded."""
+    method, key = bf16(BF16(coding="rans")), Key(0, 0, 0, "x")
+    dense = torch.randn(70_001, generator=torch.Generator().manual_seed(0))
+    vectors = (dense, dense * (dense > 1))
+    expected = [method.encode(x, key).to_bytes() for x in vectors]
+    request.getfixturevalue("by_the_reference")
+    for x, data in zip(vectors, expected, strict=True):
+        assert torch.equal(method.encode(x, key).to_bytes(), data)
+        assert torch.equal(method.decode(parse(data)), x.bfloat16().float())
 
 
 @pytest.mark.usefixtures("by_the_reference")
