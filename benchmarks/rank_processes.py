@@ -66,6 +66,8 @@ def rank_processes(program: str, net: Network | Loopback, port: int) -> Iterator
             command = net.command(rank, [sys.executable, "-m", program])
             pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": errors, "text": True}
             process = subprocess.Popen(command, cwd=ROOT, env={**os.environ, **settings}, **pipes)
+            assert process.stdout is not None
+            stack.callback(process.stdout.close)
             stack.callback(process.kill)
             ranks.append(Rank(process, errors))
         yield ranks
