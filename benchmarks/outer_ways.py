@@ -11,8 +11,9 @@ from typing import Any
 class Size:
     """The size of a GPT and of its training.
 
-    batch: windows of a rank and step.  The learning rate rises to ``lr`` over ``warm_up`` steps, and falls along a
-    cosine to a tenth of it at ``steps``.  eval_every: steps between two evaluations on ``test`` held-out windows.
+    batch: windows of a rank and step.  steps: of DDP.  The learning rate rises to ``lr`` over ``warm_up`` steps, and
+    falls along a cosine to a tenth of it at a training's end.  eval_every: steps between two evaluations on ``test``
+    held-out windows.
     """
 
     layers: int
