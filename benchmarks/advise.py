@@ -22,8 +22,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.network import network
+from benchmarks.rank_processes import ROOT, ask_all, rank_processes
 from benchmarks.timing import summary
-from benchmarks.wire import RATES_MBIT, ROOT, WARM_UP, Case, ask_all, measure, rank_processes
+from benchmarks.wire import RATES_MBIT, WARM_UP, Case, measure
 from benchmarks.wire_rank import OF_HOOK
 from files.aligned import aligned
 
@@ -70,7 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             names = list(next(iter(of_rates.values())))
             variants = ["nothing", *(name if name in DENSE else OF_HOOK + name for name in names)]
             net.set_rate(max(RATES_MBIT.values()))  # fast for the parameters and the first steps
-            with rank_processes(net, port) as ranks:
+            with rank_processes("benchmarks.wire_rank", net, port) as ranks:
                 prepare = {"do": "prepare", "model": model, "variants": variants, "steps": WARM_UP}
                 ask_all(ranks, {**prepare, "batch": BATCHES[model]})
                 for rate, foreseen in of_rates.items():

@@ -165,6 +165,12 @@ MEASUREMENTS: dict[str, Benchmark | Sweep] = {
         60,
         needs=(ROOT_USER, CIFAR10),
     ),
+    "outer": Benchmark(
+        "python -m benchmarks.outer",
+        "Which local steps and which method reach DDP's loss the soonest over which link?",
+        40,
+        needs=(ROOT_USER,),
+    ),
     # sweeps
     "digits": Sweep("demo", "demo", 3, "Does the demo rank the methods as the paper does?", 3, folder="demo"),
     "cifar10_cpu": Sweep(

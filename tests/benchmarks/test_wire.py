@@ -13,10 +13,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from benchmarks import baselines, network, wire, wire_rank
+from benchmarks import baselines, network, rank_processes, wire, wire_rank
 from benchmarks.network import Counters, counters_of
 from benchmarks.pipeline_bound import bound_s, of_all_ranks
-from benchmarks.wire import Case, Rank
+from benchmarks.rank_processes import Rank, ask_all
+from benchmarks.wire import Case
 
 TABLE = """Inter-|   Receive                                                |  Transmit
  face |bytes    packets errs drop fifo frame compressed multicast|\
@@ -166,13 +167,13 @@ def test_a_rank_that_ends_is_named_with_its_last_words(monkeypatch):
         rank("raise SystemExit('out of memory')"),
         rank("input(); input()"),
     )
-    monkeypatch.setattr(wire, "GRACE_S", 0.1)
+    monkeypatch.setattr(rank_processes, "GRACE_S", 0.1)
     try:
         with pytest.raises(RuntimeError, match=r"^ranks ended during \{'do': 'measure'\}: rank 1: out of memory$"):
-            wire.ask_all([answers, dies, waits], {"do": "measure"})
+            ask_all([answers, dies, waits], {"do": "measure"})
         waits.process.kill()
         with pytest.raises(RuntimeError, match=r": rank 0: killed by signal 9$"):
-            wire.ask_all([waits], {"do": "measure"})
+            ask_all([waits], {"do": "measure"})
     finally:
         for one in (answers, dies, waits):
             one.process.kill()
