@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 MOST_GRADIENTS = 8
 MOST_SPREAD = 1.5  # of the timed steps: 1.04 to 1.46 where a core is free for every thread, 1.9 to 2.5 where none is
+LEAST_SHARE = 0.8  # of a processor for a thread: 0.99 with a core for each, 0.5 where each core has other work
 _COMMA = re.compile(r",(?![^\[]*\])")  # outside of brackets
 
 
@@ -151,6 +152,7 @@ def document(seen: Observed, found: Advice, link: float, ranks: int) -> str:
     ]
     head = {"link_bit_s": link, "ranks": ranks, "compute_s": seen.compute_s, "parameters": seen.num_parameters}
     head |= {"modules": seen.num_modules, "plain": seen.plain, "gradients": len(seen.gradients), "spread": seen.spread}
+    head["processor_share"] = seen.processor_share
     return json.dumps(
         {**head, "noise": found.noise, "recommended": found.recommended.name, "rows": rows}, allow_nan=False
     )
@@ -222,6 +224,12 @@ def text(seen: Observed, found: Advice, link: float, ranks: int) -> str:
         lines.append(
             f"The times are doubtful: a quarter of the timed steps took {seen.spread:.1f} times as long as the quickest"
             " or longer, since the machine has other work or the steps differ; run again on a quiet machine."
+        )
+    if seen.processor_share < LEAST_SHARE:
+        lines.append(
+            f"The times are doubtful: before the script ran, a thread that only computed got "
+            f"{seen.processor_share:.0%} of a processor, since the machine has other work or fewer processors than "
+            "threads; run again on a quiet machine, or with fewer threads (OMP_NUM_THREADS)."
         )
     return "\n".join([*lines, "", *_to_add(found)])
 

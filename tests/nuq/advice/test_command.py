@@ -129,6 +129,14 @@ def test_disturbed_times_are_doubtful() -> None:
     assert said in command.text(seen, found, 1e9, 8)
     assert "doubtful" not in command.text(replace(seen, spread=1.4), found, 1e9, 8)
     assert json.loads(command.document(seen, found, 1e9, 8))["spread"] == 2.04
+    shared = replace(seen, spread=1.0, processor_share=0.52)
+    told = command.text(shared, found, 1e9, 8)
+    assert (
+        told.count("The times are doubtful: before the script ran, a thread that only computed got 52% of a pro") == 1
+    )
+    assert "quiet machine, or with fewer threads (OMP_NUM_THREADS)." in told and told.count("doubtful") == 1
+    assert "doubtful" not in command.text(replace(shared, processor_share=0.95), found, 1e9, 8)
+    assert json.loads(command.document(shared, found, 1e9, 8))["processor_share"] == 0.52
 
 
 def test_a_biased_way_without_a_memory_is_marked() -> None:
