@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nuq.prediction.units import duration, plain_break_even, quantity, shown_bandwidth, shown_break_even
+from nuq.prediction.units import duration, plain_break_even, quantity, shown_bandwidth, shown_gains
 from nuq.registry import method
 from nuq.settings import plugins, unknown
 
@@ -200,21 +200,21 @@ def text(seen: Observed, found: Advice, link: float, ranks: int) -> str:
         f"{duration(seen.compute_s)} on this machine",
         f"Predicted on {ranks} ranks with links of {shown_bandwidth(link)}bit/s:",
         "",
-        f"{'':{width}}{'step':>9}{'of bf16':>8}{'break-even':>11}{'MB sent':>9}{'error':>9}{'encode':>12}{'decode':>12}"
+        f"{'':{width}}{'step':>9}{'of bf16':>8}{'break-even':>16}{'MB sent':>9}{'error':>9}{'encode':>12}{'decode':>12}"
         "  collective",
     ]
     if seen.num_modules > 1:
         lines.insert(1, f"The script makes {seen.num_modules} DDP modules: this is of the first one alone.")
     base = next(row.step_s for row in found.rows if row.method == "bf16")
     for row in found.rows:
-        even = "" if row.break_even_bit_s is None else shown_break_even(row.break_even_bit_s)
+        even = "" if row.break_even_bit_s is None else shown_gains(row.pays_from_bit_s, row.break_even_bit_s)
         lines.append(
-            f"{row.name:{width}}{duration(row.step_s):>9}{base / row.step_s:7.2f}x{even:>11}{row.bytes_sent / 1e6:9.3g}"
+            f"{row.name:{width}}{duration(row.step_s):>9}{base / row.step_s:7.2f}x{even:>16}{row.bytes_sent / 1e6:9.3g}"
             f"{row.error:9.1g}{row.mark:1}{_shown(row.encode_s):>11}{_shown(row.decode_s):>12}  {row.collective}"
         )
     lines += [
         "",
-        "of bf16: times as quick as a bfloat16 all-reduce. break-even: the bandwidth below which it is quicker.",
+        "of bf16: times as quick as a bfloat16 all-reduce. break-even: the bandwidths at which it is quicker.",
         f"error: of the mean of {len(seen.gradients)} gradients in one step, |error|^2 / |mean|^2; their own noise is "
         f"{found.noise:.1g}. Estimates from so few are good to a digit.",
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -61,6 +62,18 @@ def test_a_slow_link_orders_by_bytes(found: Advice) -> None:
         assert row.biased == (row.method in ("topk", "powersgd", "fp8"))
         assert (row.mark == "!") == (row.method == "fp8") and (row.mark == "*") == row.remembers
     assert all(row.break_even_bit_s > 1e6 for row in found.rows if row.break_even_bit_s is not None)
+
+
+def test_the_break_even_fits_the_row(seen: Observed, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few rounds of more bytes, as those of FP16 here, pay on quick links alone."""
+    monkeypatch.setattr(measured, "LIMIT_S", 0.0)
+    far = replace(NETWORK, latency_s=0.05, busy_latency_s=0.05)
+    for link, is_quicker in ((1e5, False), (1e8, True)):
+        rows = {row.name: row for row in advice(seen, far, [("fp16", {})], Network(4, link)).rows}
+        fp16 = rows["fp16"]
+        assert (fp16.step_s < rows["bf16"].step_s) == is_quicker
+        assert 1e6 < fp16.pays_from_bit_s < 5e7 and fp16.break_even_bit_s == math.inf
+        assert (fp16.pays_from_bit_s < link) == is_quicker
 
 
 def test_errors_are_of_the_mean(found: Advice, seen: Observed) -> None:
