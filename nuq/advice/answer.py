@@ -28,7 +28,8 @@ CANDIDATES = (
 MARKS = {
     "*": "what a step leaves out is remembered and sent later, so that its error does not add up.",
     "!": "biased, without a memory: its errors add up, so that it is never taken; feedback=error mends this.",
-    "=": "every parameter travels in full precision (min_size): it compresses nothing, and is never taken.",
+    "=": "every parameter travels in full precision, as it is smaller than min_size or a vector, which the method or "
+    "skip_1d sends as it is: it compresses nothing, and is never taken.",
 }
 NEVER = ("!", "=")  # marks of what is not recommended
 BITS = {"fp32": 32, "bf16": 16}  # of the all-reduces beside them

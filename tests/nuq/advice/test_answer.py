@@ -165,6 +165,12 @@ def test_powersgd_without_a_matrix_is_a_row(monkeypatch: pytest.MonkeyPatch) -> 
     (row,) = (row for row in found.rows if row.method == "powersgd")
     assert row.encode_s == row.decode_s == 0 < row.step_s
     assert row.bytes_sent == 4 * 22
+    vectors = replace(small, shapes={"scale": torch.Size((20,)), "bias": torch.Size((2,))})
+    vectors = replace(vectors, buckets=[(("scale", "bias"), 1.0)])
+    marks = {
+        row.name: row.mark for row in advice(vectors, NETWORK, [("powersgd", {"min_size": 0})], Network(2, 1e9)).rows
+    }
+    assert marks["powersgd min_size=0"] == "=", "of vectors that reach min_size"
 
 
 def test_names_are_as_they_are_typed() -> None:
