@@ -112,7 +112,8 @@ def observed(script: Path, arguments: Sequence[str], num_gradients: int) -> Obse
     if not watch.num_modules:
         raise CannotMeasure(
             f"{script.name} {why} and made no DistributedDataParallel (FSDP is not covered): advise runs a script as "
-            "torchrun starts its first rank, with RANK=0 and WORLD_SIZE=1"
+            "torchrun starts its first rank, with RANK=0 and WORLD_SIZE=1, and does not follow ranks that the script "
+            "starts by itself, as by subprocess"
         )
     raise CannotMeasure(
         f"{script.name} {why} after {watch.step} training steps: {watch.needed} are needed, the last "
