@@ -55,7 +55,7 @@ class Half:
     pass
 """
 
-CONTRACT = "-m pytest --pyargs nuq.testing -p nuq.testing.options -p no:cacheprovider -q --import my_half --method half"
+CONTRACT = "-m pytest -p nuq --pyargs nuq.testing -p no:cacheprovider -q --import my_half --method half"
 
 
 def _package(folder: Path) -> None:

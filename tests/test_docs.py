@@ -166,7 +166,7 @@ def check(command: str, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             assert os.access(ROOT / path, os.X_OK) and prepare.command_line().parse_args(rest)
         case ["benchmarks/gpu/run" as path, *rest]:
             assert os.access(ROOT / path, os.X_OK) and chosen(gpu_run.command_line().parse_args(rest).steps)
-        case ["pytest", "--pyargs", "nuq.testing", *rest]:
+        case ["pytest", "-p", "nuq", "--pyargs", "nuq.testing", *rest]:
             rest = plugins.start(rest)
             assert set(rest[::2]) == {"--method"} and all(cases.build(name) for name in rest[1::2])
         case ["eval", line]:

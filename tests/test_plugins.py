@@ -119,6 +119,7 @@ def test_an_installed_package_is_imported_by_its_entry_point(
 
 
 ENTRY = "from nuq.registry import METHODS, Method\nfrom nuq.settings.quantizers import SGD\n"
+FROZEN = ENTRY + "from dataclasses import dataclass\n@dataclass(frozen=True)\nclass Cold:\n    pass\n"
 
 
 @pytest.mark.parametrize(
@@ -133,6 +134,7 @@ ENTRY = "from nuq.registry import METHODS, Method\nfrom nuq.settings.quantizers 
         (ENTRY + "METHODS['m'] = 3", "method 'm': must be a nuq.registry.Method, not 3"),
         (ENTRY + "METHODS['a b'] = Method('x', SGD, 'bad:x')", "method 'a b': a name must be letters, digits and '_'"),
         (ENTRY + "METHODS['m'] = Method('x', dict, 'bad:x')", "method 'm': settings=<class 'dict'>: must be a datacl"),
+        (FROZEN + "METHODS['m'] = Method('x', Cold, 'bad:x')", "settings=<class 'bad.Cold'>: must be a dataclass that"),
         (ENTRY + "METHODS['m'] = Method('x', SGD, 'bad')", "method 'm': code='bad': must be 'module:name', as in "),
         (ENTRY + "METHODS['m'] = Method('x', SGD, 'nuq.ddp:x')", "method 'm': code='nuq.ddp:x': must lie in the packa"),
         (ENTRY + "METHODS['m'] = Method('x', SGD, 'nowhere:x')", "method 'm': code='nowhere:x': must lie in the packa"),

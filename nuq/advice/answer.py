@@ -28,7 +28,8 @@ CANDIDATES = (
 MARKS = {
     "*": "what a step leaves out is remembered and sent later, so that its error does not add up.",
     "!": "biased, without a memory: its errors add up, so that it is never taken; feedback=error mends this.",
-    "=": "every parameter travels in full precision (min_size): it compresses nothing, and is never taken.",
+    "=": "every parameter travels in full precision, as it is smaller than min_size or a vector, which the method or "
+    "skip_1d sends as it is: it compresses nothing, and is never taken.",
 }
 NEVER = ("!", "=")  # marks of what is not recommended
 BITS = {"fp32": 32, "bf16": 16}  # of the all-reduces beside them
@@ -40,9 +41,10 @@ _FREE_GB_S = 1e6
 class Row:
     """A way of exchange: a method with the settings that were asked for, or an all-reduce of fp32 or bf16.
 
-    break_even_bit_s: the bandwidth below which it is quicker than bf16; None for the all-reduces.  bytes_sent: by one
-    rank (the busiest) in a step.  error, remembers, biased: as of ``Measured``.  encode_s, decode_s: of one worker's
-    messages of a step.  whole: every parameter travels in full precision, so that nothing is compressed.
+    pays_from_bit_s, break_even_bit_s: the bandwidths above and below which it is quicker than bf16, as of
+    ``steps.gains``; the second is 0 for never, and None for the all-reduces.  bytes_sent: by one rank (the busiest) in
+    a step.  error, remembers, biased: as of ``Measured``.  encode_s, decode_s: of one worker's messages of a step.
+    whole: every parameter travels in full precision, so that nothing is compressed.
     """
 
     method: str
@@ -57,6 +59,7 @@ class Row:
     decode_s: float
     biased: bool = False
     whole: bool = False
+    pays_from_bit_s: float = 0.0
 
     @property
     def name(self) -> str:
@@ -161,9 +164,10 @@ class _Case:
             sum(bucket.coordinates for bucket in buckets),
             sum(bucket.tensors for bucket in buckets),
         )
-        even = None
+        low, even = 0.0, None
         if beside is not None:
-            even = steps.break_even(lambda at: self.step(way, at).step_s, lambda at: self.step(beside, at).step_s)
+            of_both = (lambda at: self.step(way, at).step_s), (lambda at: self.step(beside, at).step_s)
+            low, even = steps.gains(*of_both, self.link.bandwidth)
         return Row(
             method,
             asked,
@@ -177,6 +181,7 @@ class _Case:
             rates.decode_s(coordinates, messages, len(buckets)),
             way.biased,
             len(way.whole) == len(self.seen.shapes),
+            low,
         )
 
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nuq.prediction.units import duration, plain_break_even, quantity, shown_bandwidth, shown_break_even
+from nuq.prediction.units import duration, plain_break_even, quantity, shown_bandwidth, shown_gains
 from nuq.registry import method
 from nuq.settings import plugins, unknown
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 MOST_GRADIENTS = 8
 MOST_SPREAD = 1.5  # of the timed steps: 1.04 to 1.46 where a core is free for every thread, 1.9 to 2.5 where none is
+LEAST_SHARE = 0.8  # of a processor for a thread: 0.99 with a core for each, 0.5 where each core has other work
 _COMMA = re.compile(r",(?![^\[]*\])")  # outside of brackets
 
 
@@ -151,6 +152,7 @@ def document(seen: Observed, found: Advice, link: float, ranks: int) -> str:
     ]
     head = {"link_bit_s": link, "ranks": ranks, "compute_s": seen.compute_s, "parameters": seen.num_parameters}
     head |= {"modules": seen.num_modules, "plain": seen.plain, "gradients": len(seen.gradients), "spread": seen.spread}
+    head["processor_share"] = seen.processor_share
     return json.dumps(
         {**head, "noise": found.noise, "recommended": found.recommended.name, "rows": rows}, allow_nan=False
     )
@@ -198,21 +200,21 @@ def text(seen: Observed, found: Advice, link: float, ranks: int) -> str:
         f"{duration(seen.compute_s)} on this machine",
         f"Predicted on {ranks} ranks with links of {shown_bandwidth(link)}bit/s:",
         "",
-        f"{'':{width}}{'step':>9}{'of bf16':>8}{'break-even':>11}{'MB sent':>9}{'error':>9}{'encode':>12}{'decode':>12}"
+        f"{'':{width}}{'step':>9}{'of bf16':>8}{'break-even':>16}{'MB sent':>9}{'error':>9}{'encode':>12}{'decode':>12}"
         "  collective",
     ]
     if seen.num_modules > 1:
         lines.insert(1, f"The script makes {seen.num_modules} DDP modules: this is of the first one alone.")
     base = next(row.step_s for row in found.rows if row.method == "bf16")
     for row in found.rows:
-        even = "" if row.break_even_bit_s is None else shown_break_even(row.break_even_bit_s)
+        even = "" if row.break_even_bit_s is None else shown_gains(row.pays_from_bit_s, row.break_even_bit_s)
         lines.append(
-            f"{row.name:{width}}{duration(row.step_s):>9}{base / row.step_s:7.2f}x{even:>11}{row.bytes_sent / 1e6:9.3g}"
+            f"{row.name:{width}}{duration(row.step_s):>9}{base / row.step_s:7.2f}x{even:>16}{row.bytes_sent / 1e6:9.3g}"
             f"{row.error:9.1g}{row.mark:1}{_shown(row.encode_s):>11}{_shown(row.decode_s):>12}  {row.collective}"
         )
     lines += [
         "",
-        "of bf16: times as quick as a bfloat16 all-reduce. break-even: the bandwidth below which it is quicker.",
+        "of bf16: times as quick as a bfloat16 all-reduce. break-even: the bandwidths at which it is quicker.",
         f"error: of the mean of {len(seen.gradients)} gradients in one step, |error|^2 / |mean|^2; their own noise is "
         f"{found.noise:.1g}. Estimates from so few are good to a digit.",
     ]
@@ -222,6 +224,12 @@ def text(seen: Observed, found: Advice, link: float, ranks: int) -> str:
         lines.append(
             f"The times are doubtful: a quarter of the timed steps took {seen.spread:.1f} times as long as the quickest"
             " or longer, since the machine has other work or the steps differ; run again on a quiet machine."
+        )
+    if seen.processor_share < LEAST_SHARE:
+        lines.append(
+            f"The times are doubtful: before the script ran, a thread that only computed got "
+            f"{seen.processor_share:.0%} of a processor, since the machine has other work or fewer processors than "
+            "threads; run again on a quiet machine, or with fewer threads (OMP_NUM_THREADS)."
         )
     return "\n".join([*lines, "", *_to_add(found)])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import itertools
 import multiprocessing
@@ -27,6 +28,7 @@ from torch import Tensor
 from torch._C._distributed_c10d import GradBucket
 from torch.nn.parallel import DistributedDataParallel
 
+from nuq.advice.processor_share import processor_share
 from nuq.parameters import trained
 from nuq.prediction.rates import Bucket, Model
 
@@ -50,7 +52,8 @@ class Observed:
     for those of several workers.  buckets: DDP's, as the names of their parameters and the share of the computation
     after which each was ready.  tail: the share of a step behind the last one.  compute_s: of a step without an
     exchange.  plain: the numbers of DDP's own all-reduce.  num_modules: DDP modules, of which the first was looked at.
-    spread: the upper quartile of the timed steps over the least of them.
+    spread: the upper quartile of the timed steps over the least of them.  processor_share: of each of PyTorch's
+    threads, before the script ran.
     """
 
     shapes: dict[str, torch.Size]
@@ -61,6 +64,7 @@ class Observed:
     plain: str = "fp32"
     num_modules: int = 1
     spread: float = 1.0
+    processor_share: float = 1.0
 
     @property
     def num_parameters(self) -> int:
@@ -87,6 +91,7 @@ def observed(script: Path, arguments: Sequence[str], num_gradients: int) -> Obse
     own, ends too early or fails.  Processes that it has started do not outlive it.
     """
     watch = _Watch(num_gradients)
+    share = processor_share(torch.get_num_threads())
     others = multiprocessing.active_children()
     with _as_single_rank(script, arguments), _no_ranks_elsewhere(watch):
         why = "ended"
@@ -103,11 +108,12 @@ def observed(script: Path, arguments: Sequence[str], num_gradients: int) -> Obse
             for process in set(multiprocessing.active_children()) - set(others):
                 process.terminate()
     if watch.has_enough:
-        return watch.found()
+        return dataclasses.replace(watch.found(), processor_share=share)
     if not watch.num_modules:
         raise CannotMeasure(
             f"{script.name} {why} and made no DistributedDataParallel (FSDP is not covered): advise runs a script as "
-            "torchrun starts its first rank, with RANK=0 and WORLD_SIZE=1"
+            "torchrun starts its first rank, with RANK=0 and WORLD_SIZE=1, and does not follow ranks that the script "
+            "starts by itself, as by subprocess"
         )
     raise CannotMeasure(
         f"{script.name} {why} after {watch.step} training steps: {watch.needed} are needed, the last "

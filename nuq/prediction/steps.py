@@ -312,21 +312,43 @@ def predict(
 def break_even(step_s: Callable[[float], float], baseline_s: Callable[[float], float]) -> float:
     """The bandwidth in bit/s up to which the first is quicker than the second: 0 where it never is, inf where always.
 
-    It is looked for from below in steps of a quarter decade, then by bisection to a ten-thousandth.
+    0 also where it is not on the slowest links, though it may be on quicker ones: ``gains`` finds these.
+    """
+    low, high = gains(step_s, baseline_s, _SLOWEST)
+    return 0.0 if low else high
+
+
+def gains(
+    step_s: Callable[[float], float], baseline_s: Callable[[float], float], bandwidth: float
+) -> tuple[float, float]:
+    """The bandwidths in bit/s from and up to which the first is quicker than the second, or 0 and 0.
+
+    Of several such ranges the one that holds ``bandwidth``, or is nearest to it.  From 0 where the first is quicker on
+    the slowest links, up to inf where on the fastest.  It is looked for in steps of a quarter decade, then by bisection
+    to a ten-thousandth.
     """
 
-    def pays(bandwidth: float) -> bool:
-        return step_s(bandwidth) < baseline_s(bandwidth)
+    def pays(at: float) -> bool:
+        return step_s(at) < baseline_s(at)
 
-    low = _SLOWEST
-    if not pays(low):
-        return 0.0
-    while low < _FASTEST:
-        high = low * 10 ** (1 / _STEPS_PER_DECADE)
-        if not pays(high):
-            while high / low > 1.0001:
-                middle = math.sqrt(low * high)
-                low, high = (middle, high) if pays(middle) else (low, middle)
-            return math.sqrt(low * high)
-        low = high
-    return math.inf
+    def edge(inside: float, outside: float) -> float:
+        while not 1 / 1.0001 <= outside / inside <= 1.0001:
+            middle = math.sqrt(inside * outside)
+            inside, outside = (middle, outside) if pays(middle) else (inside, middle)
+        return math.sqrt(inside * outside)
+
+    ladder = [_SLOWEST]
+    while ladder[-1] < _FASTEST:
+        ladder.append(ladder[-1] * 10 ** (1 / _STEPS_PER_DECADE))
+    ladder = sorted({*ladder, bandwidth})
+    paying = [number for number, at in enumerate(ladder) if pays(at)]
+    if not paying:
+        return 0.0, 0.0
+    first = last = min(paying, key=lambda number: abs(math.log(ladder[number] / bandwidth)))
+    while first - 1 in paying:
+        first -= 1
+    while last + 1 in paying:
+        last += 1
+    low = edge(ladder[first], ladder[first - 1]) if first else 0.0
+    high = edge(ladder[last], ladder[last + 1]) if last + 1 < len(ladder) else math.inf
+    return low, high

@@ -29,6 +29,13 @@ def shown_break_even(bandwidth: float) -> str:
     return "never" if not bandwidth else "always" if math.isinf(bandwidth) else shown_bandwidth(bandwidth)
 
 
+def shown_gains(low: float, high: float) -> str:
+    """A range of bandwidths as text, such as ``below 2.5G``, or the word never or always."""
+    if not low:
+        return f"below {shown_bandwidth(high)}" if 0 < high < math.inf else shown_break_even(high)
+    return f"above {shown_bandwidth(low)}" if math.isinf(high) else f"{shown_bandwidth(low)} to {shown_bandwidth(high)}"
+
+
 def plain_break_even(bandwidth: float | None) -> float | str | None:
     """A break-even bandwidth for JSON: the word never or always where it is no number."""
     if bandwidth is None or math.isnan(bandwidth):

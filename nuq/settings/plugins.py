@@ -164,6 +164,8 @@ def _check_entry(shown: str, name: Any, entry: Any, of: type) -> None:
     values = vars(entry)
     if not (isinstance(values["settings"], type) and dataclasses.is_dataclass(values["settings"])):
         raise ValueError(f"{shown}: settings={values['settings']!r:.99}: must be a dataclass")
+    if values["settings"].__dataclass_params__.frozen:  # command lines make a class of it that is not
+        raise ValueError(f"{shown}: settings={values['settings']!r:.99}: must be a dataclass that is not frozen")
     if not isinstance(values["code"], str) or not re.fullmatch(r"[A-Za-z_][\w.]*:\w+", values["code"]):
         raise ValueError(f"{shown}: code={values['code']!r:.99}: must be 'module:name', as in 'my_package.mine:Mine'")
     package = package_of(entry)

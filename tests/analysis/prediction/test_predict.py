@@ -18,8 +18,8 @@ from analysis.prediction.command import bandwidths_of, rows_of, workers_of
 from nuq.prediction import steps as predict
 from nuq.prediction.message_size import DENSE, Format, predicted
 from nuq.prediction.rates import Bucket, Model
-from nuq.prediction.steps import Network, Variant, break_even, ddp_buckets
-from nuq.prediction.units import shown_bandwidth
+from nuq.prediction.steps import Network, Variant, break_even, ddp_buckets, gains
+from nuq.prediction.units import shown_bandwidth, shown_gains
 from nuq.registry import METHODS
 from tests.analysis.prediction.known_cases import BF16, MILLION, MS, PLAIN, UNIFORM
 
@@ -75,6 +75,34 @@ def test_break_even_is_where_both_take_as_long() -> None:
     )
     assert break_even(lambda speed: 8e6 / speed, lambda speed: 24e6 / speed) == math.inf
     assert break_even(lambda speed: 24e6 / speed, lambda speed: 8e6 / speed) == 0
+
+
+@pytest.mark.parametrize(
+    ("dearer_from", "link", "low", "high", "shown"),
+    [
+        (math.inf, 1e9, 3.2e8, math.inf, "above 320M"),
+        (2e9, 1e9, 3.2e8, 2e9, "320M to 2G"),
+        (2e9, 1e6, 3.2e8, 2e9, "320M to 2G"),  # far from the link
+        (3e8, 1e9, 0, 0, "never"),
+    ],
+)
+def test_what_gains_on_quicker_links_alone(
+    dearer_from: float, link: float, low: float, high: float, shown: str
+) -> None:
+    # 3 MB against 1 MB and 50 ms: quicker above 16e6 / 0.05
+    found = gains(lambda at: 24e6 / at + (at > dearer_from), lambda at: 8e6 / at + 0.05, link)
+    assert found == pytest.approx((low, high), rel=1e-4)
+    assert shown_gains(*found) == shown
+    assert break_even(lambda at: 24e6 / at, lambda at: 8e6 / at + 0.05) == 0
+
+
+def test_of_two_ranges_the_one_of_the_link_counts() -> None:
+    def step_s(at: float) -> float:
+        return 2.0 if 1e8 <= at < 1e10 else 0.5
+
+    for link, shown in ((1e7, "below 100M"), (1e9 / 2, "below 100M"), (2e9, "above 10G"), (2e10, "above 10G")):
+        assert shown_gains(*gains(step_s, lambda _: 1.0, link)) == shown
+    assert shown_gains(*gains(lambda at: 1 - (at == 3e9), lambda _: 1.0, 3e9)) == "3G to 3G", "as the row says"
 
 
 @pytest.mark.parametrize("workers", [2, 32, 1024])

@@ -70,5 +70,6 @@ POOLED = SPAWNING.replace("    dist.init", "    #").replace(
     with mp.get_context("fork").Pool(1) as pool:
         pool.apply(work, (0, 1))""",
 )
+BESIDE = "import subprocess, sys\nsubprocess.run([sys.executable, '-c', 'pass'], check=True)"
 WITHOUT_DDP = "print('nothing to see')"
 BROKEN = TRAINING.replace("optimizer.step()", "raise KeyError('lost')")

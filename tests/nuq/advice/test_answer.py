@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -61,6 +62,18 @@ def test_a_slow_link_orders_by_bytes(found: Advice) -> None:
         assert row.biased == (row.method in ("topk", "powersgd", "fp8"))
         assert (row.mark == "!") == (row.method == "fp8") and (row.mark == "*") == row.remembers
     assert all(row.break_even_bit_s > 1e6 for row in found.rows if row.break_even_bit_s is not None)
+
+
+def test_the_break_even_fits_the_row(seen: Observed, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few rounds of more bytes, as those of FP16 here, pay on quick links alone."""
+    monkeypatch.setattr(measured, "LIMIT_S", 0.0)
+    far = replace(NETWORK, latency_s=0.05, busy_latency_s=0.05)
+    for link, is_quicker in ((1e5, False), (1e8, True)):
+        rows = {row.name: row for row in advice(seen, far, [("fp16", {})], Network(4, link)).rows}
+        fp16 = rows["fp16"]
+        assert (fp16.step_s < rows["bf16"].step_s) == is_quicker
+        assert 1e6 < fp16.pays_from_bit_s < 5e7 and fp16.break_even_bit_s == math.inf
+        assert (fp16.pays_from_bit_s < link) == is_quicker
 
 
 def test_errors_are_of_the_mean(found: Advice, seen: Observed) -> None:
@@ -152,6 +165,12 @@ def test_powersgd_without_a_matrix_is_a_row(monkeypatch: pytest.MonkeyPatch) -> 
     (row,) = (row for row in found.rows if row.method == "powersgd")
     assert row.encode_s == row.decode_s == 0 < row.step_s
     assert row.bytes_sent == 4 * 22
+    vectors = replace(small, shapes={"scale": torch.Size((20,)), "bias": torch.Size((2,))})
+    vectors = replace(vectors, buckets=[(("scale", "bias"), 1.0)])
+    marks = {
+        row.name: row.mark for row in advice(vectors, NETWORK, [("powersgd", {"min_size": 0})], Network(2, 1e9)).rows
+    }
+    assert marks["powersgd min_size=0"] == "=", "of vectors that reach min_size"
 
 
 def test_names_are_as_they_are_typed() -> None:

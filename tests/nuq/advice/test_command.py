@@ -115,7 +115,7 @@ def test_the_lines_to_add_are_python() -> None:
     assert "   0.9*" in told and "1e-06 " in told
     assert "state = nuq.CompressionState(ddp, method=\"alq\", bits=4, update_at=[0, 10], norm='linf')" in told
     assert "powersgd is quicker still" in told and "*: what a step leaves out is remembered" in told
-    assert "alq bits=4 update_at=[0, 10] norm=linf   200 ms   2.00x" in told and "2.5G" in told
+    assert "alq bits=4 update_at=[0, 10] norm=linf   200 ms   2.00x      below 2.5G" in told
     assert 'nuq.CompressionState(ddp, collective="dense")' in command.text(seen, Advice(rows[-2:], 0.3), 1e9, 8)
     alone = command.text(replace(seen, num_modules=2), Advice([_row("fp32", 0.1, 0.0), rows[-2]], 0.3), 1e9, 8)
     assert "Leave the script as it is: nothing whose error is below the gradients' own noise is 5 % quicker." in alone
@@ -129,6 +129,12 @@ def test_disturbed_times_are_doubtful() -> None:
     assert said in command.text(seen, found, 1e9, 8)
     assert "doubtful" not in command.text(replace(seen, spread=1.4), found, 1e9, 8)
     assert json.loads(command.document(seen, found, 1e9, 8))["spread"] == 2.04
+    shared = replace(seen, spread=1.0, processor_share=0.52)
+    told = command.text(shared, found, 1e9, 8)
+    assert "The times are doubtful: before the script ran, a thread that only computed got 52% of a processor" in told
+    assert "quiet machine, or with fewer threads (OMP_NUM_THREADS)." in told and told.count("doubtful") == 1
+    assert "doubtful" not in command.text(replace(shared, processor_share=0.95), found, 1e9, 8)
+    assert json.loads(command.document(shared, found, 1e9, 8))["processor_share"] == 0.52
 
 
 def test_a_biased_way_without_a_memory_is_marked() -> None:
@@ -142,7 +148,8 @@ def test_a_biased_way_without_a_memory_is_marked() -> None:
     assert "!" not in command.text(seen, Advice(others, 0.3), 1e9, 8)
     whole = replace(_row("eden", 0.1, 4e-15), whole=True)
     told = command.text(seen, Advice([whole, others[1], others[0]], 0.3), 1e9, 8)
-    assert "4e-15=" in told and "=: every parameter travels in full precision" in told and "still" not in told
+    assert "4e-15=" in told and "still" not in told
+    assert "=: every parameter travels in full precision, as it is smaller than min_size or a vector, which the" in told
 
 
 def test_columns_stand_apart_and_below_their_names() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,8 @@ from torch import nn
 from torch.multiprocessing.spawn import spawn
 from torch.nn.parallel import DistributedDataParallel
 
+from nuq.advice import script
+from nuq.advice.processor_share import processor_share
 from nuq.advice.script import TIMED, WARM_UP, _Watch, observed
 from tests.nuq.advice import scripts
 
@@ -59,6 +62,7 @@ def test_the_gradients_are_the_scripts_own(tmp_path: Path) -> None:
     ("text", "arguments", "message"),
     [
         (scripts.WITHOUT_DDP, [], r"train.py ended and made no DistributedDataParallel \(FSDP is not covered\): "),
+        (scripts.BESIDE, [], "made no .* and does not follow ranks that the script starts by itself, as by subprocess"),
         (
             scripts.TRAINING,
             ["--steps", "4"],
@@ -109,6 +113,12 @@ def test_a_disturbance_of_several_steps_spreads_them(slow: range, spread: float)
         watch.times.append((begun, [(ready[0], begun + ready[1])]))
         begun += 3.0 if step in slow else 1.0
     assert watch.found().spread == spread
+
+
+def test_threads_without_a_processor_each_have_a_share_of_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert 0 < processor_share(4 * (os.cpu_count() or 1)) < 0.3
+    monkeypatch.setattr(script, "processor_share", lambda num_threads: 0.25 / num_threads)
+    assert observed(_script(tmp_path, scripts.TRAINING), [], 2).processor_share == 0.25 / torch.get_num_threads()
 
 
 def test_other_modules_are_counted_and_halves_known(tmp_path: Path) -> None:
