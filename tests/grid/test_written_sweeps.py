@@ -57,7 +57,7 @@ def test_a_name_that_is_taken(root: Path, capsys: pytest.CaptureFixture[str]) ->
     assert grid_run.main(["run", "--sweep", *WORDS, "--name", "study"], root) == 0
     assert grid_run.main(["status", "--sweep", *WORDS, "--name", "study"], root) == 0
     capsys.readouterr()
-    for command in ("run", "status", "plan"):
+    for command in ("run", "status", "plan", "prune"):
         assert grid_run.main([command, "--sweep", *WORDS[:2], "--name", "study"], root) == 2
         assert capsys.readouterr().err == (
             "grid_run.py: runs/study is also the folder of --sweep method=qsgd,alq data=digits steps=7 --name study: "
