@@ -29,6 +29,7 @@ def prune(argv: Sequence[str], root: Path) -> int:
     add_json(parser)
     parsed = parser.parse_args(argv)
     from grid.engine.states.chunk_submission import only_one
+    from grid.engine.states.runs import check_folder
     from grid.engine.submission import pruning
     from grid.engine.sweeps.families import load, seeds_text
 
@@ -38,6 +39,7 @@ def prune(argv: Sequence[str], root: Path) -> int:
     folder = load(parsed.grid, parsed.run_name).home
     with pruning.plugins_told(folder, root):
         sweep, experiments = experiments_of(parsed)
+    check_folder(sweep, root)
     with only_one(root, folder) if acts else contextlib.nullcontext():
         with pruning.plugins_told(folder, root):
             found, view = pruning.folders_left(sweep, experiments, root, any_seed=parsed.seeds is None)

@@ -54,6 +54,14 @@ def test_a_folder_is_named_by_file_and_function(tmp_path: Path, file: str, funct
     assert Sweep([point()], folder="own", grid=file, run_name=function).home == "own"
 
 
+@pytest.mark.parametrize(("function", "folder"), [("main", ""), ("tiny", "main")])
+def test_the_folder_of_runs_of_main_py_is_no_sweep_s(tmp_path: Path, function: str, folder: str) -> None:
+    file = tmp_path / "main.py"
+    file.write_text(SHARED.format(7, f", folder={folder!r}").replace("tiny", function))
+    with pytest.raises(ValueError, match=f"^main.{function}: runs/main is the folder of runs that main.py starts"):
+        load(str(file), function).experiments()
+
+
 SHARED = (
     "from grid.engine.sweep import Sweep, point\ndef tiny() -> Sweep:\n    return Sweep([point(method='qsgd', "
     "steps={})]{})\n"
@@ -74,9 +82,11 @@ def test_two_files_do_not_share_a_folder_silently(
     assert [path.name for path in (root / "runs").iterdir()] == ["sweeps_tiny"]
     capsys.readouterr()
     taken = f"runs/sweeps_tiny is also the folder of {files[0]}: tiny: give one of them its own, Sweep(..., folder=...)"
-    for command in ("plan", "run", "status", "logs", "cancel", "collect"):
-        assert grid_run.main([command, str(files[1]), "tiny"], root) == 2
+    pruning = ("prune", "prune --archive --yes", "prune --seeds 2, --delete --yes")
+    for command, *words in map(str.split, ("plan", "run", "status", "logs", "cancel", "collect", *pruning)):
+        assert grid_run.main([command, str(files[1]), "tiny", *words], root) == 2
         assert capsys.readouterr().err == f"grid_run.py: {taken}\n"
+    assert len(list(root.glob("runs/sweeps_tiny/*/config.yaml"))) == 1
     assert grid_run.main(["--grid", str(files[1]), "--run_name", "tiny"], root) == 2
     assert taken in capsys.readouterr().err and not list(root.glob("jobs/*.sh"))
     files[1].write_text(SHARED.format(8, ", folder='sweeps_tiny'") + "\n")  # on purpose
@@ -104,7 +114,7 @@ def test_runs_in_a_folder_that_is_named_as_folders_once_were_are_not_lost(
     signed = tmp_path / "co" / "runs" / "tiny" / ".sweeps"
     signed.parent.mkdir(parents=True)
     signed.write_text(f"{file}: tiny\n")
-    for command in ("plan", "run", "status"):
+    for command in ("plan", "run", "status", "prune"):
         assert grid_run.main([command, str(file), "tiny"], tmp_path / "co") == 2
         said = capsys.readouterr().err
         assert f"runs/tiny holds the earlier runs of {file}: tiny, whose folder is runs/mine_tiny now" in said

@@ -57,7 +57,7 @@ def test_a_name_that_is_taken(root: Path, capsys: pytest.CaptureFixture[str]) ->
     assert grid_run.main(["run", "--sweep", *WORDS, "--name", "study"], root) == 0
     assert grid_run.main(["status", "--sweep", *WORDS, "--name", "study"], root) == 0
     capsys.readouterr()
-    for command in ("run", "status", "plan"):
+    for command in ("run", "status", "plan", "prune"):
         assert grid_run.main([command, "--sweep", *WORDS[:2], "--name", "study"], root) == 2
         assert capsys.readouterr().err == (
             "grid_run.py: runs/study is also the folder of --sweep method=qsgd,alq data=digits steps=7 --name study: "
@@ -98,6 +98,7 @@ def test_every_subcommand_takes_it_and_says_what_is_wrong(
         (["demo", "demo", "--sweep", "method=alq"], "demo demo beside --sweep: a sweep is named by GRID RUN_NAME or"),
         (["demo", "demo", "--name", "x"], "--name x: names what --sweep writes out"),
         (["--sweep", "method=alq", "--name", "../x"], "--name '../x': must be one name"),
+        (["--sweep", "method=alq", "--name", "main"], "--sweep method=alq --name main: runs/main is the folder of runs"),
     ):
         assert grid_run.main([command, *words], tmp_path) == 2
         error = capsys.readouterr().err
