@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -36,12 +37,12 @@ def counted(view: View, word: str) -> str:
 
 def changes(made: Made, root: Path) -> Iterator[str]:
     """Sentences on what became of earlier runs: defaults that moved, experiments that left the sweep."""
-    from grid.engine.states.runs import left_over, other_seeds, read_config, runs_of
+    from grid.engine.states.runs import other_seeds, read_config, runs_of
     from grid.engine.submission.plan import moved_defaults
 
     experiments = [run.experiment for run in made.runs]
     every = [*experiments, *other_seeds(made.sweep, experiments, root)]
-    folders = left_over(every, root)
+    folders = left_beside(made.sweep, experiments, root)
     configs = {folder.name: config for folder in folders if (config := read_config(folder)) is not None}
     moved, gone = moved_defaults(runs_of(every, root), configs)
     for item in moved:
@@ -66,6 +67,17 @@ def changes(made: Made, root: Path) -> Iterator[str]:
         yield f"no longer in the sweep: {count(len(gone), 'run folder')} ({some(gone)})"
     if unreadable := len(folders) - len(configs):
         yield f"unreadable: the config.yaml of {count(unreadable, 'run folder')}"
+
+
+def left_beside(sweep: Sweep, experiments: Sequence[Experiment], root: Path) -> list[Path]:
+    """The run folders that are part of no sweep; where that cannot be told, all beside this sweep's, of any seed."""
+    from grid.engine.states.runs import left_over, other_seeds
+    from grid.engine.submission.pruning import unclaimed
+
+    found = left_over([*experiments, *other_seeds(sweep, experiments, root)], root)
+    with contextlib.suppress(ValueError):  # prune says why
+        return unclaimed(sweep, experiments, root) if found else []
+    return found
 
 
 def of_other_seeds(sweep: Sweep, experiments: Sequence[Experiment], root: Path) -> Iterator[str]:
