@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -58,6 +60,15 @@ def test_the_gradients_are_the_scripts_own(tmp_path: Path) -> None:
     assert DistributedDataParallel.__init__ is made and not dist.is_initialized()
 
 
+@pytest.fixture
+def terminable() -> Iterator[None]:
+    """SIGTERM ends forked processes, whatever handler an earlier test has left; a pool is ended so."""
+    before = signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGTERM, before or signal.SIG_DFL)
+
+
+@pytest.mark.usefixtures("terminable")
 @pytest.mark.parametrize(
     ("text", "arguments", "message"),
     [
