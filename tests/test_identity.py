@@ -106,7 +106,7 @@ def test_a_setting_counts_unless_default_where_it_is_younger_than_names() -> Non
         "method.rounding",
         "method.objective",
     }
-    task |= {"method.levels", "method.zeros", "schedule.warmup_steps", "schedule.warmup_factor"}
+    task |= {"method.levels", "method.zeros", "method.coding", "schedule.warmup_steps", "schedule.warmup_factor"}
     optim = {f"optim.{name}" for name in ("decay_norms", "clip_norm", "clip_value", "scale_lr")}
     model = {"model.weights_file", "model.zero_init"}
     feedback = {f"feedback.{name}" for name in ("kind", "both", "decay", "masking", "clip_norm", "clip_value")}

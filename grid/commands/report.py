@@ -37,12 +37,12 @@ def counted(view: View, word: str) -> str:
 
 def changes(made: Made, root: Path) -> Iterator[str]:
     """Sentences on what became of earlier runs: defaults that moved, experiments that left the sweep."""
-    from grid.engine.states.runs import other_seeds, read_config, runs_of
+    from grid.engine.states.runs import left_over, other_seeds, read_config, runs_of
     from grid.engine.submission.plan import moved_defaults
 
     experiments = [run.experiment for run in made.runs]
     every = [*experiments, *other_seeds(made.sweep, experiments, root)]
-    folders = left_beside(made.sweep, experiments, root)
+    folders = left_over(every, root)
     configs = {folder.name: config for folder in folders if (config := read_config(folder)) is not None}
     moved, gone = moved_defaults(runs_of(every, root), configs)
     for item in moved:
