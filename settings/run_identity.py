@@ -81,9 +81,10 @@ def run_name(config: Mapping[str, Any], known: str = "") -> str:
     return f"{parts}-{known or identity(config)}"
 
 
+ALONE = "main"  # the folder below runs/ of runs that main.py starts by itself, without a sweep
 NAME = re.compile(r".+-s(?P<seed>\d+)-[0-9a-f]{14}")  # the names that ``run_name`` makes
 
 
 def default_run_dir(config: Mapping[str, Any]) -> str:
     """The folder of a run: ``run_dir``, or its name under ``runs/main``."""
-    return config["run_dir"] or os.path.join("runs", "main", run_name(config))
+    return config["run_dir"] or os.path.join("runs", ALONE, run_name(config))

@@ -54,6 +54,14 @@ def test_a_folder_is_named_by_file_and_function(tmp_path: Path, file: str, funct
     assert Sweep([point()], folder="own", grid=file, run_name=function).home == "own"
 
 
+@pytest.mark.parametrize(("function", "folder"), [("main", ""), ("tiny", "main")])
+def test_the_folder_of_runs_of_main_py_is_no_sweep_s(tmp_path: Path, function: str, folder: str) -> None:
+    file = tmp_path / "main.py"
+    file.write_text(SHARED.format(7, f", folder={folder!r}").replace("tiny", function))
+    with pytest.raises(ValueError, match=f"^main.{function}: runs/main is the folder of runs that main.py starts"):
+        load(str(file), function).experiments()
+
+
 SHARED = (
     "from grid.engine.sweep import Sweep, point\ndef tiny() -> Sweep:\n    return Sweep([point(method='qsgd', "
     "steps={})]{})\n"

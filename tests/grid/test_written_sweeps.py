@@ -98,6 +98,7 @@ def test_every_subcommand_takes_it_and_says_what_is_wrong(
         (["demo", "demo", "--sweep", "method=alq"], "demo demo beside --sweep: a sweep is named by GRID RUN_NAME or"),
         (["demo", "demo", "--name", "x"], "--name x: names what --sweep writes out"),
         (["--sweep", "method=alq", "--name", "../x"], "--name '../x': must be one name"),
+        (["--sweep", "method=alq", "--name", "main"], "--sweep method=alq --name main: runs/main is the folder"),
     ):
         assert grid_run.main([command, *words], tmp_path) == 2
         error = capsys.readouterr().err

@@ -157,6 +157,11 @@ class Sweep:
         sound: dict[str, Settings] = {}  # resources that are checked already, shared by those that ask for the same
         resolver = resolving.Resolver()
         folder = self.home
+        if folder == run_identity.ALONE:
+            raise ValueError(
+                f"{self.title}: runs/{folder} is the folder of runs that main.py starts without a sweep: give the "
+                f"sweep another, --name NAME or Sweep(..., folder=...)"
+            )
         for number, item in enumerate(self.points, start=1):
             try:
                 for name in item.settings.keys() & NOT_IN_POINTS.keys():
