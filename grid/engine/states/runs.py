@@ -100,10 +100,10 @@ def sign(sweep: Sweep, root: Path) -> None:
         write_text(path, "".join(f"{line}\n" for line in [*lines, own]))
 
 
-def others(sweep: Sweep, root: Path) -> list[str]:
-    """The sweeps of other files whose runs are in this sweep's folder: ``/a/file.py: name``.
+def others(sweep: Sweep, root: Path, *, with_gone: bool = False) -> list[str]:
+    """The other sweeps whose runs are in this sweep's folder: ``/a/file.py: name``.
 
-    Sweeps that no longer exist are left out.
+    Those whose file no longer exists are left out, unless ``with_gone`` is true.
     """
     own = {_signature(sweep, root), f"{sweep.file}: {sweep.run_name}"}
     return [
@@ -111,7 +111,7 @@ def others(sweep: Sweep, root: Path) -> list[str]:
         for line in _lines(_signed(sweep.home, root))
         if (owner := line.rpartition(": ")[0])
         and line not in own
-        and ((root / owner).is_file() or not owner.endswith(".py"))
+        and (with_gone or (root / owner).is_file() or not owner.endswith(".py"))
     ]
 
 

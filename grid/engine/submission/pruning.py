@@ -42,30 +42,11 @@ class Left:
 def folders_left(
     sweep: Sweep, experiments: Sequence[Experiment], root: Path, *, any_seed: bool
 ) -> tuple[list[Left], View]:
-    """The folders in that of the sweep's runs which belong to no sweep, and what is known of their runs.
-
-    A folder belongs to one of ``experiments``, to the sweep with its own seeds, to the last plan, or to another sweep
-    that was started in the same folder; with ``any_seed`` to one of these with another seed, too.  ValueError where one
-    of them cannot be read.
-    """
+    """The folders that ``unclaimed`` gives, and what is known of their runs."""
     folder = experiments[0].folder
     before = planning.reviewed(root, folder)
-    own = load(sweep.file or sweep.grid, sweep.run_name)
-    parts: list[tuple[Sweep, Sequence[Experiment]]] = [(sweep, experiments), (own, own.experiments())]
-    if before is not None:
-        of = before.options
-        with _blamed(f"the last plan of {RUNS}/{folder} can no longer be made", "make the plan again"):
-            parts.append(named(of.file or of.grid, of.run_name, of.seeds, of.overrides))
-    for line in others(sweep, root):
-        family, _, run_name = line.rpartition(": ")
-        remedy = f"if it is gone, take its line out of {RUNS}/{folder}/.sweeps"
-        with _blamed(f"{RUNS}/{folder} is also the folder of {line}, which cannot be read", remedy):
-            parts.append(named(family, run_name))
-    names = {item.name for _, wanted in parts for item in wanted}
-    if any_seed:
-        names |= {item.name for of, wanted in parts for item in other_seeds(of, wanted, root)}
+    paths = unclaimed(sweep, experiments, root, any_seed=any_seed)
     beside = other_seeds(sweep, experiments, root)
-    paths = [path for path in left_over(experiments, root) if path.name not in names]
     run_dirs = [f"{RUNS}/{folder}/{path.name}" for path in paths]
     view = evidence.look(run_dirs, [folder], root, max_age_s=0)
     waiting = {
@@ -86,6 +67,51 @@ def folders_left(
             why, alone = f"not known without its plug-in {', '.join(absent)}", f"give {_imports(absent)}"
         found.append(Left(run, view.states[run], _size_bytes(path), why, alone))
     return found, view
+
+
+def unclaimed(sweep: Sweep, experiments: Sequence[Experiment], root: Path, *, any_seed: bool = True) -> list[Path]:
+    """The folders in that of the sweep's runs which belong to no sweep.
+
+    A folder belongs to one of ``experiments``, to the sweep with its own seeds, to the last plan, or to another sweep
+    that was started in the same folder; to another sweep with any seed, to this one with any seed where ``any_seed``
+    is true.  ValueError where one of them cannot be read.
+    """
+    folder = experiments[0].folder
+    family = sweep.file or sweep.grid
+    own = load(family, sweep.run_name)
+    parts: list[tuple[Sweep, Sequence[Experiment]]] = [(sweep, experiments), (own, own.experiments())]
+    names = of_others(sweep, root)
+    if (before := planning.reviewed(root, folder)) is not None:
+        of = before.options
+        with _blamed(f"the last plan of {RUNS}/{folder} can no longer be made", "make the plan again"):
+            made = named(of.file or of.grid, of.run_name, of.seeds, of.overrides)
+        if before.is_of(family, sweep.run_name):
+            parts.append(made)
+        else:
+            names |= _names(*made, root)
+    for of, wanted in parts:
+        names |= _names(of, wanted, root, any_seed=any_seed)
+    return [path for path in left_over(experiments, root) if path.name not in names]
+
+
+def of_others(sweep: Sweep, root: Path) -> set[str]:
+    """The names of the runs, with any seed, of the other sweeps that were started in the sweep's folder.
+
+    ValueError where one of them cannot be read.
+    """
+    names: set[str] = set()
+    for line in others(sweep, root, with_gone=True):
+        owner, _, run_name = line.rpartition(": ")
+        remedy = f"if it is gone, take its line out of {RUNS}/{sweep.home}/.sweeps"
+        with _blamed(f"{RUNS}/{sweep.home} is also the folder of {line}, which cannot be read", remedy):
+            names |= _names(*named(str(root / owner) if owner.endswith(".py") else owner, run_name), root)
+    return names
+
+
+def _names(sweep: Sweep, experiments: Sequence[Experiment], root: Path, *, any_seed: bool = True) -> set[str]:
+    """The names of the experiments, and where ``any_seed`` is true of those with other seeds that have run folders."""
+    further = other_seeds(sweep, experiments, root) if any_seed else []
+    return {item.name for item in [*experiments, *further]}
 
 
 @contextlib.contextmanager

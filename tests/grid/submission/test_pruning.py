@@ -12,10 +12,12 @@ from pathlib import Path
 
 import pytest
 
+import grid_run
 from analysis.logs.load import load, sweeps
+from grid.engine.states import runs
 from grid.engine.states.chunk_submission import only_one
-from grid.engine.submission import pruning
-from tests.grid import bench
+from grid.engine.submission import planning, pruning
+from tests.grid import bench, fake
 from tests.grid.bench import Bench
 
 
@@ -220,9 +222,43 @@ def test_other_sweeps_of_the_folder(here: Bench) -> None:
     other.write_text("raise SystemExit\n")
     line = f"{other}: tiny"
     here.refused("prune", f"runs/tiny is also the folder of {line}, which cannot be read", "runs/tiny/.sweeps")
+    other.unlink()
+    here.refused("prune", f"{line}, which cannot be read (grid {other}: no such file", "runs/tiny/.sweeps")
     signed = here.root / "runs" / "tiny" / ".sweeps"
     signed.write_text(signed.read_text().replace(f"{line}\n", ""))
     assert set(by_seed(here)) == {5}
+
+
+def test_seeds_are_of_this_sweep_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Runs of another sweep of the folder are part of it with any seed; of a file within the checkout, too."""
+    monkeypatch.setattr(planning, "slurm_is_here", lambda: False)
+    root = fake.checkout(tmp_path / "co")
+    file = root / "shared.py"
+    function = "def {}() -> Sweep:\n    return Sweep([point(method='qsgd', steps={})], folder='both')\n"
+    head = "from grid.engine.sweep import Sweep, point\n"
+    file.write_text(head + function.format("a", 7) + function.format("b", 8))
+    of_a, of_b = (runs.named(str(file), name, "2") for name in "ab")
+    for sweep, experiments in (of_a, of_b):
+        runs.prepare(runs.runs_of(experiments, root))
+        runs.sign(sweep, root)
+
+    def prune(*words: str) -> tuple[list[tuple[str, str]], str]:
+        code = grid_run.main(["prune", str(file), "b", *words, "--json"], root)
+        said = capsys.readouterr()
+        found = json.loads(said.out)["runs"] if code == 0 else []
+        return [(Path(row["run"]).name, row["why"]) for row in found], said.err
+
+    assert prune() == ([], "")
+    assert prune("--seeds", "1") == ([(of_b[1][1].name, "seed 2 left the sweep")], "")
+    assert grid_run.main(["status", str(file), "b"], root) == 0
+    assert grid_run.main(["plan", str(file), "b"], root) == 0
+    said = capsys.readouterr().out
+    assert "beside them" not in said and "no longer in the sweep" not in said
+    file.write_text(head + function.format("b", 8))
+    found, error = prune()
+    assert found == [] and "runs/both is also the folder of shared.py: a, which cannot be read" in error
 
 
 def test_two_terminals_and_bad_words(here: Bench) -> None:
