@@ -81,11 +81,13 @@ def _show(found: Sequence[Left]) -> None:
         for item in found
     ]
     table(("RUN", "STATE", "SIZE", "WHY IT LEFT", "LEFT ALONE"), rows)
-    alone = sum(1 for item in found if item.alone)
+    known = [item for item in found if item.is_known]
+    alone = sum(1 for item in known if item.alone)
     kept = f"; {alone} left alone" if alone else ""
+    doubt = f"; {len(found) - len(known)} more not known" if len(known) < len(found) else ""
     print(
-        f"\n{count(len(found), 'run folder')} no longer part of the sweep, "
-        f"{_size(sum(item.size_bytes for item in found))}{kept}"
+        f"\n{count(len(known), 'run folder')} no longer part of the sweep, "
+        f"{_size(sum(item.size_bytes for item in known))}{kept}{doubt}"
     )
 
 

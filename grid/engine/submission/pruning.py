@@ -37,6 +37,7 @@ class Left:
     size_bytes: int
     why: str  # it is no longer part of the sweep
     alone: str  # why it is left alone; empty where it may be put away
+    is_known: bool  # whether it is known that it is no longer part
 
 
 def folders_left(
@@ -61,11 +62,11 @@ def folders_left(
     found = []
     for path, run in zip(paths, run_dirs, strict=True):
         why, alone = reasons[path.name], _alone(path, run, view)
+        if absent := _plugins_missing([path]):
+            why, alone = f"not known without its plug-in {', '.join(absent)}", f"give {_imports(absent)}"
         if run in waiting:
             alone = "the last plan still hands it over: submit"
-        elif absent := _plugins_missing([path]):
-            why, alone = f"not known without its plug-in {', '.join(absent)}", f"give {_imports(absent)}"
-        found.append(Left(run, view.states[run], _size_bytes(path), why, alone))
+        found.append(Left(run, view.states[run], _size_bytes(path), why, alone, is_known=not absent))
     return found, view
 
 
