@@ -234,7 +234,7 @@ def archive(items: Sequence[Left], place: Path, root: Path) -> list[Left]:
 
 
 def delete(items: Sequence[Left], root: Path) -> list[Left]:
-    """Delete run folders, and what a deletion that was interrupted has left; returns those that were deleted.
+    """Delete run folders; returns those that were deleted.
 
     A folder is renamed first, so that no half of a run is ever taken for a run.
     """
@@ -248,9 +248,14 @@ def delete(items: Sequence[Left], root: Path) -> list[Left]:
     return gone
 
 
-def tidy(folder: str, root: Path) -> None:
-    """Delete what an interrupted deletion has left in a folder of runs."""
-    for path in (root / RUNS / folder).glob(_DELETED.format("*")):
+def half_deleted(folder: str, root: Path) -> list[Path]:
+    """What interrupted deletions have left in a folder of runs."""
+    return sorted((root / RUNS / folder).glob(_DELETED.format("*")))
+
+
+def tidy(paths: Sequence[Path]) -> None:
+    """Delete what ``half_deleted`` gave, before any further run of the same name is deleted."""
+    for path in paths:
         shutil.rmtree(path)
 
 

@@ -92,9 +92,19 @@ def test_runs_that_left_are_deleted_whole(here: Bench, monkeypatch: pytest.Monke
         assert here("prune --seeds 1 --delete --yes").code == 130
     assert len(folders(here)) == 2, "the half that is left is taken for nobody's run"
     assert "1 run folder no longer part of the sweep" in here.good("prune --seeds 1")
-    assert "deleted: 1 run folder" in here.good("prune --seeds 1 --delete --yes")
+    halves = list((here.root / "runs/tiny").glob(".*.deleted"))
+    rest = "the rest of 1 run folder whose deletion was interrupted"
+    here.refused("prune --seeds 1 --delete", "Delete 1 run folder, ", f" and {rest}? Nobody")
+    here.refused("prune --delete", f"Delete {rest}? Nobody")
+    assert "deleted: " not in here.good("prune --seeds 1 --archive --yes")
+    assert len(halves) == 1 and halves[0].is_dir(), "nobody has agreed yet"
+    shutil.move(next((here.root / "runs/.archive/tiny").iterdir()), here.root / "runs/tiny")
+    said = here.good("prune --seeds 1 --delete --yes")
+    assert said.endswith(f"deleted: {rest}\ndeleted: 1 run folder\n")
     assert {path.name for path in (here.root / "runs" / "tiny").iterdir()} == {".sweeps", folders(here)[1].name}
-    assert not (here.root / "runs" / ".archive").exists()
+    halves[0].mkdir()  # and nothing else has left
+    assert here.good("prune --delete --yes").endswith(f"of the sweep\ndeleted: {rest}\n")
+    assert not halves[0].exists()
 
 
 def test_another_file_system(here: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
