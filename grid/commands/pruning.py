@@ -59,6 +59,8 @@ def prune(argv: Sequence[str], root: Path) -> int:
         halves = pruning.half_deleted(folder, root) if parsed.delete else []
         if not acts or not (free or halves):
             if free:
+                if parsed.seeds is None and not parsed.overrides:
+                    print("runs that were started with --set are part of the sweep where prune has the same --set")
                 print(f"the same command with --archive moves them to {place}, with --delete it deletes them")
             return 0
         words = [f"{count(len(free), 'run folder')}, {_size(sum(item.size_bytes for item in free))}"] if free else []

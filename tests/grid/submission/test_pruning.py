@@ -239,6 +239,14 @@ def test_other_sweeps_of_the_folder(here: Bench) -> None:
     assert set(by_seed(here)) == {5}
 
 
+def test_runs_of_set_have_a_hint(here: Bench) -> None:
+    here("run --slots 2 --set steps=8 --seeds 1")
+    hint = "runs that were started with --set are part of the sweep where prune has the same --set\n"
+    assert hint in here.good("prune")
+    assert here.good("prune --set steps=8") == "every run folder of runs/tiny is part of the sweep\n"
+    assert hint not in here.good("prune --set steps=9")
+
+
 def test_seeds_are_of_this_sweep_alone(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
