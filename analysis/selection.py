@@ -28,6 +28,8 @@ def setting_named(name: str, legal: Sequence[str]) -> str:
         return ends[0]
     if ends:
         raise ValueError(f"setting {name!r} is ambiguous: {', '.join(sorted(ends))}")
+    if any(name.removeprefix("method.") in declared(entry.settings) for entry in METHODS.values()):
+        raise ValueError(f"setting {name!r}: no method of these runs reads it")
     short = [short_name(item) for item in legal]
     raise unknown("setting", name, [item if short.count(short_name(item)) > 1 else short_name(item) for item in legal])
 

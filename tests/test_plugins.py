@@ -235,6 +235,7 @@ def test_prune_says_which_plug_in_its_runs_need(
     (tmp_path / "runs/toys/.sweeps").unlink()
     code, told = prune("one.py", "--delete", "--yes")
     assert code == 0 and "not known without its plug-in my_package==1.2  (give --import my_package)" in told
+    assert told.endswith("\n0 run folders no longer part of the sweep, 0 kB; 1 more not known\n")
     assert len(list(tmp_path.glob("runs/toys/*/config.yaml"))) == 2, "nothing is deleted"
 
 

@@ -46,26 +46,34 @@ def prune(argv: Sequence[str], root: Path) -> int:
         if parsed.json:
             print(as_json({"folder": f"runs/{folder}", "runs": [_known(item) for item in found]}))
             return 0
-        if parsed.delete:
-            pruning.tidy(folder, root)
         for line in doubts(view):
             print(line)
         for line in of_other_seeds(sweep, experiments, root) if parsed.seeds is None else ():
             print(f"{line}; prune --seeds {seeds_text(item.seed for item in experiments)} lists them as left")
-        if not found:
+        if found:
+            _show(found)
+        else:
             print(f"every run folder of runs/{folder} is part of the sweep")
-            return 0
-        _show(found)
         free = [item for item in found if not item.alone]
         place = pruning.archive_of(free, folder, root)
-        if not acts or not free:
+        halves = pruning.half_deleted(folder, root) if parsed.delete else []
+        if not acts or not (free or halves):
             if free:
+                if parsed.seeds is None and not parsed.overrides:
+                    print("runs that were started with --set are part of the sweep where prune has the same --set")
                 print(f"the same command with --archive moves them to {place}, with --delete it deletes them")
             return 0
-        words = f"{count(len(free), 'run folder')}, {_size(sum(item.size_bytes for item in free))}"
-        if not consent(f"{'Move' if parsed.archive else 'Delete'} {words}?", parsed.yes):
+        words = [f"{count(len(free), 'run folder')}, {_size(sum(item.size_bytes for item in free))}"] if free else []
+        if halves:
+            words.append(f"the rest of {count(len(halves), 'run folder')} whose deletion was interrupted")
+        if not consent(f"{'Move' if parsed.archive else 'Delete'} {' and '.join(words)}?", parsed.yes):
             print("nothing was moved or deleted")
             return 1
+        if halves:
+            pruning.tidy(halves)
+            print(f"deleted: {words[-1]}")
+            if not free:
+                return 0
         done = pruning.archive(free, place, root) if parsed.archive else pruning.delete(free, root)
         what = f"moved to {place}" if parsed.archive else "deleted"
         print(f"{what}: {count(len(done), 'run folder')}")
@@ -81,11 +89,13 @@ def _show(found: Sequence[Left]) -> None:
         for item in found
     ]
     table(("RUN", "STATE", "SIZE", "WHY IT LEFT", "LEFT ALONE"), rows)
-    alone = sum(1 for item in found if item.alone)
+    known = [item for item in found if item.is_known]
+    alone = sum(1 for item in known if item.alone)
     kept = f"; {alone} left alone" if alone else ""
+    doubt = f"; {len(found) - len(known)} more not known" if len(known) < len(found) else ""
     print(
-        f"\n{count(len(found), 'run folder')} no longer part of the sweep, "
-        f"{_size(sum(item.size_bytes for item in found))}{kept}"
+        f"\n{count(len(known), 'run folder')} no longer part of the sweep, "
+        f"{_size(sum(item.size_bytes for item in known))}{kept}{doubt}"
     )
 
 

@@ -39,10 +39,14 @@ def changes(made: Made, root: Path) -> Iterator[str]:
     """Sentences on what became of earlier runs: defaults that moved, experiments that left the sweep."""
     from grid.engine.states.runs import left_over, other_seeds, read_config, runs_of
     from grid.engine.submission.plan import moved_defaults
+    from grid.engine.submission.pruning import of_others
 
     experiments = [run.experiment for run in made.runs]
     every = [*experiments, *other_seeds(made.sweep, experiments, root)]
     folders = left_over(every, root)
+    with contextlib.suppress(ValueError):  # prune says why
+        further = of_others(made.sweep, root)
+        folders = [folder for folder in folders if folder.name not in further]
     configs = {folder.name: config for folder in folders if (config := read_config(folder)) is not None}
     moved, gone = moved_defaults(runs_of(every, root), configs)
     for item in moved:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import shutil
 import sys
@@ -25,7 +26,7 @@ from grid.commands.options import (
     table,
 )
 from grid.commands.overview import eta_s, left_s, screen
-from grid.commands.report import counted, doubts, duration, handed_over, left_beside, of_other_seeds, unsettled
+from grid.commands.report import counted, doubts, duration, handed_over, of_other_seeds, unsettled
 
 if TYPE_CHECKING:
     from grid.engine.states.evidence import View
@@ -107,6 +108,8 @@ def _document(runs: Sequence[Run], view: View) -> dict[str, Any]:
 
 
 def _show(sweep: Sweep, runs: Sequence[Run], view: View, root: Path, *, every: bool) -> None:
+    from grid.engine.states.runs import left_over, other_seeds
+    from grid.engine.submission.pruning import unclaimed
     from grid.engine.submission.rehearsal import mixed
 
     if every:
@@ -139,7 +142,10 @@ def _show(sweep: Sweep, runs: Sequence[Run], view: View, root: Path, *, every: b
     experiments = [item.experiment for item in runs]
     for line in of_other_seeds(sweep, experiments, root):
         print(line)
-    if old := left_beside(sweep, experiments, root):
+    old = left_over([*experiments, *other_seeds(sweep, experiments, root)], root)
+    with contextlib.suppress(ValueError):  # prune says why
+        old = old and unclaimed(sweep, experiments, root)
+    if old:
         some = ", ".join(path.name for path in old[:5]) + (" ..." if len(old) > 5 else "")
         print(f"{count(len(old), 'folder')} of other settings beside them (see prune): {some}")
 

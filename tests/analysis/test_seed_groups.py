@@ -75,6 +75,12 @@ def test_methods_without_a_setting_stay_beside_those_that_have_it(sweep: Callabl
         select(logs, ["method=supersgd", "bits=3"])
 
 
+@pytest.mark.parametrize("name", ["bits", "method.bits"])
+def test_a_setting_of_other_methods_is_known(sweep: Callable[..., Logs], name: str) -> None:
+    with pytest.raises(ValueError, match=f"^setting '{name}': no method of these runs reads it$"):
+        select(sweep({"method": "supersgd"}), [f"{name}=3"])
+
+
 def test_a_value_that_no_run_has_is_noted(sweep: Callable[..., Logs]) -> None:
     logs = sweep({"method": "alq", "method.bits": 2}, {"method": "sgd"})
     assert select(logs, ["method=alq,amq,trn", "bits=2.0,3"]).notes == (

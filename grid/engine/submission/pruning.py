@@ -37,6 +37,7 @@ class Left:
     size_bytes: int
     why: str  # it is no longer part of the sweep
     alone: str  # why it is left alone; empty where it may be put away
+    is_known: bool  # whether it is known that it is no longer part
 
 
 def folders_left(
@@ -61,11 +62,11 @@ def folders_left(
     found = []
     for path, run in zip(paths, run_dirs, strict=True):
         why, alone = reasons[path.name], _alone(path, run, view)
+        if absent := _plugins_missing([path]):
+            why, alone = f"not known without its plug-in {', '.join(absent)}", f"give {_imports(absent)}"
         if run in waiting:
             alone = "the last plan still hands it over: submit"
-        elif absent := _plugins_missing([path]):
-            why, alone = f"not known without its plug-in {', '.join(absent)}", f"give {_imports(absent)}"
-        found.append(Left(run, view.states[run], _size_bytes(path), why, alone))
+        found.append(Left(run, view.states[run], _size_bytes(path), why, alone, is_known=not absent))
     return found, view
 
 
@@ -80,21 +81,38 @@ def unclaimed(sweep: Sweep, experiments: Sequence[Experiment], root: Path, *, an
     family = sweep.file or sweep.grid
     own = load(family, sweep.run_name)
     parts: list[tuple[Sweep, Sequence[Experiment]]] = [(sweep, experiments), (own, own.experiments())]
-    further: list[tuple[Sweep, Sequence[Experiment]]] = []  # of other sweeps
+    names = of_others(sweep, root)
     if (before := planning.reviewed(root, folder)) is not None:
         of = before.options
         with _blamed(f"the last plan of {RUNS}/{folder} can no longer be made", "make the plan again"):
             made = named(of.file or of.grid, of.run_name, of.seeds, of.overrides)
-        (parts if before.is_of(family, sweep.run_name) else further).append(made)
+        if before.is_of(family, sweep.run_name):
+            parts.append(made)
+        else:
+            names |= _names(*made, root)
+    for of, wanted in parts:
+        names |= _names(of, wanted, root, any_seed=any_seed)
+    return [path for path in left_over(experiments, root) if path.name not in names]
+
+
+def of_others(sweep: Sweep, root: Path) -> set[str]:
+    """The names of the runs, with any seed, of the other sweeps that were started in the sweep's folder.
+
+    ValueError where one of them cannot be read.
+    """
+    names: set[str] = set()
     for line in others(sweep, root, with_gone=True):
         owner, _, run_name = line.rpartition(": ")
-        remedy = f"if it is gone, take its line out of {RUNS}/{folder}/.sweeps"
-        with _blamed(f"{RUNS}/{folder} is also the folder of {line}, which cannot be read", remedy):
-            further.append(named(str(root / owner) if owner.endswith(".py") else owner, run_name))
-    names = {item.name for _, wanted in [*parts, *further] for item in wanted}
-    for of, wanted in [*(parts if any_seed else ()), *further]:
-        names |= {item.name for item in other_seeds(of, wanted, root)}
-    return [path for path in left_over(experiments, root) if path.name not in names]
+        remedy = f"if it is gone, take its line out of {RUNS}/{sweep.home}/.sweeps"
+        with _blamed(f"{RUNS}/{sweep.home} is also the folder of {line}, which cannot be read", remedy):
+            names |= _names(*named(str(root / owner) if owner.endswith(".py") else owner, run_name), root)
+    return names
+
+
+def _names(sweep: Sweep, experiments: Sequence[Experiment], root: Path, *, any_seed: bool = True) -> set[str]:
+    """The names of the experiments, and where ``any_seed`` is true of those with other seeds that have run folders."""
+    further = other_seeds(sweep, experiments, root) if any_seed else []
+    return {item.name for item in [*experiments, *further]}
 
 
 @contextlib.contextmanager
@@ -216,7 +234,7 @@ def archive(items: Sequence[Left], place: Path, root: Path) -> list[Left]:
 
 
 def delete(items: Sequence[Left], root: Path) -> list[Left]:
-    """Delete run folders, and what a deletion that was interrupted has left; returns those that were deleted.
+    """Delete run folders; returns those that were deleted.
 
     A folder is renamed first, so that no half of a run is ever taken for a run.
     """
@@ -230,9 +248,14 @@ def delete(items: Sequence[Left], root: Path) -> list[Left]:
     return gone
 
 
-def tidy(folder: str, root: Path) -> None:
-    """Delete what an interrupted deletion has left in a folder of runs."""
-    for path in (root / RUNS / folder).glob(_DELETED.format("*")):
+def half_deleted(folder: str, root: Path) -> list[Path]:
+    """What interrupted deletions have left in a folder of runs."""
+    return sorted((root / RUNS / folder).glob(_DELETED.format("*")))
+
+
+def tidy(paths: Sequence[Path]) -> None:
+    """Delete what ``half_deleted`` gave, before any further run of the same name is deleted."""
+    for path in paths:
         shutil.rmtree(path)
 
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import args
 from files.aligned import some
 from grid.engine.sweeps.experiments import Sweep
 from grid.engine.sweeps.overrides import to_override
-from grid.engine.sweeps.points import axis, parsed, point, product, where_read
+from grid.engine.sweeps.points import Point, kept, parsed, point, product, where_read
 from nuq.registry import METHODS
 from nuq.settings import declared
 from settings import run_identity
@@ -75,7 +75,7 @@ def load(text: str) -> Written:
     name = words[-1] if NAME in words else ""
     values = dict(map(parsed, words[:-2] if name else words))
     name = name or _derived(values, text)
-    points = product(*(_axis(setting, found) for setting, found in values.items()))
+    points = [_labelled(item, values) for item in product(*(_axis(one, found) for one, found in values.items()))]
     made = Written(
         points,
         grid=GRID,
@@ -90,14 +90,19 @@ def load(text: str) -> Written:
     return made
 
 
-def _axis(setting: str, values: Sequence[Any]) -> Any:
-    """The points of a setting; a single value is no part of their labels, and a method has its title there."""
-    if setting == "method":
-        return [point("", {setting: value}) for value in values]
-    if len(values) > 1:
-        return axis(setting, values)
-    given = {setting: values[0]}
-    return where_read(given) if setting.startswith("method.") else point("", given)
+def _axis(setting: str, values: Sequence[Any]) -> list[Point]:
+    """The points of a setting, without labels."""
+    make = where_read if setting.startswith("method.") else lambda given: point("", given)
+    return [make({setting: value}) for value in values]
+
+
+def _labelled(item: Point, values: Mapping[str, Sequence[Any]]) -> Point:
+    """The point with a label of those settings that it reads and that have several values.
+
+    A method is not among them: its title stands before the label.
+    """
+    telling = {name: value for name, value in kept(item).items() if name != "method" and len(values[name]) > 1}
+    return replace(item, label=" ".join(f"{name.rpartition('.')[2]}={value}" for name, value in telling.items()))
 
 
 def _derived(values: Mapping[str, Sequence[Any]], text: str) -> str:

@@ -16,8 +16,8 @@ import grid_run
 from analysis.logs.load import load, sweeps
 from grid.engine.states import runs
 from grid.engine.states.chunk_submission import only_one
-from grid.engine.submission import pruning
-from tests.grid import bench
+from grid.engine.submission import planning, pruning
+from tests.grid import bench, fake
 from tests.grid.bench import Bench
 
 
@@ -92,9 +92,19 @@ def test_runs_that_left_are_deleted_whole(here: Bench, monkeypatch: pytest.Monke
         assert here("prune --seeds 1 --delete --yes").code == 130
     assert len(folders(here)) == 2, "the half that is left is taken for nobody's run"
     assert "1 run folder no longer part of the sweep" in here.good("prune --seeds 1")
-    assert "deleted: 1 run folder" in here.good("prune --seeds 1 --delete --yes")
+    halves = list((here.root / "runs/tiny").glob(".*.deleted"))
+    rest = "the rest of 1 run folder whose deletion was interrupted"
+    here.refused("prune --seeds 1 --delete", "Delete 1 run folder, ", f" and {rest}? Nobody")
+    here.refused("prune --delete", f"Delete {rest}? Nobody")
+    assert "deleted: " not in here.good("prune --seeds 1 --archive --yes")
+    assert len(halves) == 1 and halves[0].is_dir(), "nobody has agreed yet"
+    shutil.move(next((here.root / "runs/.archive/tiny").iterdir()), here.root / "runs/tiny")
+    said = here.good("prune --seeds 1 --delete --yes")
+    assert said.endswith(f"deleted: {rest}\ndeleted: 1 run folder\n")
     assert {path.name for path in (here.root / "runs" / "tiny").iterdir()} == {".sweeps", folders(here)[1].name}
-    assert not (here.root / "runs" / ".archive").exists()
+    halves[0].mkdir()  # and nothing else has left
+    assert here.good("prune --delete --yes").endswith(f"of the sweep\ndeleted: {rest}\n")
+    assert not halves[0].exists()
 
 
 def test_another_file_system(here: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -229,10 +239,21 @@ def test_other_sweeps_of_the_folder(here: Bench) -> None:
     assert set(by_seed(here)) == {5}
 
 
-def test_seeds_are_of_this_sweep_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_runs_of_set_have_a_hint(here: Bench) -> None:
+    here("run --slots 2 --set steps=8 --seeds 1")
+    hint = "runs that were started with --set are part of the sweep where prune has the same --set\n"
+    assert hint in here.good("prune")
+    assert here.good("prune --set steps=8") == "every run folder of runs/tiny is part of the sweep\n"
+    assert hint not in here.good("prune --set steps=9")
+
+
+def test_seeds_are_of_this_sweep_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Runs of another sweep of the folder are part of it with any seed; of a file within the checkout, too."""
-    root, file = tmp_path / "co", tmp_path / "co" / "shared.py"
-    root.mkdir()
+    monkeypatch.setattr(planning, "slurm_is_here", lambda: False)
+    root = fake.checkout(tmp_path / "co")
+    file = root / "shared.py"
     function = "def {}() -> Sweep:\n    return Sweep([point(method='qsgd', steps={})], folder='both')\n"
     head = "from grid.engine.sweep import Sweep, point\n"
     file.write_text(head + function.format("a", 7) + function.format("b", 8))
@@ -250,7 +271,9 @@ def test_seeds_are_of_this_sweep_alone(tmp_path: Path, capsys: pytest.CaptureFix
     assert prune() == ([], "")
     assert prune("--seeds", "1") == ([(of_b[1][1].name, "seed 2 left the sweep")], "")
     assert grid_run.main(["status", str(file), "b"], root) == 0
-    assert "beside them" not in capsys.readouterr().out
+    assert grid_run.main(["plan", str(file), "b"], root) == 0
+    said = capsys.readouterr().out
+    assert "beside them" not in said and "no longer in the sweep" not in said
     file.write_text(head + function.format("b", 8))
     found, error = prune()
     assert found == [] and "runs/both is also the folder of shared.py: a, which cannot be read" in error

@@ -74,6 +74,15 @@ def test_commas_within_quotes_and_brackets_are_values() -> None:
     assert {item.config["data_dir"] for item in sweep.experiments()} == {'a,b; "c" $d'}
 
 
+def test_labels_leave_out_what_the_method_does_not_read() -> None:
+    found = made("method=qsgd,supersgd", "method.bits=2,3", "data=digits").experiments()
+    assert [(item.label, item.aliases) for item in found] == [
+        ("QSGD bits=2", ()),
+        ("QSGD bits=3", ()),
+        ("SuperSGD", ()),
+    ]
+
+
 def test_a_methods_setting_is_kept_where_it_is_read() -> None:
     settings = [item.settings for item in made("method=trn,qsgd", "method.bits=2,3").experiments()]
     assert [(one["method"], one.get("method.bits")) for one in settings] == [("trn", None), ("qsgd", 2), ("qsgd", 3)]
