@@ -11,8 +11,8 @@ what is sent once, the parameters before the first step.  The best way is, of th
 optimizer and plain DiLoCo of their H beside them that reach the target with every seed, the first at it on the slowest
 link.  The last line is one JSON object.
 
-Weights, minibatches, learning rate (tuned for DDP, with a seed of its own) and its form are the same for all ways; the
-outer settings, and how many times DDP's steps a way takes, were chosen with that seed too.
+Weights, minibatches, learning rate (chosen for DDP in short runs, with a seed of its own) and its form are the same for
+all ways; the outer settings, and how many times DDP's steps a way takes, were chosen with that seed too.
 """
 
 from __future__ import annotations
@@ -233,7 +233,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.outer", description="Local steps to the loss of DDP.")
     others = [name for name in WAYS if name != DDP]
     parser.add_argument("--ways", nargs="*", choices=others, default=others, help="beside DDP (default: all)")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2], help="0 was tuned with (default: 1 2)")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2], help="0 is of what was chosen (default: 1 2)")
     parser.add_argument("--links", nargs="+", choices=list(LINKS_MBIT), default=list(LINKS_MBIT), help="default: all")
     parser.add_argument("--turns", type=int, default=3, help="rounds of every way on a link (default: %(default)s)")
     parser.add_argument("--steps", type=int, help="of DDP, in place of the size's own")
