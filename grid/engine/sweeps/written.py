@@ -14,11 +14,11 @@ from typing import Any
 import args
 from files.aligned import some
 from grid.engine.sweeps.experiments import Sweep
-from grid.engine.sweeps.overrides import to_override
 from grid.engine.sweeps.points import Point, kept, parsed, point, product, where_read
 from nuq.registry import METHODS
 from nuq.settings import declared
 from settings import run_identity
+from settings.overrides import to_override
 
 GRID = "--sweep"
 NAME = "--name"

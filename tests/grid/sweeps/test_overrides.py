@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
 from grid.engine.sweep import load
-from grid.engine.sweeps.overrides import pinned, to_override
+from grid.engine.sweeps.overrides import pinned
 from settings import command_line, resolving, run_identity
+from settings.overrides import to_override
 from settings.sections import as_set
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=12)

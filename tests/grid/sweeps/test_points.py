@@ -12,7 +12,6 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from grid.engine.sweeps import points as points_module
-from grid.engine.sweeps.overrides import to_override
 from grid.engine.sweeps.points import (
     Point,
     axis,
@@ -29,6 +28,7 @@ from grid.engine.sweeps.points import (
     zipped,
 )
 from settings import command_line
+from settings.overrides import to_override
 
 METHODS = union(point("SGD", method="sgd"), point("QSGD", method="qsgd"), point("ALQ", method="alq"))
 
