@@ -17,6 +17,7 @@ from nuq.settings.feedback import Feedback
 from nuq.settings.plugins import NAMED, SettingsOf
 from nuq.settings.quantized_training import QuantizedTraining
 from settings.data import DATA
+from settings.fork import Fork
 from settings.models import MODELS
 from settings.optim import OPTIMIZERS, SCHEDULES
 from settings.run import Compute, Exchange, Logging, Measure, Untrain
@@ -72,6 +73,7 @@ class Config:
     exchange: Exchange = field(default_factory=Exchange)
     feedback: Feedback = field(default_factory=Feedback)
     untrain: Untrain = field(default_factory=Untrain)
+    fork: Fork = field(default_factory=Fork)
     tensors: QuantizedTraining = field(default_factory=QuantizedTraining)
     log: Logging = field(default_factory=Logging)
     eval_every: int = setting(
@@ -83,6 +85,12 @@ class Config:
     eval_batch_size: int = setting(1000, "samples per evaluation pass", low=1)
     log_every: int = setting(20, "write loss, rate and traffic every so many steps", low=1, identity=False)
     checkpoint_every: int = setting(500, "save everything every so many steps, and at the end", low=1, identity=False)
+    checkpoint_at: list[int] = setting(
+        [],
+        "also save at these steps, each to a file that stays: checkpoint-STEP.pt, which forks go on from",
+        low=1,
+        identity=False,
+    )
     threads: int = setting(
         1,
         "CPU threads of one process (and OMP_NUM_THREADS, if unset): 1 in slots side by side, never more than cores, "
@@ -104,6 +112,7 @@ SECTIONS: dict[str, type] = {
     "compute": Compute,
     "exchange": Exchange,
     "feedback": Feedback,
+    "fork": Fork,
     "log": Logging,
     "measure": Measure,
     "untrain": Untrain,

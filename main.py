@@ -1,7 +1,8 @@
 """Train one experiment: ``python main.py method=alq method.bits=3 data=cifar10 model=resnet8 workers=4 seed=1``.
 
 One process hosts all workers; under torchrun the workers are dealt to the processes.  ``--help`` shows every setting.
-``python main.py mode=evaluate run=FOLDER`` evaluates the checkpoints of a run, beside it.
+``python main.py mode=evaluate run=FOLDER`` evaluates the checkpoints of a run, beside it;
+``python main.py fork=FOLDER at=STEP method=qsgd`` goes on from one of them with other settings.
 
 PYTHON_ARGCOMPLETE_OK: by this word a shell knows that it can ask for completions.
 """
@@ -9,6 +10,7 @@ PYTHON_ARGCOMPLETE_OK: by this word a shell knows that it can ask for completion
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import sys
 from pathlib import Path
@@ -54,7 +56,8 @@ def main() -> None:
     from omegaconf import DictConfig, OmegaConf
     from omegaconf.errors import OmegaConfBaseException
 
-    from settings import command_line, resolving
+    from settings import command_line, fork_words, resolving
+    from train.process.config_file import read_config
     from train.process.status import EXIT_HELD
 
     try:
@@ -68,6 +71,7 @@ def main() -> None:
                 "-sc: Hydra's completion knows none of these settings; docs/start.md has the line for ours"
             )
         mode, overrides = command_line.split_mode(words.overrides)
+        overrides = fork_words.spelled_out(overrides, functools.partial(read_config, name="fork"))
         if mode == "evaluate" or words.help:
             stop.let_go()
         if mode == "evaluate" and not words.help:
@@ -82,7 +86,8 @@ def main() -> None:
         resolving.check_overrides([] if words.help else overrides, sweep=words.multirun)
     except ValueError as error:
         _end(_refuse(error, tell="mode=evaluate" not in words.overrides))
-    sys.argv = [word for word in sys.argv if not word.startswith("mode=")]  # Hydra knows of none
+    # Hydra knows of no mode= and no fork=
+    sys.argv = [*(word for word in sys.argv if word not in words.overrides), *overrides]
     command_line.register()
     codes: list[int] = []
 

@@ -110,6 +110,7 @@ def _parser() -> argparse.ArgumentParser:
         ("watch", [shared, width, most, every], "write the report again whenever runs have news, until Ctrl-C"),
         ("figures", [*figures, listing], "figures, as PNG and PDF: the first to look at, some, or all"),
         ("table", [shared, columns, order, forms, listed], "the result table: text here, files beside the figures"),
+        ("forks", [shared, listed], "forks beside the runs that they left: differences at the end, seed by seed"),
         ("all", [*figures, columns, order, forms], "figures and table"),
     ):
         commands.add_parser(name, parents=parents, help=what, description=what[0].upper() + what[1:] + ".")

@@ -253,6 +253,21 @@ def _watch(options: argparse.Namespace) -> int:
     return watch(sweep_dir, lambda: loaded(options), folder, how, until_ended=options.until_ended)
 
 
+def _forks(options: argparse.Namespace) -> int:
+    from analysis.tables import fork_table
+
+    logs = loaded(options)
+    note(logs.notes)
+    if _is_empty(logs):
+        return 1
+    found = fork_table.table(logs)
+    if isinstance(found, str):
+        print(f"nothing to show: {found}", file=sys.stderr)
+        return 1
+    print(as_json(found) if options.json else f"{fork_table.text(found)}\n{fork_table.LEGEND}")
+    return 0
+
+
 def _published(options: argparse.Namespace) -> int:
     from analysis.tables import dgc_table, smaq_table
 
@@ -268,6 +283,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "all": _figures_and_table,
     "report": _report,
     "watch": _watch,
+    "forks": _forks,
     "dgc": _published,
     "smaq": _published,
 }

@@ -21,6 +21,7 @@ from analysis.logs.load import Logs
 from analysis.plots import level_figures
 from analysis.plots.accuracy_per_bit import accuracy_per_bit
 from analysis.plots.bits_figure import bits_against_accuracy, ratio_against_accuracy
+from analysis.plots.branches import forks
 from analysis.plots.comparisons import against_setting, error_per_bit
 from analysis.plots.curves import PLOTS, Means, curves
 from analysis.plots.forked import each
@@ -73,6 +74,11 @@ OF_GROUP: tuple[tuple[str, str, Callable[[Group, float], Figure | str]], ...] = 
         "loss_over_links",
         "Validation loss against the time that rounds of local steps would take over links of 10 Mbit/s to 1 Gbit/s.",
         loss_over_links,
+    ),
+    (
+        "forks",
+        "Forks as branches of the runs that they left, and their differences on the same minibatches.",
+        forks,
     ),
 )
 # Figures of a whole sweep: name, title, function of (logs, width in inches).

@@ -16,6 +16,7 @@ import pandas as pd
 import args
 from analysis import restyled
 from analysis.logs.load import Logs
+from analysis.logs.parents import AT, OF, RUN
 from analysis.tensor_formats import FULL_PRECISION, PREFIX, compressor, keeps, label, said, spoken_of, uneven
 from nuq.registry import METHODS
 from nuq.settings import declared
@@ -65,11 +66,14 @@ _TELLING = ("method.fit", "method.solver", "method.bits", "method.bucket_size", 
 
 @functools.cache
 def no_result_names() -> frozenset[str]:
-    """Settings that cannot change a result (where a run is kept, how often it logs), and the seed."""
+    """Settings that cannot change a result (where a run is kept, how often it logs), the seed, and a fork's parent.
+
+    What that is but for its seed has a column of its own.
+    """
     schemas = [("", args.Config), *((f"{section}.", schema) for section, schema in args.SECTIONS.items())]
     schemas += [(f"{group}.", schema) for group, options in args.GROUPS.items() for schema in options.values()]
     found = (prefix + name for prefix, of in schemas for name, one in declared(of).items() if not one.rule["identity"])
-    return frozenset({"seed", *found})
+    return frozenset({"seed", RUN, *found})
 
 
 def _varying(settings: pd.DataFrame, names: Sequence[str]) -> list[str]:
@@ -110,7 +114,7 @@ def of_the_method(name: str) -> bool:
 
     Methods are compared across it.
     """
-    return name.startswith(("method.", "feedback.", "exchange.", PREFIX)) or name in ("layers", "plugins")
+    return name.startswith(("method.", "feedback.", "exchange.", "fork.", PREFIX)) or name in ("layers", "plugins")
 
 
 RATE = "optim.lr"
@@ -138,6 +142,8 @@ def without_chosen_rate(settings: pd.DataFrame) -> pd.DataFrame:
 
 def _phrase(name: str, value: Any) -> str:
     """A setting in words: ``mixture``, ``4 bits``, ``bucket 64``, ``p 0.5``, ``symmetric=false``, ``layer-wise``."""
+    if name in (AT, OF):
+        return (f"from step {shown(value)}" if name == AT else f"of {value}") if value else "from the start"
     if isinstance(value, str) and (name, value) in _WORDS:
         return _WORDS[name, value]
     if isinstance(value, bool):

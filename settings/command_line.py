@@ -95,6 +95,8 @@ def help_text() -> str:
         "process",
         "  python main.py mode=evaluate run=runs/main/NAME               evaluate a run's checkpoints as they appear, "
         "beside it",
+        "  python main.py fork=runs/main/NAME at=500 method=qsgd        go on from a run's checkpoint, with other "
+        "settings (docs/experiments.md, Forks)",
         "  python main.py --import my_package method=mine               with a package of your own that adds methods, "
         "data sets or models: docs/plugins.md",
         "",

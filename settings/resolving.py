@@ -13,6 +13,7 @@ from nuq.settings.feedback import Feedback, check_masking, check_memory
 from nuq.settings.quantized_training import formats_of
 from settings.command_line import jobs, parse_overrides
 from settings.data import DATA, check_limit
+from settings.fork import check_fork
 from settings.models import MODELS, check_model
 from settings.optim import check_optimizer, check_schedule
 from settings.run import Exchange, check_compute, check_local_steps, check_tensors
@@ -149,6 +150,7 @@ def _check_together(config: Mapping[str, Any]) -> None:
     _validate_feedback(config)
     check_tensors(config, momentum_in_workers=momentum_acts_in_workers(config) and not config["layers"])
     check_local_steps(config)
+    check_fork(config)
 
 
 def _plugins(config: Mapping[str, Any], asked: Sequence[str]) -> list[str]:

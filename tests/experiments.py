@@ -137,6 +137,15 @@ def experiments(draw: st.DrawFn) -> dict[str, Any]:
             chosen = {name: value for name, value in chosen.items() if not name.startswith(apart)}
             every = 2 + chosen["exchange.local_steps"] % 6
             chosen |= {"exchange.local_steps": every, "steps": 9 * every, "eval_every": 3 * every}
+    steps = chosen.get("steps", args.Config().steps)
+    if "fork.at" in chosen or chosen.get("fork.run"):
+        chosen |= {
+            "fork.run": chosen.get("fork.run") or "runs/main/a",
+            "fork.at": 1 + chosen.get("fork.at", 0) % max(steps - 1, 1),
+        }
+        chosen["steps"] = max(steps, 2)
+    if "checkpoint_at" in chosen:
+        chosen["checkpoint_at"] = [1 + at % steps for at in chosen["checkpoint_at"]]
     if "exchange.num_aggregate" in chosen:
         chosen["workers"] = max(chosen.get("workers", 0), chosen["exchange.num_aggregate"], 1)
     return chosen
@@ -159,6 +168,8 @@ def _every_setting() -> Iterator[tuple[dict[str, Any], str, dataclasses.Field[An
             needed = {"exchange.collective": "two_stage", "feedback.kind": "error"} if item.name == "both" else {}
             if f"{section}.{item.name}" in ROUNDS:
                 needed = {"measure.every": 0, "steps": 12, "eval_every": 6}
+            if section == "fork":
+                needed = {"fork.run": "runs/main/a", "fork.at": 3}
             if section == "tensors" and item.name not in FORMATS:
                 needed = {"tensors.all": "bf16"}
             yield needed, f"{section}.{item.name}", item

@@ -312,7 +312,7 @@ def test_help_names_every_setting_with_default_and_reason() -> None:
     for choice, name, item in SETTINGS:
         config = resolving.resolve(choice)
         section, _, short = name.rpartition(".")
-        value = (config[section] if section else config)[short]
+        value = item.default if name in choice else (config[section] if section else config)[short]
         shown = (
             value if isinstance(value, str) and value else repr(value) if isinstance(value, str) else json.dumps(value)
         )

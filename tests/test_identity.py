@@ -33,7 +33,9 @@ def _another(value: Any, item: dataclasses.Field[Any]) -> Any:
         return f"{value}x"
     if isinstance(value, list):
         return (
-            [*value[:-1], _another(value[-1], item)] if value else ["fc = supersgd"]
+            [*value[:-1], _another(value[-1], item)]
+            if value
+            else [3 if item.name == "checkpoint_at" else "fc = supersgd"]
         )  # as long as before: another list may go with it
     larger = value + 1 if isinstance(value, int) else value + 0.0625
     if rule["high"] is None or larger <= rule["high"]:
@@ -69,6 +71,7 @@ def test_only_these_settings_change_no_result() -> None:
     assert free == {
         "log_every",
         "checkpoint_every",
+        "checkpoint_at",
         "device",
         "exchange.timeout_s",
         "tensors.histogram_every",
@@ -105,6 +108,8 @@ def test_a_setting_counts_unless_default_where_it_is_younger_than_names() -> Non
         "label_smoothing",
         "method.rounding",
         "method.objective",
+        "fork.run",
+        "fork.at",
     }
     task |= {"method.levels", "method.zeros", "method.coding", "schedule.warmup_steps", "schedule.warmup_factor"}
     optim = {f"optim.{name}" for name in ("decay_norms", "clip_norm", "clip_value", "scale_lr")}

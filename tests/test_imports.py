@@ -93,7 +93,7 @@ RULES = (
     Rule(("grid.engine.submission",), (*STATES, "grid.engine.submission")),
     Rule(("grid.engine.local",), (*STATES, "grid.engine.local")),
     Rule(("grid", "grid_run"), (*STATES, "grid", "yaml", "argcomplete")),
-    Rule(("train.process",), (*PROCESS, "torch")),
+    Rule(("train.process",), (*PROCESS, "torch", "yaml")),
     Rule(("train.logs",), (*PROCESS, "train.logs", "numpy", "tensorboardX")),
     Rule(("train.data",), (*DATA, *ARRAYS, "scipy", "PIL", "tokenizers")),
     Rule(("train.models",), (*DATA, "train.models", "torch", "transformers", "safetensors")),

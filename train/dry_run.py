@@ -76,6 +76,8 @@ def shrunk(config: dict[str, Any]) -> dict[str, Any]:
         "eval_every": STEPS,
         "log_every": 1,
         "checkpoint_every": STEPS // 2,
+        "checkpoint_at": [],
+        "fork": {"run": "", "at": 0},
     }
 
 

@@ -19,13 +19,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import yaml
 from tensorboardX import summary
 
-from files.plain import Unreadable, opened, read_text
-from settings import resolving, run_identity
+from files.plain import Unreadable, opened
+from settings import run_identity
 from settings.command_line import Evaluation
-from settings.sections import as_set
 from train import data, models
 from train.data.data_files import UNUSABLE
 from train.data.dataset import Split
@@ -35,6 +33,7 @@ from train.logs.event_file import EventFile
 from train.process import checkpoint
 from train.process import status as statuses
 from train.process.checkpoint import CheckpointError
+from train.process.config_file import read_config
 from train.process.run_folder import Held, only_process_in
 from train.process.terminal import complain
 from train.steps import quantized_training
@@ -212,21 +211,6 @@ def _evaluate_new(evaluator: Evaluator, seen: set[Mark]) -> None:
             odd = error.what
     if odd:
         complain(f"{odd}: going on without it")
-
-
-def read_config(run_dir: Path) -> dict[str, Any]:
-    """The full configuration of a run; today's defaults fill an older one.  ValueError where it cannot be had."""
-    path, legal = run_dir / "config.yaml", "legal is the folder of a run, as in runs/main/NAME"
-    if not run_dir.is_dir():
-        raise ValueError(f"run={str(run_dir)!r}: there is no such folder; {legal}")
-    try:
-        return resolving.resolve(as_set(yaml.safe_load(read_text(path))))
-    except FileNotFoundError:
-        raise ValueError(f"run={str(run_dir)!r}: there is no config.yaml in it; {legal}") from None
-    except Unreadable as error:
-        raise ValueError(f"{path} {error}") from error
-    except (yaml.YAMLError, AttributeError, TypeError) as error:
-        raise ValueError(f"{path} is damaged ({type(error).__name__})") from error
 
 
 def _read_status(run_dir: Path) -> tuple[dict[str, Any], str]:

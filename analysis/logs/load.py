@@ -21,6 +21,7 @@ from analysis.logs import cache as kept
 from analysis.logs import foreign, parts, reading
 from analysis.logs.cache import Entry, Seen
 from analysis.logs.discovery import CONFIG, STATUS, Run, find
+from analysis.logs.parents import with_parents
 from analysis.logs.rows import Rows, rows
 from files.plain import Unreadable, checked, read_json, read_yaml
 from nuq.registry import METHODS
@@ -276,7 +277,7 @@ def _settings(names: pd.Index, entries: Iterable[Entry]) -> pd.DataFrame:
         for name, value in _older(METHODS[method].settings, "method"):
             if name in table:
                 table[name] = table[name].where(~own | table[name].notna(), value)
-    return table
+    return with_parents(table)
 
 
 def _older(schema: type, section: str) -> Iterator[tuple[str, Any]]:

@@ -1,5 +1,7 @@
 """checkpoint.pt and checkpoint.previous.pt: everything that the next step depends on, in two generations.
 
+Those of the steps of ``checkpoint_at`` stay beside them, as checkpoint-STEP.pt.
+
 Random numbers and data order are functions of (seed, step), so there is no generator to save.  A file is what
 ``torch.save`` writes, and after it one line with the SHA-256 of every byte before: names, shapes and the archive's own
 tables are under it as the numbers are.  ``torch.load`` reads it as it is; ``head -c -94 checkpoint.pt | sha256sum``
@@ -16,10 +18,12 @@ import math
 import os
 import pickle
 import re
+import shutil
 import struct
 import warnings
 import zipfile
 import zlib
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -35,6 +39,7 @@ FILE, PREVIOUS = "checkpoint.pt", "checkpoint.previous.pt"
 DAMAGED = "checkpoint.damaged.pt"  # a newest that gave way to the previous one, kept to be looked at
 _LINE = re.compile(rb"\nsha256 of the bytes before: ([0-9a-f]{64})\n")
 _LINE_BYTES = 94
+_KEPT = re.compile(r"checkpoint-\d+\.pt")
 _END = b"PK\x05\x06"  # the end of an archive, with 18 bytes behind it
 _CHUNK_BYTES = 1 << 22
 _PLAIN = {"identity": str, "step": int, "evaluated": bool, "fingerprint": str, "transform_input": bool}
@@ -89,18 +94,41 @@ def save(run_dir: Path, state: dict[str, Any]) -> None:
         raise OSError(error.errno, error.strerror, str(newest)) from error
 
 
+def keep(run_dir: Path, step: int) -> None:
+    """Keep the newest checkpoint, which is of this step, under a name of its own."""
+    newest = run_dir / FILE
+    try:
+        if not _also_named(newest, of_step(run_dir, step)):
+            with atomic.aside(of_step(run_dir, step)) as place:
+                shutil.copyfile(newest, place)
+        _flush_names(run_dir)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(of_step(run_dir, step))) from error
+
+
+def of_step(run_dir: Path, step: int) -> Path:
+    """The path of a checkpoint that stays."""
+    return run_dir / f"checkpoint-{step}.pt"
+
+
 def _name_previous(newest: Path) -> None:
     """Give a file the name of the previous one, at once."""
-    previous, second = newest.with_name(PREVIOUS), newest.with_name(f".{PREVIOUS}.{os.getpid()}.tmp")
+    if not _also_named(newest, newest.with_name(PREVIOUS)):
+        os.replace(newest, newest.with_name(PREVIOUS))  # for a moment there is the previous name alone
+
+
+def _also_named(path: Path, name: Path) -> bool:
+    """Give a file this name, too, in one step; returns False where the file system has no links."""
+    second = name.with_name(f".{name.name}.{os.getpid()}.tmp")
     try:
         second.unlink(missing_ok=True)
-        os.link(newest, second)  # both names are there at every moment
-    except OSError:  # a file system without links: for a moment there is the previous name alone
-        os.replace(newest, previous)
-    else:
-        os.replace(second, previous)
+        os.link(path, second)  # both names are there at every moment
+        os.replace(second, name)
+    except OSError:
+        return False
     finally:
         second.unlink(missing_ok=True)
+    return True
 
 
 def _save_archive(state: dict[str, Any], file: IO[bytes]) -> None:
@@ -137,36 +165,42 @@ def _flush_names(run_dir: Path) -> None:
 
 
 def restore(run_dir: Path, identity: str, device: torch.device, transport: Transport) -> Found | None:
-    """The checkpoint that ``find`` finds, for all ranks of a run that goes on; the first rank holds the folder.
+    """The checkpoint that ``find`` finds, for all ranks of a run that goes on; a damaged newest is set aside."""
+    found = on_all_ranks(lambda: find(run_dir, identity, device), device, transport)
+    if transport.rank == 0:
+        tidy(run_dir, FILE, PREVIOUS)
+    if found is not None and found.damage:
+        warnings.warn(f"{found.damage}: going on from {found.path}, of step {found.state['step']}", stacklevel=2)
+        os.replace(run_dir / FILE, run_dir / DAMAGED)  # lest it take the place of the whole previous one
+        _flush_names(run_dir)
+    return found
 
-    It alone reads, and hands its bytes to the others: a shared file system may still show them an older file.  A
-    damaged newest is set aside.
+
+def on_all_ranks(look: Callable[[], Found | None], device: torch.device, transport: Transport) -> Found | None:
+    """The checkpoint that the first rank finds, for all ranks; what is damaged is told to the first alone.
+
+    It alone reads, and hands its bytes to the others: a shared file system may still show them an older file.
+    CheckpointError, on all ranks alike.
     """
     found, error = None, None
     if transport.rank == 0:
         try:
-            found = find(run_dir, identity, device)
+            found = look()
         except CheckpointError as raised:
             error = raised
-    size, name = (found.path.stat().st_size, found.path.name) if found is not None else (0, "")
-    word = json.dumps({"error": str(error or ""), "bytes": size, "name": name})
+    size, path = (found.path.stat().st_size, str(found.path)) if found is not None else (0, "")
+    word = json.dumps({"error": str(error or ""), "bytes": size, "path": path})
     told = json.loads(transport.texts(word, "checkpoint")[0])
     if told["error"]:
         raise error or CheckpointError(told["error"])
-    if transport.rank == 0:
-        tidy(run_dir, FILE, PREVIOUS)
     if not told["bytes"]:
         return None
     if found is None:  # on another rank
         state = decoded(io.BytesIO(_handed_on(transport, told["bytes"], None)), device)
-        return Found(run_dir / told["name"], state, "")
+        return Found(Path(told["path"]), state, "")
     if transport.world > 1:
         with open(found.path, "rb") as file:
             _handed_on(transport, size, file)
-    if found.damage:
-        warnings.warn(f"{found.damage}: going on from {found.path}, of step {found.state['step']}", stacklevel=2)
-        os.replace(run_dir / FILE, run_dir / DAMAGED)  # lest it take the place of the whole previous one
-        _flush_names(run_dir)
     return found
 
 
@@ -194,6 +228,36 @@ def find(run_dir: Path, identity: str, device: torch.device) -> Found | None:
         they = "them" if len(damage) > 1 else "it"
         raise CheckpointError(" and ".join(damage), f"move {they} away to start this run anew")
     return None
+
+
+def at_step(run_dir: Path, identity: str, step: int, device: torch.device) -> Found:
+    """The whole checkpoint of this step in another run's folder, kept there or one of the two newest.
+
+    CheckpointError where there is none, with the steps that there are.
+    """
+    there: dict[int, Path] = {}
+    damage: list[str] = []
+    for path in (of_step(run_dir, step), run_dir / FILE, run_dir / PREVIOUS):
+        try:
+            with opened(path) as file:
+                state = decoded(checked(file), device)
+        except FileNotFoundError:
+            continue
+        except CheckpointError as error:
+            damage.append(unusable(path, error))
+            continue
+        except (OSError, Unreadable) as error:
+            damage.append(f"{path} cannot be read ({getattr(error, 'strerror', error)})")
+            continue
+        check_identity(path, state, identity)
+        if state["step"] == step:
+            return Found(path, state, "")
+        there[state["step"]] = path
+    kept = [int(path.stem.partition("-")[2]) for path in run_dir.glob("checkpoint-*.pt") if _KEPT.match(path.name)]
+    legal = ", ".join(map(str, sorted({*there, *kept} - {step}))) or "none"
+    also = f"; {' and '.join(damage)}" if damage else ""
+    remedy = f"run it with checkpoint_at=[{step}] in a folder of its own (run_dir=FOLDER)"
+    raise CheckpointError(f"{run_dir} has no checkpoint of step {step} (legal: {legal}{also})", remedy)
 
 
 def check_identity(path: Path, state: dict[str, Any], identity: str) -> None:

@@ -10,9 +10,11 @@ from pathlib import Path
 from nuq.errors import NonFiniteError
 from nuq.exchange.exchanged import Exchanged
 from settings import run_identity
+from settings.fork import check_alike, same_method
 from train.data.objective import told
 from train.logs.run_log import Log, keeps_histogram
 from train.process import checkpoint
+from train.process.config_file import read_config
 from train.process.signals import Preempted
 from train.process.status import Status
 from train.steps import estimator, optim, quantized_training
@@ -54,9 +56,12 @@ class _Attempt:
                     trainer.evaluated = True
             except Interrupted:
                 stop = True
-            if stop or trainer.step == last or trainer.step % config["checkpoint_every"] == 0:
+            kept = trainer.step in config["checkpoint_at"]
+            if stop or kept or trainer.step == last or trainer.step % config["checkpoint_every"] == 0:
                 with trainer.progress.during("saving"):
                     self._save()
+                    if kept and trainer.rank == 0:
+                        checkpoint.keep(self.run_dir, trainer.step)
         if not (trainer.step == last and trainer.evaluated):
             raise Preempted(f"stopped after step {trainer.step} of {last}; started again, it goes on from there")
 
@@ -66,30 +71,56 @@ class _Attempt:
         self.log.line(f"done: {trainer.step} steps, {totals.bytes / 1e6:.2f} MB encoded per worker{sent}; {cost}")
 
     def _begin(self) -> bool:
-        """Go on from where the last attempt left off; returns whether any process was asked to stop meanwhile."""
+        """Go on from where the last attempt left off, or a fork from the run that it leaves.
+
+        Returns whether any process was asked to stop meanwhile.
+        """
         trainer = self.trainer
-        found = checkpoint.restore(
-            self.run_dir, run_identity.identity(self.config), trainer.device, trainer.fp32_workers.transport
-        )
+        transport = trainer.fp32_workers.transport
+        found = checkpoint.restore(self.run_dir, run_identity.identity(self.config), trainer.device, transport)
         if found is not None:
-            try:
-                trainer.load_state_dict(found.state)
-            except checkpoint.CheckpointError as error:
-                raise checkpoint.CheckpointError(f"{found.path}: {error}") from error
-            except checkpoint.UNREADABLE as error:
-                what = f"{found.path} does not fit this run ({checkpoint.reason(error)})"
-                raise checkpoint.CheckpointError(what, "move it away") from error
+            self._load(found.path, lambda: trainer.load_state_dict(found.state))
             self.saved = (trainer.step, trainer.evaluated)
             self.status.saved(trainer.step)
+        elif self.config["fork"]["run"]:
+            self._fork(Path(self.config["fork"]["run"]))
         data = trainer.data
         self.status.trains_on({"fingerprint": data.fingerprint, "num_train": data.num_train, "num_test": data.num_test})
         try:
-            if found is None:
+            if found is None and not self.config["fork"]["run"]:
                 trainer.begin()
             trainer.attend()
         except Interrupted:
             return True
         return False
+
+    def _fork(self, parent_dir: Path) -> None:
+        """Go on from the checkpoint of another run.  CheckpointError where it has none such, or is too different."""
+        trainer, at = self.trainer, self.config["fork"]["at"]
+        try:
+            parent = read_config(parent_dir, "fork.run")
+            check_alike(self.config, parent)
+        except ValueError as error:
+            raise checkpoint.CheckpointError(str(error)) from error
+        found = checkpoint.on_all_ranks(
+            lambda: checkpoint.at_step(parent_dir, run_identity.identity(parent), at, trainer.device),
+            trainer.device,
+            trainer.fp32_workers.transport,
+        )
+        assert found is not None, "at_step finds one or raises"
+        same = same_method(self.config, parent)
+        self._load(found.path, lambda: trainer.fork(found.state, same_method=same))
+        self.log.line(f"from step {at} of {parent_dir}{'' if same else ', with another method'}")
+
+    def _load(self, path: Path, load: Callable[[], None]) -> None:
+        """Load a state; CheckpointError with the path of its file where it does not fit."""
+        try:
+            load()
+        except checkpoint.CheckpointError as error:
+            raise checkpoint.CheckpointError(f"{path}: {error}") from error
+        except checkpoint.UNREADABLE as error:
+            what = f"{path} does not fit this run ({checkpoint.reason(error)})"
+            raise checkpoint.CheckpointError(what, "move it away") from error
 
     def _save(self) -> None:
         """Flush the log, then save the checkpoint, then report that it is there: none is ahead of the one before."""

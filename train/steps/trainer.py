@@ -367,3 +367,10 @@ class Trainer:
         if self.tensors is not None:
             self.tensors.load_state_dict(state["tensors"])
         self.step, self.evaluated = state["step"], state.get("evaluated", True)
+
+    def fork(self, state: dict[str, Any], *, same_method: bool) -> None:
+        """Load the state of another run, as ``load_state_dict``; every process must call it.
+
+        Its totals go on.  What its method remembers is left there, unless the method is the same.
+        """
+        self.load_state_dict(state if same_method else state | {"workers": self.workers.state_dict()})

@@ -141,6 +141,7 @@ def _combination(run: Run) -> str:
     settings = dict(run.experiment.settings)
     if run.after:
         settings.pop("model.weights_file", None)
+        settings.pop("fork.run", None)
     return repr(
         [
             (name, value)

@@ -21,6 +21,7 @@ import args
 from grid.engine.sweeps.points import Point, Settings, axis, check_resources, kept, product
 from nuq.settings import unknown
 from settings import resolving, run_identity
+from settings.fork import check_alike
 
 FILLED_IN = "{after}"  # in a text of a point's settings
 NOT_IN_POINTS = {
@@ -182,6 +183,9 @@ class Sweep:
                     each = [_filled_in(settings, {}, folder)] * len(waits)
                     found = resolver.of_seeds(settings, self.all_seeds)
                 asked = [self._asked(item, config, sound) for config, _ in found]
+                for (config, _), names in zip(found, waits, strict=True):
+                    if config["fork"]["run"] and names:
+                        _check_fork(config, [one for one in first.values() if one.name in names])
                 for (_, key), names in zip(found, waits, strict=True):
                     if key in first and first[key].after != names:
                         raise ValueError(
@@ -247,6 +251,21 @@ def _method(item: Point) -> str:
 def _with_folder(settings: Settings) -> dict[str, str]:
     """The texts among the settings that name the folder of the run that is waited for."""
     return {name: value for name, value in settings.items() if isinstance(value, str) and FILLED_IN in value}
+
+
+def _check_fork(config: Settings, parents: Sequence[Experiment]) -> None:
+    """Raise ValueError where a fork of one of these runs is too different, or finds no checkpoint of its step there."""
+    at = config["fork"]["at"]
+    for parent in parents:
+        if config["fork"]["run"] != f"runs/{parent.folder}/{parent.name}":
+            continue
+        check_alike(config, parent.config)
+        kept = [*parent.config["checkpoint_at"], parent.config["steps"]]
+        if at not in kept:
+            legal, remedy = ", ".join(map(str, kept)), f"give it checkpoint_at=[{at}]"
+            raise ValueError(
+                f"fork.at={at}: {parent.label!r} keeps no checkpoint of this step (legal: {legal}); {remedy}"
+            )
 
 
 def _filled_in(settings: Settings, names: Mapping[str, str], folder: str) -> Settings:

@@ -1,0 +1,71 @@
+"""Branches: forks beside the runs that they left, on the same minibatches, so that they are compared seed by seed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from scipy.special import stdtrit
+
+from analysis.aggregate import CONFIDENCE, runs_to_use, wide
+from analysis.logs.load import Logs
+from analysis.logs.parents import AT, RUN
+from analysis.seed_groups import SeedGroup
+from analysis.tables.paired import Difference, difference
+
+
+@dataclass(frozen=True)
+class Branch:
+    """A seed group of forks, and the runs that they left.
+
+    ours, theirs: values of one tag, steps down, forks across, at the steps after ``at`` that all have.
+    """
+
+    seed_group: SeedGroup
+    at: int
+    parents: tuple[str, ...]
+    ours: pd.DataFrame
+    theirs: pd.DataFrame
+
+    @property
+    def final(self) -> Difference:
+        """Fork minus parent at the last common step: the mean over seeds, with its paired 95 % interval."""
+        return difference(self.ours.iloc[-1].to_numpy(), self.theirs.iloc[-1].to_numpy())
+
+    @property
+    def unpaired_half_width(self) -> float:
+        """The half-width of that interval, had forks and parents other seeds (Welch); NaN for fewer than two."""
+        return welch(self.ours.iloc[-1].to_numpy(float), self.theirs.iloc[-1].to_numpy(float))
+
+
+def welch(ours: np.ndarray, theirs: np.ndarray) -> float:
+    """The half-width of the 95 % interval of the difference of two means (Welch, 1947); NaN for fewer than two each."""
+    if min(len(ours), len(theirs)) < 2:
+        return np.nan
+    parts = np.array([values.var(ddof=1) / len(values) for values in (ours, theirs)])
+    if not parts.sum():
+        return 0.0
+    freedom = parts.sum() ** 2 / (parts**2 / (np.array([len(ours), len(theirs)]) - 1)).sum()
+    return float(stdtrit(freedom, (1 + CONFIDENCE) / 2) * np.sqrt(parts.sum()))
+
+
+def branches(logs: Logs, seed_groups: tuple[SeedGroup, ...], tag: str) -> list[Branch] | str:
+    """The forks among seed groups whose parents are among these logs; a sentence where there are none."""
+    settings = logs.settings
+    if RUN not in settings:
+        return "no run is a fork of another"
+    found = []
+    for seed_group in seed_groups:
+        parents = {run: Path(str(settings[RUN][run])).name for run in runs_to_use(logs, seed_group)}
+        runs = [run for run, parent in parents.items() if parent in settings.index]
+        if not runs or not (at := int(settings[AT][runs[0]])):
+            continue
+        ours, theirs = (wide(logs, tag, names) for names in (runs, [parents[run] for run in runs]))
+        theirs.columns = ours.columns
+        both = ours.dropna().index.intersection(theirs.dropna().index)
+        if len(both := both[both > at]):
+            at_both = (ours.loc[both], theirs.loc[both])
+            found.append(Branch(seed_group, at, tuple(parents[run] for run in runs), *at_both))
+    return found or f"no fork has {tag} at a step at which the run that it left has it, too"
