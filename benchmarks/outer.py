@@ -11,7 +11,7 @@ what is sent once, the parameters before the first step.  The best way is, of th
 optimizer and plain DiLoCo of their H beside them that reach the target with every seed, the first at it on the slowest
 link.  The last line is one JSON object.
 
-Weights, minibatches, learning rate (chosen for DDP in short runs, with a seed of its own) and its form are the same for
+Weights, minibatches, learning rate (the best of three for DDP, with a seed of its own) and its form are the same for
 all ways; the outer settings, and how many times DDP's steps a way takes, were chosen with that seed too.
 """
 
