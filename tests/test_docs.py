@@ -21,7 +21,7 @@ from nuq.advice import command as advise
 from nuq.prediction.units import quantity
 from nuq.settings import plugins
 from nuq.testing import cases
-from settings import command_line, resolving
+from settings import command_line, fork_words, resolving
 from tests import own_package
 
 ROOT = Path(__file__).parent.parent
@@ -140,6 +140,8 @@ def check(command: str, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             _check_make(rest)
         case ["python", "main.py", "mode=evaluate", *rest]:
             assert command_line.evaluation(command_line.parse_overrides(rest)).run
+        case ["python", "main.py", str(run), *rest] if run.startswith("fork="):
+            _check_overrides(fork_words.spelled_out([run, *rest], lambda _: resolving.resolve({"method": "supersgd"})))
         case ["python", "main.py", *rest]:
             _check_overrides(plugins.start(rest))
         case ["python", "-m", "nuq", "advise", *rest]:
