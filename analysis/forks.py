@@ -10,7 +10,7 @@ import pandas as pd
 from scipy.special import stdtrit
 
 from analysis.aggregate import CONFIDENCE, runs_to_use, wide
-from analysis.logs.load import Logs
+from analysis.logs.load import Logs, number
 from analysis.logs.parents import AT, RUN
 from analysis.seed_groups import SeedGroup
 from analysis.tables.paired import Difference, difference
@@ -60,12 +60,12 @@ def branches(logs: Logs, seed_groups: tuple[SeedGroup, ...], tag: str) -> list[B
     for seed_group in seed_groups:
         parents = {run: Path(str(settings[RUN][run])).name for run in runs_to_use(logs, seed_group)}
         runs = [run for run, parent in parents.items() if parent in settings.index]
-        if not runs or not (at := int(settings[AT][runs[0]])):
+        if not runs or not (at := int(number(settings[AT].to_dict()[runs[0]]))):
             continue
         ours, theirs = (wide(logs, tag, names) for names in (runs, [parents[run] for run in runs]))
         theirs.columns = ours.columns
-        both = ours.dropna().index.intersection(theirs.dropna().index)
-        if len(both := both[both > at]):
+        both = [step for step in ours.dropna().index.intersection(theirs.dropna().index) if step > at]
+        if both:
             at_both = (ours.loc[both], theirs.loc[both])
             found.append(Branch(seed_group, at, tuple(parents[run] for run in runs), *at_both))
     return found or f"no fork has {tag} at a step at which the run that it left has it, too"

@@ -25,14 +25,14 @@ def spelled_out(words: Sequence[str], read_config: Callable[[Path], Mapping[str,
     folders = [word for word in words if word.startswith("fork=")]
     if not folders:
         return list(words)
-    folder = parsed(folders[0])
-    if len(folders) > 1 or folder.is_sweep_override() or not isinstance(folder.value(), str) or not folder.value():
+    folder = parsed(folders[0]).value()
+    if len(folders) > 1 or not isinstance(folder, str) or not folder:
         raise ValueError(f"{' '.join(folders)}: must be the folder of one run, as in fork=runs/main/NAME")
     steps = [word.removeprefix("at=") for word in words if word.startswith("at=")]
     if not steps:
         raise ValueError(f"{folders[0]}: give the step of its checkpoint, too, as in at=500")
     others = [word for word in words if not word.startswith(("fork=", "at="))]
-    config = read_config(Path(folder.value()))
+    config = read_config(Path(folder))
     given = {parsed(word).key_or_group: word.partition("=")[2] for word in others}
     own = {name: value for name, value in as_set(config).items() if name not in _NOT_INHERITED}
     groups = {name: own[name] for name in GROUPS}
@@ -44,5 +44,5 @@ def spelled_out(words: Sequence[str], read_config: Callable[[Path], Mapping[str,
         if name not in given and not name.startswith(changed) and (name in GROUPS or value != usual.get(name))
     }
     inherited = [to_override(name, value) for name, value in taken.items()]
-    forked = [to_override("fork.run", str(Path(folder.value()))), *(f"fork.at={step}" for step in steps)]
+    forked = [to_override("fork.run", str(Path(folder))), *(f"fork.at={step}" for step in steps)]
     return [*inherited, *forked, *others]

@@ -21,7 +21,8 @@ def with_parents(settings: pd.DataFrame) -> pd.DataFrame:
     Runs that are no forks have AT 0 and OF "", so that they are told from forks.  Where there are no forks, nothing of
     them is left.
     """
-    if RUN not in settings or not (forked := settings[RUN].fillna("").astype(bool)).any():
+    forked = settings[RUN].fillna("").astype(bool) if RUN in settings else pd.Series(dtype=bool)
+    if not any(forked):
         return settings.drop(columns=[name for name in (RUN, AT) if name in settings])
     alike = [name for name in settings if name not in {*_NO_RESULT, "seed", RUN}]
     parents = {run: Path(str(path)).name for run, path in settings.loc[forked, RUN].items()}
