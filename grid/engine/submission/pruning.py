@@ -14,7 +14,7 @@ from pathlib import Path
 
 from grid.engine.states import evidence
 from grid.engine.states.evidence import View
-from grid.engine.states.runs import RUNS, left_over, named, other_seeds, others, read_config, runs_of
+from grid.engine.states.runs import RUNS, check_signed, left_over, named, other_seeds, others, read_config, runs_of
 from grid.engine.states.state import State
 from grid.engine.submission import planning
 from grid.engine.submission.plan import moved_defaults
@@ -43,10 +43,14 @@ class Left:
 def folders_left(
     sweep: Sweep, experiments: Sequence[Experiment], root: Path, *, any_seed: bool
 ) -> tuple[list[Left], View]:
-    """The folders that ``unclaimed`` gives, and what is known of their runs."""
+    """The folders that ``unclaimed`` gives, and what is known of their runs.
+
+    ValueError where it is not known which sweeps have runs in the folder.
+    """
     folder = experiments[0].folder
     before = planning.reviewed(root, folder)
-    paths = unclaimed(sweep, experiments, root, any_seed=any_seed)
+    if paths := unclaimed(sweep, experiments, root, any_seed=any_seed):
+        check_signed(sweep, root)
     beside = other_seeds(sweep, experiments, root)
     run_dirs = [f"{RUNS}/{folder}/{path.name}" for path in paths]
     view = evidence.look(run_dirs, [folder], root, max_age_s=0)

@@ -239,6 +239,50 @@ def test_other_sweeps_of_the_folder(here: Bench) -> None:
     assert set(by_seed(here)) == {5}
 
 
+def test_nothing_is_known_to_have_left_where_the_sweeps_of_the_folder_are_not(here: Bench) -> None:
+    """The list of a folder's sweeps is missing, odd, begun late, or has nothing of this one."""
+    here("run --slots 2")
+    here.sweep((1,))
+    signed, own = here.root / "runs/tiny/.sweeps", f"{here.family}: tiny"
+    write = f"write a line there for each sweep that has runs in the folder, this one's being {own!r}"
+    unknown = "so which runs have left is not known: "
+
+    def refused(what: str, end: str) -> None:
+        before = signed.read_bytes() if signed.is_file() else None
+        for words in ("--archive --yes", "--delete --yes", "--json"):
+            said = here.refused(
+                f"prune --seeds 1 {words}", f"runs/tiny/.sweeps, which lists the sweeps of the folder, {what}"
+            )
+            assert said.endswith(f"{end}\n")
+        assert len(folders(here)) == 3 and (signed.read_bytes() if signed.is_file() else None) == before
+
+    signed.rename(signed.with_name("aside"))
+    refused("is missing", f"is missing, {unknown}{write}")
+    signed.write_text("other.py: tiny\n")
+    (here.root / "other.py").write_text(here.family.read_text().replace("[3]", "[2]"))
+    refused(f"does not name this sweep ({own})", write)
+    signed.write_bytes(f"{own}\n\xff\n".encode("latin-1"))
+    refused("cannot be read (is no UTF-8", "a line for each of them (file: function)")
+    signed.unlink()
+    signed.mkdir()
+    for command in ("run", "plan"):  # neither may write it anew
+        here.refused(command, "cannot be read (Is a directory)")
+    refused("cannot be read (Is a directory)", "a line for each of them (file: function)")
+    signed.rmdir()
+    here.good("run")  # signs, beside runs which it does not have; those of other seeds it does
+    assert signed.read_text() == f"{own}\n"
+    signed.unlink()
+    odd = folders(here)[3]
+    odd.rename(odd.with_name(odd.name[:-14] + "0123456789abcd"))
+    here.good("run")
+    older = "(runs that were here before this list)"
+    assert signed.read_text() == f"{older}\n{own}\n"
+    refused(f"has the line {older!r}", f"{write}, and take that line out")
+    assert "1 folder of other settings beside them (see prune)" in here.good("status")
+    signed.write_text(f"{own}\n")
+    assert "deleted: 2 run folders" in here.good("prune --seeds 1 --delete --yes")
+
+
 def test_runs_of_set_have_a_hint(here: Bench) -> None:
     here("run --slots 2 --set steps=8 --seeds 1")
     hint = "runs that were started with --set are part of the sweep where prune has the same --set\n"
