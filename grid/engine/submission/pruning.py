@@ -14,6 +14,7 @@ from pathlib import Path
 
 from grid.engine.states import evidence
 from grid.engine.states.evidence import View
+from grid.engine.states.run_files import RunFolder
 from grid.engine.states.runs import RUNS, check_signed, left_over, named, other_seeds, others, read_config, runs_of
 from grid.engine.states.state import State
 from grid.engine.submission import planning
@@ -198,15 +199,16 @@ def _size_bytes(folder: Path) -> int:
 
 @contextlib.contextmanager
 def held(path: Path) -> Iterator[bool]:
-    """Hold a run folder as main.py does, and yield whether nobody else has it, or evaluates it.
+    """Hold a run folder as main.py does, and yield whether nobody else has it, has started it, or evaluates it.
 
     Where the file system keeps no locks, nobody seems to have it, and the states alone tell.
     """
     with contextlib.ExitStack() as stack:
-        for place in (path, path / EVALUATOR):
-            if not place.is_dir():
+        for place in (path, path / EVALUATOR, RunFolder(path).log):
+            try:
+                lock = os.open(place, os.O_RDONLY | os.O_NONBLOCK)
+            except OSError:
                 continue
-            lock = os.open(place, os.O_RDONLY)
             stack.callback(os.close, lock)
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

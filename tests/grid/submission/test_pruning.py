@@ -7,6 +7,7 @@ import fcntl
 import json
 import os
 import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -161,6 +162,26 @@ def test_what_may_be_alive_is_left_alone(here: Bench) -> None:
     os.close(with_lock)
     assert "deleted: 2 run folders" in here.good("prune --seeds 1 --delete --yes")
     assert set(folders(here)) == {1}
+
+
+def test_a_run_that_is_being_started_is_left_alone(here: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the start of run.sh, also before main.py has the folder, and where the runner itself is killed."""
+    here.sweep((1, 2))
+    here.behave({2: [1, 0]})
+    assert here("run --slots 1").code == 1
+    slow, go = here.root.with_name("python"), here.root.with_name("go")
+    slow.write_text(f'#!/bin/sh\ntouch begun\nuntil [ -e "{go}" ]; do sleep 0.05; done\nexec {sys.executable} "$@"\n')
+    slow.chmod(0o755)
+    monkeypatch.setenv("PYTHON", str(slow))
+    with here.apart("run --slots 1") as runner:
+        fake.until((here.root / "begun").exists, "run.sh did not come to main.py", 30)
+        runner.kill()
+    here.sweep((1,))
+    assert by_seed(here) == {2: ("failed", "seed 2 left the sweep", "another process has it")}
+    assert "1 left alone" in here.good("prune --seeds 1 --delete --yes")
+    go.touch()
+    fake.until(lambda: by_seed(here)[2] == ("done", "seed 2 left the sweep", ""), "the run did not end")
+    assert here.starts() == {1: 1, 2: 2}
 
 
 def test_nothing_is_touched_while_the_queue_is_not_known(here: Bench) -> None:
