@@ -7,11 +7,13 @@ import errno
 import fcntl
 import itertools
 import os
+import re
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from files import plain
 from grid.engine.states import evidence
 from grid.engine.states.evidence import View
 from grid.engine.states.run_files import RunFolder
@@ -64,11 +66,17 @@ def folders_left(
     }
     reasons = _reasons([*experiments, *beside], paths, root)
     reasons |= {item.name: f"seed {item.seed} left the sweep" for item in beside}
+    queued = {
+        run for run, state in {**view.others, **view.states}.items() if not (state.word == "done" or state.may_start)
+    }
+    awaited = _awaited(queued | waiting, folder, root)
     found = []
     for path, run in zip(paths, run_dirs, strict=True):
         why, alone = reasons[path.name], _alone(path, run, view)
         if absent := _plugins_missing([path]):
             why, alone = f"not known without its plug-in {', '.join(absent)}", f"give {_imports(absent)}"
+        if run in awaited:
+            alone = alone or "a queued run waits for it"
         if run in waiting:
             alone = "the last plan still hands it over: submit"
         found.append(Left(run, view.states[run], _size_bytes(path), why, alone, is_known=not absent))
@@ -169,6 +177,16 @@ def _alone(path: Path, run: str, view: View) -> str:
         return f"its script {state.element} has other runs to do"
     with held(path) as is_free:
         return "" if is_free else "another process has it"
+
+
+def _awaited(queued: Iterable[str], folder: str, root: Path) -> set[str]:
+    """The runs of a folder that others wait for (``after``) or begin with, as the scripts of those say."""
+    found: set[str] = set()
+    for run in queued:
+        with contextlib.suppress(OSError, plain.Unreadable):
+            names = re.findall(rf"{RUNS}/{re.escape(folder)}/[\w.-]+", plain.read_text(RunFolder(root / run).script))
+            found.update(name for name in names if name != run)
+    return found
 
 
 def _reasons(experiments: Sequence[Experiment], paths: Sequence[Path], root: Path) -> dict[str, str]:
