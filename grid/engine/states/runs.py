@@ -98,7 +98,7 @@ def sign(sweep: Sweep, root: Path) -> None:
     The first note says, too, where other runs are there already: nobody knows of which sweeps they are.
     """
     lines = _lines(sweep.home, root)
-    if (own := _signature(sweep, root)) not in lines:
+    if (own := signature(sweep, root)) not in lines:
         experiments = [] if lines else sweep.experiments()
         if not lines and left_over([*experiments, *other_seeds(sweep, experiments, root)], root):
             lines = [_OLDER]
@@ -109,7 +109,7 @@ def sign(sweep: Sweep, root: Path) -> None:
 
 def check_signed(sweep: Sweep, root: Path) -> None:
     """Raise ValueError where the sweeps whose runs are in this one's folder are not all known."""
-    lines, own = _lines(sweep.home, root), _signature(sweep, root)
+    lines, own = _lines(sweep.home, root), signature(sweep, root)
     odd = [line for line in lines if line.strip() and not line.rpartition(": ")[0]]
     if odd or not {own, f"{sweep.file}: {sweep.run_name}"}.intersection(lines):
         path = f"{RUNS}/{sweep.home}/{SIGNED}"
@@ -126,7 +126,7 @@ def others(sweep: Sweep, root: Path, *, with_gone: bool = False) -> list[str]:
 
     Those whose file no longer exists are left out, unless ``with_gone`` is true.
     """
-    own = {_signature(sweep, root), f"{sweep.file}: {sweep.run_name}"}
+    own = {signature(sweep, root), f"{sweep.file}: {sweep.run_name}"}
     return [
         line
         for line in _lines(sweep.home, root)
@@ -155,7 +155,7 @@ def check_folder(sweep: Sweep, root: Path) -> None:
         )
 
 
-def _signature(sweep: Sweep, root: Path) -> str:
+def signature(sweep: Sweep, root: Path) -> str:
     """The line of a sweep; a file within the checkout is named as seen from there, so that both may move."""
     owner = os.path.relpath(sweep.file, root.resolve()) if sweep.file else sweep.grid
     owner = sweep.file if owner.startswith("..") else owner
