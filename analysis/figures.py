@@ -187,7 +187,9 @@ def only(figures: Sequence[Named], patterns: Sequence[str]) -> list[Named]:
             kinds = list(dict.fromkeys(figure.kind for figure in figures))
             of_other_runs = sorted((kind for kind in kinds if pattern.startswith(f"{kind}-")), key=len)[-1:]
             wrong = unknown("figure of the chosen runs", pattern, kinds, of_other_runs)
-            raise ValueError(f"{wrong}; with the same options, --list names them")
+            raise ValueError(
+                f"{wrong}; --where and --methods choose the runs, and with the same, --list names the figures"
+            )
         found |= {figure.name: figure for figure in own}
     return list(found.values())
 
