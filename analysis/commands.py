@@ -190,7 +190,7 @@ def _figures(logs: Logs, folder: Path, options: argparse.Namespace) -> tuple[lis
     if lost := [words for words in restyled.chosen().labels if words not in drawn.words] if drawn.paths else []:
         there = ", ".join(repr(words) for words in sorted(drawn.words) if words and "\n" not in words)
         notes.append(f"{options.style}: labels: no drawn figure has {', '.join(map(repr, lost))} (there are: {there})")
-    if left := len(every) - len(wanted):
+    if not options.only and (left := len(every) - len(wanted)):
         notes.append(f"{left} more can be drawn: --list names them, --only NAME draws some, --all all")
     if missing := incomplete(logs):
         notes.insert(0, f"{missing}; left out where the same setting has complete ones")

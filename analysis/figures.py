@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import re
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -15,6 +16,7 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.gridspec import GridSpec
+from matplotlib.text import Text
 
 from analysis.axes import TITLES, checked
 from analysis.logs.load import Logs
@@ -191,7 +193,9 @@ def only(figures: Sequence[Named], patterns: Sequence[str]) -> list[Named]:
             kinds = list(dict.fromkeys(figure.kind for figure in figures))
             of_other_runs = sorted((kind for kind in kinds if pattern.startswith(f"{kind}-")), key=len)[-1:]
             wrong = unknown("figure of the chosen runs", pattern, kinds, of_other_runs)
-            raise ValueError(f"{wrong}; with the same options, --list names them")
+            raise ValueError(
+                f"{wrong}; --where and --methods choose the runs, and with the same, --list names the figures"
+            )
         found |= {figure.name: figure for figure in own}
     return list(found.values())
 
@@ -299,12 +303,24 @@ def _styled(function: Callable[[Any, float], Figure | str], of: Any, width: floa
             try:
                 if engine := figure.get_layout_engine():
                     engine.execute(figure)
+                what = "the titles of its panels and its legend" if _is_overprinted(figure) else ""
             except UserWarning:
+                what = "its panels"
+            if what:
                 size = " by ".join(f"{inches:g}" for inches in figure.get_size_inches())
-                larger = f"choose a larger width or height ({SIZES} inches) or smaller fonts"
-                return f"{size} inches leave no room for its panels: {larger}"
+                beside = ", another place of the legend" if style.legend == "right" else ""
+                larger = f"choose a larger width or height ({SIZES} inches){beside} or smaller fonts"
+                return f"{size} inches leave no room for {what}: {larger}"
             figure.set_layout_engine(None)
     return figure
+
+
+def _is_overprinted(figure: Figure) -> bool:
+    """Whether titles or legends overlap or are cut off: the layout makes no room for the width of a title."""
+    titles = [item for axes in figure.axes for item in {*axes.get_children()} - {*axes.texts} if isinstance(item, Text)]
+    boxes = [box for item in (*titles, *figure.legends) if (box := item.get_window_extent()).width]
+    is_cut = any(box.x1 > figure.bbox.x1 + 1 or box.y0 < figure.bbox.y0 - 1 for box in boxes)
+    return is_cut or any(one.overlaps(other) for one, other in itertools.combinations(boxes, 2))
 
 
 def _relabel(figure: Figure) -> None:

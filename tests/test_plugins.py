@@ -220,6 +220,7 @@ def test_prune_says_which_plug_in_its_runs_need(
     (tmp_path / "one.py").write_text(words.format("point(method='sgd')"))
     plugins.load("my_package")
     made = load(str(tmp_path / "both.py"), "toys")
+    sign(load(str(tmp_path / "one.py"), "toys"), tmp_path)
     prepare(runs_of(made.experiments(), tmp_path))
     assert prune("both.py") == (0, "every run folder of runs/toys is part of the sweep\n")
     assert "its settings left the sweep" in prune("one.py")[1]
@@ -232,7 +233,7 @@ def test_prune_says_which_plug_in_its_runs_need(
     code, told = prune("one.py")
     assert code == 2 and "runs/toys is also the folder of both.py: toys, which cannot be read" in told
     assert told.endswith(used)
-    (tmp_path / "runs/toys/.sweeps").unlink()
+    (tmp_path / "runs/toys/.sweeps").write_text("one.py: toys\n")
     code, told = prune("one.py", "--delete", "--yes")
     assert code == 0 and "not known without its plug-in my_package==1.2  (give --import my_package)" in told
     assert told.endswith("\n0 run folders no longer part of the sweep, 0 kB; 1 more not known\n")

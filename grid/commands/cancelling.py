@@ -19,6 +19,7 @@ def cancel(argv: Sequence[str], root: Path) -> int:
     parsed = parser.parse_args(argv)
     from grid.engine.slurm import scheduler
     from grid.engine.states import chunk_submission, evidence, ledger
+    from grid.engine.states.runs import others
     from grid.engine.sweep import load
 
     whole = parsed.name is None and parsed.seeds is None and not parsed.overrides
@@ -32,9 +33,14 @@ def cancel(argv: Sequence[str], root: Path) -> int:
         if view.answer is not None and not view.answer.reachable:
             raise ValueError(f"nothing was cancelled, for what is queued is not known: {view.answer.error}")
         known = {**view.states, **view.others}
-        title = load(parsed.grid, parsed.run_name).title
+        sweep = load(parsed.grid, parsed.run_name)
+        beside = others(sweep, root)  # those of other files may have its title, too
         foreign = {
-            run for item in view.submissions if item.title != title for chunk in item.chunks for run in chunk.runs
+            run
+            for item in view.submissions
+            for chunk in item.chunks
+            for run in chunk.runs
+            if item.title != sweep.title or item.owner in beside
         }
         # the whole sweep is also what was submitted of it with other seeds or settings, and nothing of another sweep
         own = {run: state for run, state in known.items() if run not in foreign} if whole else view.states

@@ -163,6 +163,7 @@ def write(argv: Sequence[str], root: Path, epilog: str = "") -> int:
 def _submission(options: argparse.Namespace, sweep: Sweep, runs: Sequence[Run]) -> Submission:
     """The original line as the submission of one array."""
     from grid.engine.states.ledger import Chunk, Submission, new_id
+    from grid.engine.states.runs import signature
     from grid.engine.submission.plan import deal
     from settings.resources import Resources
 
@@ -175,8 +176,8 @@ def _submission(options: argparse.Namespace, sweep: Sweep, runs: Sequence[Run]) 
         first=options.run0_id,
         scripts=f"jobs/{options.prefix}",
     )
-    folder = runs[0].experiment.folder
-    return Submission(folder, new_id(time.time()), sweep.title, {"digest": "", "path": ""}, 1, [chunk])
+    folder, owner = runs[0].experiment.folder, signature(sweep, runs[0].root)
+    return Submission(folder, new_id(time.time()), sweep.title, {"digest": "", "path": ""}, 1, [chunk], owner=owner)
 
 
 def _tell_scripts(chunk: Chunk, num_runs: int, cluster_args: str) -> None:

@@ -145,9 +145,7 @@ def test_a_mistake_is_one_sentence_with_the_file(tmp_path: Path, text: str, mess
 def test_one_figure_of_a_paper_is_one_command(logs: Logs, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["figures", "s", "--only", "accuracy", "--style", str(EXAMPLE)]
     assert main([*words, "--methods", "qsgdinf,supersgd"]) == 0
-    written = capsys.readouterr()
-    assert written.out.splitlines() == ["figures/s/method=qsgdinf,supersgd/accuracy.pdf"]
-    assert "more can be drawn" in written.err
+    assert capsys.readouterr().out.splitlines() == ["figures/s/method=qsgdinf,supersgd/accuracy.pdf"]
     assert main(["figures", "s", "--list", "--json"]) == 0
     assert '"drawn": true' in capsys.readouterr().out
     assert main(["figures", "s", "--list", "--only", "levels"]) == 0
@@ -207,6 +205,42 @@ def test_a_size_without_room_is_told(logs: Logs, tmp_path: Path, capsys: pytest.
     assert capsys.readouterr().err.startswith(told)
 
 
+def test_where_figures_are_not_named_it_is_told_how_many_more_there_are(
+    logs: Logs, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(figures, "draw", lambda wanted, folder: figures.Drawn((), (), frozenset()))
+    main(["figures", "s"])
+    assert " more can be drawn: --list names them, --only NAME draws some, --all all\n" in capsys.readouterr().err
+    main(["figures", "s", "--only", "accuracy"])
+    assert capsys.readouterr().err == ""
+
+
+def test_a_dollar_is_a_dollar_unless_mathematics_is_asked_for(logs: Logs) -> None:
+    names, found = {"alq": "ALQ$_{32}$"}, []
+    for rc in ({}, {"text.parse_math": True}):
+        (entry,) = [
+            text for text in drawn(logs, Style(names=names, rc=rc)).legends[0].get_texts() if "$" in text.get_text()
+        ]
+        found.append(entry.get_window_extent())
+    assert found[1].width < 0.8 * found[0].width, "the dollars, the braces and the underscore are not drawn"
+
+
+def test_titles_over_each_other_are_told(logs: Logs, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    style = f"width: 6.9\nheight: 2.2\nformats: [svg]\nnames: {{alq: {'long name ' * 6}}}\nlegend: "
+    drawing = ["figures", "s", "--only", "overview", "--panels", "relative_var", "accuracy", "--style", "mine.yaml"]
+    (tmp_path / "mine.yaml").write_text(style + "right")
+    assert main(drawing) == 1
+    room = (
+        "6.9 by 2.2 inches leave no room for the titles of its panels and its legend: choose a larger width or height"
+    )
+    rest = " (1.5 to 100 inches), another place of the legend or smaller fonts\n"
+    assert capsys.readouterr().err.startswith(f"note: overview: not drawn, {room}{rest}")
+    (tmp_path / "mine.yaml").write_text(style + "below")
+    assert main(drawing) == 0
+    (tmp_path / "mine.yaml").write_text(style.replace("6.9", "9") + "right")
+    assert main(drawing) == 0
+
+
 def test_a_name_of_other_runs_leads_to_that_of_these(
     write_run: Callable[..., Path], logs: Logs, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -216,4 +250,4 @@ def test_a_name_of_other_runs_leads_to_that_of_these(
     assert main(["figures", "s", "--where", "workers=2", "--only", "accuracy-workers=2"]) == 2
     said = capsys.readouterr().err
     assert "unknown figure of the chosen runs 'accuracy-workers=2'; did you mean 'accuracy'? (legal: " in said
-    assert said.endswith("; with the same options, --list names them\n")
+    assert said.endswith("; --where and --methods choose the runs, and with the same, --list names the figures\n")

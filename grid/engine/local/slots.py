@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import shlex
 import signal
@@ -182,18 +183,25 @@ def _stop_signals() -> Iterator[Callable[[], int]]:
 
 
 def _start(run: Run, share: Share) -> subprocess.Popen[bytes]:
-    """Start run.sh in a process group of its own, so that the terminal's Ctrl-C reaches it only through us."""
+    """Start run.sh in a process group of its own, so that the terminal's Ctrl-C reaches it only through us.
+
+    Its processes share a lock on the run's log from the start, by which ``prune`` knows that one of them is alive; that
+    on the folder is main.py's own.
+    """
     environ = {**os.environ, "NPROC": str(ranks_of(run)), "PYTHON": os.environ.get("PYTHON", sys.executable)}
     environ["OMP_NUM_THREADS"] = str(run.experiment.config["threads"])
     if share.gpus:
         environ["CUDA_VISIBLE_DEVICES"] = ",".join(share.gpus)
     with run.folder.log.open("ab") as log:
+        with contextlib.suppress(OSError):  # the file system keeps no locks
+            fcntl.flock(log, fcntl.LOCK_SH)
         return subprocess.Popen(
             ["bash", str(run.folder.script)],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
             env=environ,
+            pass_fds=(log.fileno(),),  # beside its standard output, which run.sh opens anew
             start_new_session=True,
         )
 

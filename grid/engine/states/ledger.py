@@ -124,6 +124,7 @@ class Submission:
     is_part: bool = setting(
         False, "of a sweep with other seeds or settings than its own: the whole sweep says nothing of its runs"
     )
+    owner: str = setting("", "the sweep, as .sweeps names it; older records do not tell", pattern=ANY_TEXT)
     version: int = setting(1, "of this form of the record")
 
     def place(self, root: Path) -> Path:

@@ -22,6 +22,7 @@ from settings import command_line, run_identity
 
 RUNS = "runs"
 SIGNED = ".sweeps"  # the file beside the runs with a line for each sweep that was started there
+_OLDER = "(runs that were here before this list)"  # its line where it was begun beside runs of unknown sweeps
 
 
 @dataclass(frozen=True)
@@ -92,12 +93,32 @@ def _yaml(config: Mapping[str, Any], texts: dict[str, str]) -> str:
 
 
 def sign(sweep: Sweep, root: Path) -> None:
-    """Note in the folder of runs that the runs of this sweep are in it."""
-    path = _signed(sweep.home, root)
-    lines = _lines(path)
-    if (own := _signature(sweep, root)) not in lines:
+    """Note in the folder of runs that the runs of this sweep are in it.
+
+    The first note says, too, where other runs are there already: nobody knows of which sweeps they are.
+    """
+    lines = _lines(sweep.home, root)
+    if (own := signature(sweep, root)) not in lines:
+        experiments = [] if lines else sweep.experiments()
+        if not lines and left_over([*experiments, *other_seeds(sweep, experiments, root)], root):
+            lines = [_OLDER]
+        path = root / RUNS / sweep.home / SIGNED
         path.parent.mkdir(parents=True, exist_ok=True)
         write_text(path, "".join(f"{line}\n" for line in [*lines, own]))
+
+
+def check_signed(sweep: Sweep, root: Path) -> None:
+    """Raise ValueError where the sweeps whose runs are in this one's folder are not all known."""
+    lines, own = _lines(sweep.home, root), signature(sweep, root)
+    odd = [line for line in lines if line.strip() and not line.rpartition(": ")[0]]
+    if odd or not {own, f"{sweep.file}: {sweep.run_name}"}.intersection(lines):
+        path = f"{RUNS}/{sweep.home}/{SIGNED}"
+        what = f"has the line {odd[0]!r}" if odd else f"does not name this sweep ({own})" if lines else "is missing"
+        remedy = f"write a line there for each sweep that has runs in the folder, this one's being {own!r}"
+        raise ValueError(
+            f"{path}, which lists the sweeps of the folder, {what}, so which runs have left is not known: {remedy}"
+            f"{', and take that line out' * bool(odd)}"
+        )
 
 
 def others(sweep: Sweep, root: Path, *, with_gone: bool = False) -> list[str]:
@@ -105,10 +126,10 @@ def others(sweep: Sweep, root: Path, *, with_gone: bool = False) -> list[str]:
 
     Those whose file no longer exists are left out, unless ``with_gone`` is true.
     """
-    own = {_signature(sweep, root), f"{sweep.file}: {sweep.run_name}"}
+    own = {signature(sweep, root), f"{sweep.file}: {sweep.run_name}"}
     return [
         line
-        for line in _lines(_signed(sweep.home, root))
+        for line in _lines(sweep.home, root)
         if (owner := line.rpartition(": ")[0])
         and line not in own
         and (with_gone or (root / owner).is_file() or not owner.endswith(".py"))
@@ -127,29 +148,32 @@ def check_folder(sweep: Sweep, root: Path) -> None:
         own = f"{written.NAME} NAME" if sweep.grid == written.GRID else "Sweep(..., folder=...)"
         raise ValueError(f"runs/{sweep.home} is also the folder of {whose}: give one of them its own, {own}")
     own = f"{sweep.file}: {sweep.run_name}"
-    if sweep.file and sweep.home != sweep.run_name and own in _lines(_signed(sweep.run_name, root)):
+    if sweep.file and sweep.home != sweep.run_name and own in _lines(sweep.run_name, root):
         raise ValueError(
             f"runs/{sweep.run_name} holds the earlier runs of {own}, whose folder is runs/{sweep.home} now: Sweep(..., "
             f"folder={sweep.run_name!r}) goes on with them; or move that folder away"
         )
 
 
-def _signed(folder: str, root: Path) -> Path:
-    return root / RUNS / folder / SIGNED
-
-
-def _signature(sweep: Sweep, root: Path) -> str:
+def signature(sweep: Sweep, root: Path) -> str:
     """The line of a sweep; a file within the checkout is named as seen from there, so that both may move."""
     owner = os.path.relpath(sweep.file, root.resolve()) if sweep.file else sweep.grid
     owner = sweep.file if owner.startswith("..") else owner
     return " ".join(f"{owner}: {sweep.run_name}".split())
 
 
-def _lines(path: Path) -> list[str]:
+def _lines(folder: str, root: Path) -> list[str]:
+    """The lines of SIGNED in a folder of runs; ValueError where they cannot be read."""
     try:
-        return plain.read_bytes(path, None).decode(errors="replace").splitlines()
-    except (OSError, Unreadable):
+        return plain.read_text(root / RUNS / folder / SIGNED).splitlines()
+    except (FileNotFoundError, NotADirectoryError):
         return []
+    except (OSError, Unreadable) as error:
+        why = error if isinstance(error, Unreadable) else error.strerror
+        raise ValueError(
+            f"{RUNS}/{folder}/{SIGNED}, which lists the sweeps of the folder, cannot be read ({why}): put it back as "
+            f"it was, or a file with a line for each of them (file: function)"
+        ) from error
 
 
 def _write_if_changed(path: Path, text: str, *, executable: bool = False) -> None:

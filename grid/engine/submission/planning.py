@@ -20,7 +20,7 @@ from grid.engine.slurm.site_yaml import load_site
 from grid.engine.states import evidence, ledger
 from grid.engine.states.evidence import View
 from grid.engine.states.ledger import ANY_TEXT, NAME, Chunk, Submission, asked
-from grid.engine.states.runs import Run, check_folder, named, others, prepare, runs_of, sign
+from grid.engine.states.runs import Run, check_folder, named, others, prepare, runs_of, sign, signature
 from grid.engine.submission import waves, writing
 from grid.engine.submission.plan import FRESH, Cancelled, Essence, Plan, Planned, arrays, digest
 from grid.engine.submission.preflight import Finding, findings, known, rehearsed
@@ -234,9 +234,11 @@ def reviewed(root: Path, folder: str) -> Reviewed | None:
 
 def submission_of(made: Made) -> Submission:
     """The record of the submission that the plan describes; nothing of it is submitted, nor its snapshot made yet."""
+    owner = signature(made.sweep, made.runs[0].root)
     plan = made.plan
     code = {**plan.code, "path": f"{snapshot.FOLDER}/{plan.code['digest'][: snapshot.DIGITS]}"}
-    return Submission(plan.folder, plan.id, plan.title, code, made.options.parallel, plan.chunks, made.options.is_part)
+    is_part, parallel = made.options.is_part, made.options.parallel
+    return Submission(plan.folder, plan.id, plan.title, code, parallel, plan.chunks, is_part, owner)
 
 
 def check(made: Made, root: Path, *, is_built: bool = False) -> list[Finding]:

@@ -7,14 +7,17 @@ import errno
 import fcntl
 import itertools
 import os
+import re
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from files import plain
 from grid.engine.states import evidence
 from grid.engine.states.evidence import View
-from grid.engine.states.runs import RUNS, left_over, named, other_seeds, others, read_config, runs_of
+from grid.engine.states.run_files import RunFolder
+from grid.engine.states.runs import RUNS, check_signed, left_over, named, other_seeds, others, read_config, runs_of
 from grid.engine.states.state import State
 from grid.engine.submission import planning
 from grid.engine.submission.plan import moved_defaults
@@ -43,10 +46,14 @@ class Left:
 def folders_left(
     sweep: Sweep, experiments: Sequence[Experiment], root: Path, *, any_seed: bool
 ) -> tuple[list[Left], View]:
-    """The folders that ``unclaimed`` gives, and what is known of their runs."""
+    """The folders that ``unclaimed`` gives, and what is known of their runs.
+
+    ValueError where it is not known which sweeps have runs in the folder.
+    """
     folder = experiments[0].folder
     before = planning.reviewed(root, folder)
-    paths = unclaimed(sweep, experiments, root, any_seed=any_seed)
+    if paths := unclaimed(sweep, experiments, root, any_seed=any_seed):
+        check_signed(sweep, root)
     beside = other_seeds(sweep, experiments, root)
     run_dirs = [f"{RUNS}/{folder}/{path.name}" for path in paths]
     view = evidence.look(run_dirs, [folder], root, max_age_s=0)
@@ -59,11 +66,17 @@ def folders_left(
     }
     reasons = _reasons([*experiments, *beside], paths, root)
     reasons |= {item.name: f"seed {item.seed} left the sweep" for item in beside}
+    queued = {
+        run for run, state in {**view.others, **view.states}.items() if not (state.word == "done" or state.may_start)
+    }
+    awaited = _awaited(queued | waiting, folder, root)
     found = []
     for path, run in zip(paths, run_dirs, strict=True):
         why, alone = reasons[path.name], _alone(path, run, view)
         if absent := _plugins_missing([path]):
             why, alone = f"not known without its plug-in {', '.join(absent)}", f"give {_imports(absent)}"
+        if run in awaited:
+            alone = alone or "a queued run waits for it"
         if run in waiting:
             alone = "the last plan still hands it over: submit"
         found.append(Left(run, view.states[run], _size_bytes(path), why, alone, is_known=not absent))
@@ -166,6 +179,16 @@ def _alone(path: Path, run: str, view: View) -> str:
         return "" if is_free else "another process has it"
 
 
+def _awaited(queued: Iterable[str], folder: str, root: Path) -> set[str]:
+    """The runs of a folder that others wait for (``after``) or begin with, as the scripts of those say."""
+    found: set[str] = set()
+    for run in queued:
+        with contextlib.suppress(OSError, plain.Unreadable):
+            names = re.findall(rf"{RUNS}/{re.escape(folder)}/[\w.-]+", plain.read_text(RunFolder(root / run).script))
+            found.update(name for name in names if name != run)
+    return found
+
+
 def _reasons(experiments: Sequence[Experiment], paths: Sequence[Path], root: Path) -> dict[str, str]:
     """The reasons why folders are no longer part of the sweep, by their names."""
     configs = {path.name: read_config(path) for path in paths}
@@ -194,15 +217,16 @@ def _size_bytes(folder: Path) -> int:
 
 @contextlib.contextmanager
 def held(path: Path) -> Iterator[bool]:
-    """Hold a run folder as main.py does, and yield whether nobody else has it, or evaluates it.
+    """Hold a run folder as main.py does, and yield whether nobody else has it, has started it, or evaluates it.
 
     Where the file system keeps no locks, nobody seems to have it, and the states alone tell.
     """
     with contextlib.ExitStack() as stack:
-        for place in (path, path / EVALUATOR):
-            if not place.is_dir():
+        for place in (path, path / EVALUATOR, RunFolder(path).log):
+            try:
+                lock = os.open(place, os.O_RDONLY | os.O_NONBLOCK)
+            except OSError:
                 continue
-            lock = os.open(place, os.O_RDONLY)
             stack.callback(os.close, lock)
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

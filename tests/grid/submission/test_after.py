@@ -251,6 +251,19 @@ def test_slurm_what_is_in_the_queue_is_waited_for(here: Bench) -> None:
     assert words(here) == {label: ["done"] * 2 for label in ("first", "then", "last")}
 
 
+def test_what_a_queued_run_waits_for_is_not_pruned(here: Bench) -> None:
+    here.family.write_text(STAGES.format(seeds=[1], resources=bench.SMALL))
+    here.slurm.hold_all()
+    here.good("plan")
+    here.good("submit")
+    (first,) = (here.root / "runs/tiny").glob("qsgd-*")
+    assert fake.bash(first / "run.sh").returncode == 0, "by hand"
+    here.family.write_text(STAGES.format(seeds=[1], resources=bench.SMALL).replace("steps=7", "steps=9"))
+    found = {Path(row["run"]).name[:4]: row for row in json.loads(here.good("prune --json"))["runs"]}
+    assert (found["qsgd"]["state"], found["qsgd"]["left_alone"]) == ("done", "a queued run waits for it")
+    assert "3 left alone" in here.good("prune --delete --yes") and first.is_dir()
+
+
 def test_the_original_line_refuses(here: Bench) -> None:
     code = grid_run.main(["--grid", str(here.family), "--run_name", "tiny", "--cluster_args", "6"], here.root)
     assert code == 2

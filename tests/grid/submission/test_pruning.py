@@ -7,6 +7,7 @@ import fcntl
 import json
 import os
 import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -163,6 +164,26 @@ def test_what_may_be_alive_is_left_alone(here: Bench) -> None:
     assert set(folders(here)) == {1}
 
 
+def test_a_run_that_is_being_started_is_left_alone(here: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the start of run.sh, also before main.py has the folder, and where the runner itself is killed."""
+    here.sweep((1, 2))
+    here.behave({2: [1, 0]})
+    assert here("run --slots 1").code == 1
+    slow, go = here.root.with_name("python"), here.root.with_name("go")
+    slow.write_text(f'#!/bin/sh\ntouch begun\nuntil [ -e "{go}" ]; do sleep 0.05; done\nexec {sys.executable} "$@"\n')
+    slow.chmod(0o755)
+    monkeypatch.setenv("PYTHON", str(slow))
+    with here.apart("run --slots 1") as runner:
+        fake.until((here.root / "begun").exists, "run.sh did not come to main.py", 30)
+        runner.kill()
+    here.sweep((1,))
+    assert by_seed(here) == {2: ("failed", "seed 2 left the sweep", "another process has it")}
+    assert "1 left alone" in here.good("prune --seeds 1 --delete --yes")
+    go.touch()
+    fake.until(lambda: by_seed(here)[2] == ("done", "seed 2 left the sweep", ""), "the run did not end")
+    assert here.starts() == {1: 1, 2: 2}
+
+
 def test_nothing_is_touched_while_the_queue_is_not_known(here: Bench) -> None:
     here.slurm.hold_all()
     here.good("plan")
@@ -237,6 +258,50 @@ def test_other_sweeps_of_the_folder(here: Bench) -> None:
     signed = here.root / "runs" / "tiny" / ".sweeps"
     signed.write_text(signed.read_text().replace(f"{line}\n", ""))
     assert set(by_seed(here)) == {5}
+
+
+def test_nothing_is_known_to_have_left_where_the_sweeps_of_the_folder_are_not(here: Bench) -> None:
+    """The list of a folder's sweeps is missing, odd, begun late, or has nothing of this one."""
+    here("run --slots 2")
+    here.sweep((1,))
+    signed, own = here.root / "runs/tiny/.sweeps", f"{here.family}: tiny"
+    write = f"write a line there for each sweep that has runs in the folder, this one's being {own!r}"
+    unknown = "so which runs have left is not known: "
+
+    def refused(what: str, end: str) -> None:
+        before = signed.read_bytes() if signed.is_file() else None
+        for words in ("--archive --yes", "--delete --yes", "--json"):
+            said = here.refused(
+                f"prune --seeds 1 {words}", f"runs/tiny/.sweeps, which lists the sweeps of the folder, {what}"
+            )
+            assert said.endswith(f"{end}\n")
+        assert len(folders(here)) == 3 and (signed.read_bytes() if signed.is_file() else None) == before
+
+    signed.rename(signed.with_name("aside"))
+    refused("is missing", f"is missing, {unknown}{write}")
+    signed.write_text("other.py: tiny\n")
+    (here.root / "other.py").write_text(here.family.read_text().replace("[3]", "[2]"))
+    refused(f"does not name this sweep ({own})", write)
+    signed.write_bytes(f"{own}\n\xff\n".encode("latin-1"))
+    refused("cannot be read (is no UTF-8", "a line for each of them (file: function)")
+    signed.unlink()
+    signed.mkdir()
+    for command in ("run", "plan"):  # neither may write it anew
+        here.refused(command, "cannot be read (Is a directory)")
+    refused("cannot be read (Is a directory)", "a line for each of them (file: function)")
+    signed.rmdir()
+    here.good("run")  # signs, beside runs which it does not have; those of other seeds it does
+    assert signed.read_text() == f"{own}\n"
+    signed.unlink()
+    odd = folders(here)[3]
+    odd.rename(odd.with_name(odd.name[:-14] + "0123456789abcd"))
+    here.good("run")
+    older = "(runs that were here before this list)"
+    assert signed.read_text() == f"{older}\n{own}\n"
+    refused(f"has the line {older!r}", f"{write}, and take that line out")
+    assert "1 folder of other settings beside them (see prune)" in here.good("status")
+    signed.write_text(f"{own}\n")
+    assert "deleted: 2 run folders" in here.good("prune --seeds 1 --delete --yes")
 
 
 def test_runs_of_set_have_a_hint(here: Bench) -> None:

@@ -4,6 +4,7 @@ submitted.
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -89,6 +90,15 @@ def test_cancel_leaves_other_sweeps_alone_and_admits_what_it_does_not_know(held:
     other = held.family.with_name("other.py")
     other.write_text(held.family.read_text().replace("seeds=(1, 2)", "seeds=(8,)"))
     assert replace(held, family=other).good("cancel --yes") == "nothing to cancel\n"
+    same = held.family.parent / "else" / held.family.name  # its sweep has the same title, too
+    same.parent.mkdir()
+    shutil.copy(held.family, same)
+    elsewhere = replace(held, family=same)
+    assert elsewhere.good("cancel --yes") == "nothing to cancel\n"
+    elsewhere.good("plan --set steps=9")
+    elsewhere.good("submit")
+    elsewhere.good("plan")
+    assert elsewhere.good("cancel --yes") == "cancelled 2 scripts\n", "what it submitted with other settings"
     held.slurm.controller_down()
     held.refused("cancel --yes", "nothing was cancelled, for what is queued is not known")
     held.slurm.controller_up()
