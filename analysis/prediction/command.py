@@ -1,7 +1,7 @@
 """The command ``python -m analysis predict``: the time of a step with each method, by workers and bandwidth.
 
 It gives three answers: how far the model was off where it was measured, a table per number of workers, and the
-break-even bandwidths, from which down a method pays.
+bandwidths at which a method pays.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from nuq.prediction import steps as predict
 from nuq.prediction.message_size import DENSE, Format, MeasuredFormat, format_of, predicted, second_format
 from nuq.prediction.rates import Profile
 from nuq.prediction.steps import Variant
-from nuq.prediction.units import duration, plain_break_even, quantity, shown_bandwidth, shown_break_even
+from nuq.prediction.units import duration, plain_break_even, quantity, shown_bandwidth, shown_gains
 from nuq.registry import method
 
 LETTERS = {"ring": "R", "tree": "T", "gather": "G", "two_stage": "S", "server": "P", "hierarchical": "H", "power": "F"}
@@ -92,7 +92,8 @@ def add_to(commands: argparse._SubParsersAction) -> None:
         "predict",
         help="step times by workers and bandwidth, and the break-even bandwidths, from measured rates",
         epilog="break_even_bit_s is the bandwidth below which a method pays; where it never or always does, the JSON "
-        'says "never" or "always" and the CSV 0 or inf; fp32 and bf16 have none (null, empty).',
+        'says "never" or "always" and the CSV 0 or inf; pays_from_bit_s is the bandwidth above which it does, 0 where '
+        "it pays on the slowest links, too; fp32 and bf16 have neither (null, empty).",
     )
     add = parser.add_argument
     add("--workers", default="8..1024", help="LOW..HIGH in powers of two, or a list (default: 8..1024)")
@@ -225,10 +226,10 @@ def _answer(question: Question, workers: Sequence[int], bandwidths: Sequence[flo
     for count in workers:
         print(f"\n{count:,} workers: step time, speed-up over bf16, collective")
         print(_table(question, count, bandwidths))
-    print("\nbreak-even: quicker than bf16 below this bandwidth (bit/s)")
+    print("\nbreak-even: quicker than bf16 at these bandwidths (bit/s)")
     heading = ["", *(str(count) for count in workers)]
-    even = {row.label: [question.break_even(row, count) for count in workers] for row in question.rows[2:]}
-    print(aligned([heading, *([label, *map(shown_break_even, found)] for label, found in even.items())]))
+    pays = {row.label: [shown_gains(*question.gains(row, count)) for count in workers] for row in question.rows[2:]}
+    print(aligned([heading, *([label, *found] for label, found in pays.items())]))
     asked_of = itertools.product(question.rows, workers, bandwidths)
     used = {question.step(row, count, speed).collective for row, count, speed in asked_of}
     print("always: even where the link is as fast as the processor can feed it\n")
@@ -270,7 +271,7 @@ def _plain(row: Mapping[str, object]) -> Mapping[str, object]:
 def records(question: Question, workers: Sequence[int], bandwidths: Sequence[float]) -> Iterator[Mapping[str, object]]:
     """One record per method, number of workers and bandwidth."""
     for count in workers:
-        even = {row: question.break_even(row, count) for row in question.rows[2:]}
+        pays = {row: question.gains(row, count) for row in question.rows[2:]}
         for speed in bandwidths:
             baseline = question.step(question.rows[1], count, speed).step_s
             for row in question.rows:
@@ -285,5 +286,6 @@ def records(question: Question, workers: Sequence[int], bandwidths: Sequence[flo
                         "speedup_vs_bf16": f"{baseline / found.step_s:.4f}",
                         "collective": found.collective,
                         "bytes_sent_per_step": found.bytes_sent,
-                        "break_even_bit_s": f"{even[row]:.4g}" if row in even else "",
+                        "pays_from_bit_s": f"{pays[row][0]:.4g}" if row in pays else "",
+                        "break_even_bit_s": f"{pays[row][1]:.4g}" if row in pays else "",
                     }

@@ -309,17 +309,8 @@ def predict(
     return min(found, key=lambda prediction: prediction.step_s)
 
 
-def break_even(step_s: Callable[[float], float], baseline_s: Callable[[float], float]) -> float:
-    """The bandwidth in bit/s up to which the first is quicker than the second: 0 where it never is, inf where always.
-
-    0 also where it is not on the slowest links, though it may be on quicker ones: ``gains`` finds these.
-    """
-    low, high = gains(step_s, baseline_s, _SLOWEST)
-    return 0.0 if low else high
-
-
 def gains(
-    step_s: Callable[[float], float], baseline_s: Callable[[float], float], bandwidth: float
+    step_s: Callable[[float], float], baseline_s: Callable[[float], float], bandwidth: float = _SLOWEST
 ) -> tuple[float, float]:
     """The bandwidths in bit/s from and up to which the first is quicker than the second, or 0 and 0.
 
