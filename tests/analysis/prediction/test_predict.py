@@ -14,7 +14,8 @@ import pytest
 
 from analysis.__main__ import main
 from analysis.prediction import profile, validate
-from analysis.prediction.command import bandwidths_of, rows_of, workers_of
+from analysis.prediction.command import rows_of
+from analysis.prediction.ranges import bandwidths_of, counts_of
 from nuq.prediction import steps as predict
 from nuq.prediction.message_size import DENSE, Format, predicted
 from nuq.prediction.rates import Bucket, Model
@@ -135,9 +136,9 @@ def test_full_buckets_are_ddp_s() -> None:
 
 
 def test_ranges_and_lists() -> None:
-    assert workers_of("8..1024") == [8, 16, 32, 64, 128, 256, 512, 1024]
-    assert workers_of("3..20") == [3, 4, 8, 16, 20]
-    assert workers_of("16,8") == [8, 16]
+    assert counts_of("8..1024") == [8, 16, 32, 64, 128, 256, 512, 1024]
+    assert counts_of("3..20") == [3, 4, 8, 16, 20]
+    assert counts_of("16,8") == [8, 16]
     assert [shown_bandwidth(speed) for speed in bandwidths_of("100M..400G")] == [
         "100M",
         "400M",
