@@ -85,30 +85,30 @@ def costs(logs: Logs) -> dict[str, RunCosts]:
     """The costs of the runs that have logged times.
 
     compute_s is the same for all, the median over these runs, as they do the same passes: of a run, the median of
-    ``time/step_s`` without encoding, wire, decoding and updates of levels, over the workers of a process.
+    ``time/step_s`` without encoding, wire, decoding and updates of levels, over the workers of a process.  Where these
+    share one model, the step of the optimizer (``time/optimizer_s``) is not divided among them.
     """
     runs = list(logs.settings.index)
     step = logs.of_tag("time/step_s").index.to_numpy(float)
-    step_s, encode_s, wire_s, decode_s, updates = (
+    timed = [
         logs.of_tag(f"time/{what}_s").reindex(index=step, columns=runs).to_numpy(float)
-        for what in ("step", "encode", "wire", "decode", "update")
-    )
+        for what in ("step", "encode", "wire", "decode", "update", "optimizer")
+    ]
     several = logs.of_tag("comm/network_bytes").columns
     means = _share_of_means(logs, runs)
     computed: list[float] = []
     found: dict[str, RunCosts] = {}
     for number, (run, settings) in enumerate(logs.settings.to_dict("index").items()):
-        there = np.isfinite(step_s[:, number])
+        there = np.isfinite(timed[0][:, number])
         alone = settings["method.name"] in METHODS and METHODS[settings["method.name"]].single_worker
         workers = 1 if alone else settings.get("workers", np.nan)
         if not there.any() or not np.isfinite(workers):
             continue
         hosted = 1 if run in several else int(workers)
-        total, encode, wire, decode, updated = (
-            np.nan_to_num(values[there, number]) for values in (step_s, encode_s, wire_s, decode_s, updates)
-        )
+        total, encode, wire, decode, updated, optimizer = (np.nan_to_num(values[there, number]) for values in timed)
         update = np.diff(updated, prepend=0.0) / np.maximum(np.diff(step[there], prepend=0.0), 1.0)
-        computed.append(float(np.median(total - encode - wire - decode - update)) / hosted)
+        passes = (total - encode - wire - decode - update - optimizer) / hosted
+        computed.append(float(np.median(passes + optimizer)))
         every = _whole(settings.get("exchange.local_steps"), 1)
         found[run] = RunCosts(
             ALONE if alone else _collective(settings, has_means=means[run] > 0),

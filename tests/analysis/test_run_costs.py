@@ -19,11 +19,12 @@ def cost(collective: str, hosted: int = 4, workers: int = 4, means: float = 0.0)
 def test_of_a_simulated_run_the_workers_share_its_seconds(write_run: Callable[..., Path], tmp_path: Path) -> None:
     rows = [(tag, step, value) for step in (10, 20) for tag, value in TIMES.items()]
     updates = [("time/update_s", 10, 2.0), ("time/update_s", 20, 4.0)]  # .2 s of each step
+    updates += [("time/optimizer_s", step, 0.08) for step in (10, 20)]
     rounds = {"exchange.local_steps": 5, "eval_every": 10}
     write_run("s", {"method": "alq", "workers": 4, **rounds}, [*rows, *updates, ("comm/bits_per_coordinate", 10, 3)])
     (own,) = costs(load(tmp_path / "runs", "s")).values()
     assert (own.collective, own.workers, own.hosted, own.every) == ("gather", 4, 4, 5)
-    assert own.compute_s == pytest.approx((1 - 0.16 - 0.2 - 0.04 - 0.2) / 4)
+    assert own.compute_s == pytest.approx((1 - 0.16 - 0.2 - 0.04 - 0.2 - 0.08) / 4 + 0.08)
     assert (own.encode_s, own.decode_s) == pytest.approx((0.8, 1.0))  # of an exchange: five steps' share
     assert own.update_s(np.array([0.0, 15.0])) == pytest.approx([0, 0.75])
     assert own.codec_s(4) == pytest.approx(0.8 / 4 + 1.0)
