@@ -61,8 +61,8 @@ _TEXT = (
     *("optim.lr=0.003", "optim.clip_norm=1.0", "eval_every=8", "log_every=8", *_SHARED),
 )
 _DIGITS = ("data=digits", "model=cnn", "batch_size=16", "optim.lr=0.1", "eval_every=4", "log_every=4", *_SHARED)
-FULL = Task(_TEXT, (30, 300), (1, 4), 48)
-QUICK = Task(_DIGITS, (), (1, 4), 16)
+FULL = Task(_TEXT, (30, 300), (1, 4), 96)
+QUICK = Task(_DIGITS, (), (1, 4), 64)
 # as SparseLoCo: the mean of the moves, as it is
 ROUNDS = ("exchange.outer_lr=1.0", "exchange.outer_momentum=0.0", "exchange.nesterov=false")
 

@@ -1,4 +1,7 @@
-"""The map of the fastest methods: bandwidth against the number of workers, or H, with a colour for each method."""
+"""The map of the fastest methods: bandwidth against the number of workers, or H, with a colour for each method.
+
+SGD, whose one worker exchanges nothing, is not among them.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ from analysis.seed_groups import title
 from nuq.prediction.units import shown_bandwidth
 
 MOST_PANELS, COLUMNS = 6, 2
-ROW_HEIGHT, EDGES = 0.26, 0.6  # inches: of a row of cells, and of title and axis of a panel
+ROW_HEIGHT, EDGES, TITLE = 0.26, 0.55, 0.3  # inches: of a row of cells, of a panel's title and axis, of the figure's
 NARROWEST = 0.4  # inches of a cell, for its number
 
 
@@ -44,7 +47,7 @@ def draw(asked: RunQuestion, setups: Setups, path: Path) -> list[Path]:
         columns, width = 1, style.WIDTHS["page"]
     with rc_context(style.rc()):
         below = math.ceil(len(panels) / columns)
-        figure = style.new_figure(width, below * (EDGES + ROW_HEIGHT * len(rows)))
+        figure = style.new_figure(width, TITLE + below * (EDGES + ROW_HEIGHT * len(rows)))
         every = figure.subplots(below, columns, sharex=True, sharey=True, squeeze=False).ravel()
         for number, (axes, panel) in enumerate(zip(every, panels, strict=False)):
             lines = [
@@ -59,7 +62,7 @@ def draw(asked: RunQuestion, setups: Setups, path: Path) -> list[Path]:
             axes.set_ylabel(("workers" if by_workers else "H") if number % columns == 0 else "")
         for axes in every[len(panels) :]:
             axes.axis("off")
-        over = f": speed-up over {title(asked.baseline)}" if asked.baseline else ""
+        over = f"\nspeed-up over {title(asked.baseline)}" if asked.baseline else ""
         figure.suptitle(f"fastest to {asked.goal}{over}", fontsize=8.5)
         legend_below(figure, width)
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -74,7 +77,11 @@ def _panel(axes: Axes, asked: RunQuestion, lines: Sequence[Sequence[Setup]]) -> 
     for row, line in enumerate(lines):
         for column, setup in enumerate(line):
             found, base = asked.answers(setup)
-            ends = [number for number, one in enumerate(found) if math.isfinite(one.seconds)]
+            ends = [
+                number
+                for number, (one, way) in enumerate(zip(found, asked.ways, strict=True))
+                if math.isfinite(one.seconds) and asked.exchanges(way)
+            ]
             if not ends:
                 continue
             best = min(ends, key=lambda number: found[number].seconds)

@@ -18,7 +18,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -136,6 +136,10 @@ class RunQuestion:
         ]
         return Answer(float(np.mean(seconds)), float(np.mean(steps)), int(np.isfinite(steps).sum()), len(steps), of)
 
+    def exchanges(self, way: Way) -> bool:
+        """Whether the workers of a method exchange anything: SGD has one, which the links do not matter to."""
+        return any(self.costs[run].collective != ALONE for runs in way.runs.values() for run in runs)
+
     @property
     def baseline(self) -> str:
         """The first of BASELINES that the runs have; empty where they have none."""
@@ -182,8 +186,9 @@ def read(folders: Sequence[Path]) -> Logs:
         raise ValueError(f"{str(no_runs[0])!r}: of several RUN each is the folder of a run, with its config.yaml")
     if len(sweeps := dict.fromkeys(folder.parent for folder in folders)) > 1:
         raise ValueError(f"runs of {' and '.join(str(sweep) for sweep in [*sweeps][:2])}: must be of one sweep")
-    (sweep,) = sweeps
-    return load(sweep.parent, sweep.name).keep(folder.name for folder in folders)
+    (sweep,), names = sweeps, {folder.name for folder in folders}
+    logs = load(sweep.parent, sweep.name).keep(names)
+    return replace(logs, notes=tuple(told for told in logs.notes if told.partition(":")[0] in names))
 
 
 def _is_run(folder: Path) -> bool:

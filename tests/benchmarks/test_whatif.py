@@ -30,7 +30,7 @@ def test_twelve_runs_are_measured_over_links_that_are_shaped():
     assert len(METHODS) * len(FULL.mbit) * len(FULL.every) == 12
     assert all(FULL.steps % every == 0 for every in FULL.every)
     words = whatif.words_of(FULL, "alq", 4, ROOT / "here")
-    assert {"method=alq", "steps=48", "exchange.local_steps=4", f"run_dir={ROOT / 'here'}"} <= set(words)
+    assert {"method=alq", "steps=96", "exchange.local_steps=4", f"run_dir={ROOT / 'here'}"} <= set(words)
     assert not any(word.startswith("exchange.") for word in whatif.words_of(FULL, "alq", 1, ROOT))
 
 
