@@ -24,11 +24,12 @@ KNOWN = ("gather", "two_stage", "server")  # the collectives whose costs follow 
 class RunCosts:
     """The costs of one run; workers asked of a method may be others than the run's.
 
-    collective: one of KNOWN, ``ring`` for full precision (as DDP sums it, whatever the run did), ``power`` for
-    PowerSGD's factors, ``alone`` for a method that exchanges nothing.  workers: M; hosted: how many of them a process
-    of the run hosts; every: H, the steps of a round.  compute_s: of one worker's step without its exchange.  encode_s,
-    decode_s: of an exchange, in a process of the run.  means: the share of the bytes in ``comm/bytes`` that are means,
-    encoded again.  updates: steps, and the seconds of all updates of levels up to them in a process of the run.
+    collective: one of KNOWN, ``ring`` for full precision and bf16 (as DDP sums them, whatever the run did), ``power``
+    for PowerSGD's factors, ``alone`` for a method that exchanges nothing.  workers: M; hosted: how many of them a
+    process of the run hosts; every: H, the steps of a round.  compute_s: of one worker's step without its exchange.
+    encode_s, decode_s: of an exchange, in a process of the run.  means: the share of the bytes in ``comm/bytes`` that
+    are means, encoded again.  updates: steps, and the seconds of all updates of levels up to them in a process of the
+    run.
     """
 
     collective: str
@@ -140,7 +141,7 @@ def _share_of_means(logs: Logs, runs: Sequence[str]) -> dict[str, float]:
 def _collective(settings: Mapping[str, Any], *, has_means: bool) -> str:
     """The collective of a run's costs; what ``auto`` chose is told by the means."""
     method, asked = settings["method.name"], settings.get("exchange.collective", "gather")
-    if method in FULL_PRECISION:
+    if method in FULL_PRECISION or (method == "bf16" and settings.get("method.coding") != "rans"):
         return RING
     if asked in ("auto", "two_stage") and method in METHODS and METHODS[method].collective == POWER:
         return POWER

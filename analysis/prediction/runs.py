@@ -244,6 +244,8 @@ def _check(logs: Logs, runs: Sequence[str], of_runs: Mapping[str, RunCosts]) -> 
             if run not in logs.of_tag(tag).columns:
                 needed = " and ".join(NEEDED)
                 raise ValueError(f"run {run!r} has not logged {tag}; a prediction needs {needed} of each run")
+        if run not in of_runs:
+            raise ValueError(f"run {run!r} does not tell its number of workers, which a prediction needs")
         if (collective := of_runs[run].collective) not in (*KNOWN, RING, POWER, ALONE):
             legal = ", ".join(KNOWN)
             raise ValueError(f"run {run!r} has exchange.collective={collective}: must be one of {legal} (or auto) here")

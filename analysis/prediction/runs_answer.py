@@ -116,7 +116,8 @@ def _head(asked: RunQuestion) -> list[str]:
         f"To {asked.goal}{rule}, from the logs of {num}; a worker's step computes for {computes}, a message takes "
         f"{duration(asked.profile.latency_s)}",
         "Assumed: a machine and a link of its own for every worker, exchange.collective as in the runs, full precision "
-        "added up by a ring, no overlap, and the loss by steps of the runs with the nearest H and number of workers",
+        "and bf16 added up by a ring, no overlap, and the loss by steps of the runs with the nearest H and number of "
+        "workers",
     ]
 
 

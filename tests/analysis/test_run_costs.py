@@ -54,6 +54,29 @@ def test_two_stages_encode_a_share_of_the_mean_and_decode_two_vectors(hosted: in
     assert 10 * own.copies(4) == pytest.approx(8 * 3 / 4 + 2 * 3)
 
 
+@pytest.mark.parametrize(
+    ("settings", "collective"),
+    [
+        ({"method": "bf16"}, "ring"),
+        ({"method": "bf16", "method.coding": "rans"}, "gather"),
+        ({"method": "sgd"}, "alone"),
+        ({"method": "powersgd", "exchange.collective": "auto"}, "power"),
+        ({"method": "alq", "exchange.collective": "auto"}, "two_stage"),
+        ({"method": "alq", "exchange.collective": "server"}, "server"),
+    ],
+)
+def test_a_run_s_settings_and_means_tell_its_collective(
+    settings: dict[str, str], collective: str, write_run: Callable[..., Path], tmp_path: Path
+) -> None:
+    rows = [("time/step_s", 10, 1.0), ("comm/bits_per_coordinate", 10, 4.0)]
+    if collective in ("two_stage", "server"):
+        rows.append(("comm/means_bits_per_coordinate", 10, 1.0))
+    write_run("s", {"workers": 4, **settings}, rows)
+    (own,) = costs(load(tmp_path / "runs", "s")).values()
+    assert own.collective == collective
+    assert own.means == (0.25 if collective in ("two_stage", "server") else 0)
+
+
 def test_every_collective_has_its_copies_and_rounds() -> None:
     told = {name: (cost(name).copies(8), cost(name).rounds(8)) for name in ("gather", "server", "ring", "alone")}
     assert told == {"gather": (7, 1), "server": (7, 2), "ring": (1.75, 14), "alone": (0, 0)}
