@@ -1,6 +1,7 @@
 """The commands of the analysis: figures, tables and a report of a sweep from the logs of its runs, and the cost model.
 
-``python -m analysis report demo`` makes the first three for the sweep ``demo``; ``predict`` is the cost model.
+``python -m analysis report demo`` makes the first three for the sweep ``demo``; ``predict`` is the cost model, which
+also tells the times of runs over other links.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ _EXAMPLES = """examples:
   python -m analysis report demo                            one HTML page with everything, figures/demo/report.html
   python -m analysis watch demo                             the same, refreshed while the runs go on
   python -m analysis figures demo --only levels --style examples/paper_style.yaml --methods alq amq
+  python -m analysis predict runs/demo --every 1..64        the times to a target over other links
   python -m analysis table demo --columns final p bits --sort final --descending
 
 --import PACKAGE, in any of these lines, imports a package of your own, whose methods then have their names and colours

@@ -17,7 +17,7 @@ import pandas as pd
 
 from analysis.logs.load import Logs
 from analysis.logs.rows import Rows
-from analysis.tensor_formats import FULL_PRECISION
+from analysis.run_costs import costs
 
 AXES = ("step", "time", "epoch", "bytes")
 LINKS = {"10M": 1e7, "100M": 1e8, "1G": 1e9}  # axis -> bit/s of each worker's link to the others
@@ -198,31 +198,16 @@ def _stairs(step: np.ndarray, epoch: np.ndarray) -> _Knots | None:
 def _over_link(bandwidth: float, logs: Logs, runs: list[str]) -> Iterator[_Knots | None]:
     """The seconds after each step if every worker had a machine of its own and a link of ``bandwidth`` bit/s.
 
-    With M workers they are step * (compute_s + codec_s) + 8 f bytes / bandwidth.  f = M - 1: every message goes to
-    every other worker, as with ``exchange.collective=gather``; 2 (M - 1) / M for full precision, which a ring adds up.
-    Of a process that hosts all M workers, compute_s is a step without its exchange over M, the median over all runs, as
-    all do the same passes; codec_s is the run's own mean of encode_s / M + decode_s.  A run of several processes counts
-    as one of M.  Latency, and what overlaps with the computation, are left out.
+    They are the run's own costs (``analysis.run_costs``), of computation, encoding, decoding and updates of levels, and
+    8 f bytes / bandwidth with ``RunCosts.copies`` f, which is M - 1 where each message goes to every other worker.
+    Latency, and what overlaps with the computation, are left out.
     """
-    every = logs.settings.index
-    step_s = logs.of_tag("time/step_s").reindex(columns=every)
-
-    def part(what: str) -> pd.DataFrame:
-        logged = logs.of_tag(f"time/{what}_s").reindex(index=step_s.index, columns=every)
-        return logged.fillna(0.0).where(step_s.notna())
-
-    encode_s, wire_s, decode_s = map(part, ("encode", "wire", "decode"))
-    several = logs.of_tag("comm/network_bytes").reindex(columns=every).notna().any()
-    workers = logs.settings["workers"].astype(float)
-    hosted = workers.where(~several, 1.0)
-    compute_s = ((step_s - encode_s - wire_s - decode_s).median() / hosted).median()
-    a_step = compute_s + encode_s.mean() / hosted + decode_s.mean()
-    rings = logs.settings["method.name"].isin(FULL_PRECISION)
-    copies = (workers - 1) * (2 / workers).where(rings, 1.0)
+    of_runs = costs(logs)
     for run, knots in zip(runs, _bytes(logs, runs), strict=True):
-        if knots is not None and np.isfinite(a_step[run]):
+        if knots is not None and (own := of_runs.get(run)) is not None:
             step, sent = knots
-            yield step, step * a_step[run] + 8 * copies[run] * sent / bandwidth
+            a_step = own.compute_s + own.codec_s(own.workers) / own.every
+            yield step, step * a_step + own.update_s(step) + 8 * own.copies(own.workers) * sent / bandwidth
         else:
             yield None
 

@@ -18,7 +18,7 @@ from analysis.logs.load import Logs
 from analysis.plots.style import WIDTHS, look, new_figure
 from analysis.seed_groups import Group, SeedGroup, groups, title
 
-TAG = "Vacc"
+TAG, LOSS = "Vacc", "Vloss"
 BELOW = 1.0  # percentage points: the default target lies so far below the final mean of the baseline
 _BASELINE = "supersgd"
 _ROW = 0.2  # inches per method
@@ -36,20 +36,22 @@ class Target:
     rule: str = ""
 
 
-def first_at(logs: Logs, runs: Sequence[str], target: float, axis: str = "time") -> pd.Series:
+def first_at(logs: Logs, runs: Sequence[str], target: float, axis: str = "time", tag: str = TAG) -> pd.Series:
     """The position of each run on one of ``axes.AXES`` at its first evaluation of at least ``target`` % accuracy.
+
+    tag: what is to reach the target, in place of the accuracy; a loss (LOSS) by falling to it.
 
     There is no interpolation between evaluations: a model is known only where it was evaluated, so the answer is never
     too early and at most one evaluation interval too late.  It is NaN where the run never gets there, or has no
     position on that axis.
     """
-    accuracy = wide(logs, TAG, list(runs))
-    there = accuracy.to_numpy() >= target
+    values = wide(logs, tag, list(runs))
+    there = values.to_numpy() <= target if tag == LOSS else values.to_numpy() >= target
     ever = np.asarray(there.any(axis=0))
     found = np.full(len(runs), np.nan)
     if ever.any():
         rows, row_of_run = np.unique(there[:, ever].argmax(axis=0), return_inverse=True)
-        where = on_axis.positions(logs, axis, list(accuracy.columns[ever]), accuracy.index[rows]).to_numpy()
+        where = on_axis.positions(logs, axis, list(values.columns[ever]), values.index[rows]).to_numpy()
         found[ever] = where[row_of_run, np.arange(len(row_of_run))]
     return pd.Series(found, index=pd.Index(runs, name="run"))
 

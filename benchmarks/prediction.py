@@ -26,7 +26,7 @@ def break_even(rates: profile.Profile) -> dict[str, float | str]:
     """The bandwidth in bit/s, by the number of workers, below which ALQ is quicker than bf16, or the word always."""
     rows = rows_of(["alq"], None, 4, None, rates)
     question = Question(rates, validate.model_of("mlp", rates), rates.compute_s, rows, 1, 100e9, "auto")
-    found = {str(workers): float(f"{question.break_even(rows[-1], workers):.4g}") for workers in WORKERS}
+    found = {str(workers): float(f"{question.gains(rows[-1], workers)[1]:.4g}") for workers in WORKERS}
     return {workers: "always" if math.isinf(bandwidth) else bandwidth for workers, bandwidth in found.items()}
 
 

@@ -1,5 +1,5 @@
-"""The command ``predict``: questions to the cost model (``nuq.prediction``), its rates as a file, its errors.
+"""The command ``predict``: questions to the cost model (``nuq.prediction``) and to runs, rates as a file, errors.
 
-May import ``analysis.plots``, the modules of ``analysis``, ``files``, ``nuq.prediction``, ``nuq.registry``, and
-``nuq.settings``.
+May import ``analysis.plots``, the modules of ``analysis``, ``args``, ``files``, ``nuq.prediction``, ``nuq.registry``,
+and ``nuq.settings``.
 """

@@ -1,7 +1,8 @@
 """The command ``python -m analysis predict``: the time of a step with each method, by workers and bandwidth.
 
-It gives three answers: how far the model was off where it was measured, a table per number of workers, and the
-break-even bandwidths, from which down a method pays.
+With the folders of runs it is the time to a target (``analysis.prediction.runs``).  Without them it gives three
+answers: how far the model was off where it was measured, a table per number of workers, and the bandwidths at which a
+method pays.
 """
 
 from __future__ import annotations
@@ -16,54 +17,27 @@ from pathlib import Path
 
 from analysis.prediction import profile, validate
 from analysis.prediction.question import BASELINE, Question, Row
+from analysis.prediction.ranges import bandwidths_of, counts_of
 from files.aligned import aligned
 from files.tables import add_json, as_json, beside_json, encoded
 from nuq.prediction import steps as predict
 from nuq.prediction.message_size import DENSE, Format, MeasuredFormat, format_of, predicted, second_format
 from nuq.prediction.rates import Profile
 from nuq.prediction.steps import Variant
-from nuq.prediction.units import duration, plain_break_even, quantity, shown_bandwidth, shown_break_even
+from nuq.prediction.units import duration, plain_break_even, quantity, shown_bandwidth, shown_gains
 from nuq.registry import method
 
 LETTERS = {"ring": "R", "tree": "T", "gather": "G", "two_stage": "S", "server": "P", "hierarchical": "H", "power": "F"}
-_LADDER_FROM = 100  # a wider range has two bandwidths a decade, a narrower one three
+WORKERS, BANDWIDTHS = "8..1024", "100M..400G"  # where nothing is asked
+# options that speak of a model that is not trained yet, and options that speak of runs
+OF_MODELS = (
+    *("bits", "second_bits", "bucket_size", "collective", "per_machine", "local_bandwidth", "model", "parameters"),
+    *("tensors", "compute", "validate", "keep"),
+)
+OF_RUNS = ("target", "latency", "every", "where")
 
 
 # --- what was asked -----------------------------------------------------------------------------------------------
-
-
-def workers_of(text: str) -> list[int]:
-    """The numbers of workers of a text: ``8..1024`` is both ends and the powers of two between, ``8,16`` these two."""
-    found: set[int] = set()
-    for ends in [_ends(part, "--workers") for part in text.split(",")]:
-        if any(end % 1 or end < 2 for end in ends):
-            raise ValueError(f"--workers {text!r}: must be whole numbers from 2, such as 8..1024 or 8,16")
-        found |= {int(end) for end in ends}
-        found |= {2**k for k in range(1, 64) if len(ends) == 2 and ends[0] <= 2**k <= ends[1]}
-    return sorted(found)
-
-
-def bandwidths_of(text: str) -> list[float]:
-    """The bandwidths that a text names, in bit/s: ``1G,10G`` is these two.
-
-    ``100M..400G`` is both ends and in between 1 and 4 (up to two decades: 1, 2 and 5) times powers of ten bit/s.
-    """
-    found: set[float] = set()
-    for part in text.split(","):
-        ends = _ends(part, "--bandwidth")
-        found |= set(ends)
-        if len(ends) == 2:
-            steps = (1, 4) if ends[1] / ends[0] > _LADDER_FROM else (1, 2, 5)
-            ladder = (step * 10.0**power for power in range(-1, 16) for step in steps)
-            found |= {value for value in ladder if ends[0] < value < ends[1]}
-    return sorted(found)
-
-
-def _ends(part: str, name: str) -> list[float]:
-    ends = [quantity(end, name) for end in part.split("..")]
-    if len(ends) > 2 or ends[0] > ends[-1]:
-        raise ValueError(f"{name} {part!r}: a range is written LOW..HIGH, the lower end first")
-    return ends
 
 
 def rows_of(
@@ -92,14 +66,39 @@ def add_to(commands: argparse._SubParsersAction) -> None:
         "predict",
         help="step times by workers and bandwidth, and the break-even bandwidths, from measured rates",
         epilog="break_even_bit_s is the bandwidth below which a method pays; where it never or always does, the JSON "
-        'says "never" or "always" and the CSV 0 or inf; fp32 and bf16 have none (null, empty).',
+        'says "never" or "always" and the CSV 0 or inf; pays_from_bit_s is the bandwidth above which it does, 0 where '
+        "it pays on the slowest links, too; fp32 and bf16 have neither (null, empty).",
     )
     add = parser.add_argument
-    add("--workers", default="8..1024", help="LOW..HIGH in powers of two, or a list (default: 8..1024)")
     add(
-        "--bandwidth", default="100M..400G", help="bit/s of a machine's link: LOW..HIGH or a list (default: 100M..400G)"
+        "folders",
+        nargs="*",
+        type=Path,
+        metavar="RUN",
+        help="folders of runs, or a sweep's: the seconds that they would take to a target over other links, from their "
+        "logs (default: step times of --model)",
     )
-    add("--methods", nargs="+", metavar="NAME", help="default: all of measured rates")
+    add(
+        "--workers",
+        metavar="LOW..HIGH",
+        help=f"in powers of two, or a list (default: {WORKERS}; with RUN the runs' own)",
+    )
+    add(
+        "--bandwidth",
+        metavar="LOW..HIGH",
+        help=f"bit/s of a machine's link, or a list (default: {BANDWIDTHS}; with RUN 10M..10G)",
+    )
+    of_runs = parser.add_argument_group("with RUN alone").add_argument
+    of_runs("--target", help="validation accuracy in percent, or loss=VALUE (default: what the least good run reaches)")
+    of_runs("--every", metavar="LOW..HIGH", help="H, steps of a round, likewise (default: the runs' own)")
+    of_runs(
+        "--latency",
+        type=float,
+        metavar="SECONDS",
+        help="from a message's sending to its arrival (default: the profile's)",
+    )
+    of_runs("--where", nargs="+", default=[], metavar="NAME=VALUE", help="runs with these settings alone")
+    add("--methods", nargs="+", metavar="NAME", help="default: all of measured rates, or of the runs")
     add("--bits", type=float, help="of every quantizer whose length follows from them (default: its own)")
     add("--second_bits", type=float, default=4, help="of the second encoding of two_stage and server (default: 4)")
     add("--bucket_size", type=int, help="coordinates that share a scale (default: the method's own)")
@@ -129,7 +128,8 @@ def add_to(commands: argparse._SubParsersAction) -> None:
     add(
         "--figure",
         type=Path,
-        help="draw speed-up over bf16 against bandwidth: the path of a PNG; a PDF is written beside it",
+        help="draw speed-up over bf16 against bandwidth, with RUN a map of the fastest methods: the path of a PNG; a "
+        "PDF is written beside it",
     )
     add(
         "--validate",
@@ -138,6 +138,7 @@ def add_to(commands: argparse._SubParsersAction) -> None:
         help="predict the runs of a file of python -m benchmarks.wire --out, and print the errors",
     )
     add("--keep", action="store_true", help="with --validate: store the errors in the profile, which then states them")
+    parser.set_defaults(of_models={name: parser.get_default(name) for name in OF_MODELS})
 
 
 def _question(options: argparse.Namespace) -> Question:
@@ -175,6 +176,15 @@ def _question(options: argparse.Namespace) -> Question:
 def run(options: argparse.Namespace) -> int:
     """Run the command and return its exit code: 0, or 2 with a sentence where the request does not exist."""
     try:
+        if options.folders:
+            if given := [name for name, default in options.of_models.items() if getattr(options, name) != default]:
+                raise ValueError(f"--{given[0]}: has no effect on RUN, whose model, messages and times are in its logs")
+            from analysis.prediction.runs_answer import answer  # pandas takes a second to import
+
+            answer(options)
+            return 0
+        if given := [name for name in OF_RUNS if getattr(options, name) not in (None, [])]:
+            raise ValueError(f"--{given[0]}: is asked of runs; give RUN, the folder of a run or of a sweep")
         if options.validate:
             found = profile.read(options.profile)
             checked = validate.validated(validate.read_rows(options.validate), found, options.bits, options.second_bits)
@@ -186,7 +196,8 @@ def run(options: argparse.Namespace) -> int:
         if options.keep:
             raise ValueError("--keep: stores the errors of --validate FILE, which is not given")
         question = _question(options)
-        workers, bandwidths = workers_of(options.workers), bandwidths_of(options.bandwidth)
+        workers = counts_of(options.workers or WORKERS)
+        bandwidths = bandwidths_of(options.bandwidth or BANDWIDTHS)
         if bad := [count for count in workers if options.per_machine < 1 or count % min(options.per_machine, count)]:
             raise ValueError(
                 f"--per_machine {options.per_machine}: must be at least 1 and divide every number of --workers, "
@@ -225,10 +236,10 @@ def _answer(question: Question, workers: Sequence[int], bandwidths: Sequence[flo
     for count in workers:
         print(f"\n{count:,} workers: step time, speed-up over bf16, collective")
         print(_table(question, count, bandwidths))
-    print("\nbreak-even: quicker than bf16 below this bandwidth (bit/s)")
+    print("\nbreak-even: quicker than bf16 at these bandwidths (bit/s)")
     heading = ["", *(str(count) for count in workers)]
-    even = {row.label: [question.break_even(row, count) for count in workers] for row in question.rows[2:]}
-    print(aligned([heading, *([label, *map(shown_break_even, found)] for label, found in even.items())]))
+    pays = {row.label: [shown_gains(*question.gains(row, count)) for count in workers] for row in question.rows[2:]}
+    print(aligned([heading, *([label, *found] for label, found in pays.items())]))
     asked_of = itertools.product(question.rows, workers, bandwidths)
     used = {question.step(row, count, speed).collective for row, count, speed in asked_of}
     print("always: even where the link is as fast as the processor can feed it\n")
@@ -270,7 +281,7 @@ def _plain(row: Mapping[str, object]) -> Mapping[str, object]:
 def records(question: Question, workers: Sequence[int], bandwidths: Sequence[float]) -> Iterator[Mapping[str, object]]:
     """One record per method, number of workers and bandwidth."""
     for count in workers:
-        even = {row: question.break_even(row, count) for row in question.rows[2:]}
+        pays = {row: question.gains(row, count) for row in question.rows[2:]}
         for speed in bandwidths:
             baseline = question.step(question.rows[1], count, speed).step_s
             for row in question.rows:
@@ -285,5 +296,6 @@ def records(question: Question, workers: Sequence[int], bandwidths: Sequence[flo
                         "speedup_vs_bf16": f"{baseline / found.step_s:.4f}",
                         "collective": found.collective,
                         "bytes_sent_per_step": found.bytes_sent,
-                        "break_even_bit_s": f"{even[row]:.4g}" if row in even else "",
+                        "pays_from_bit_s": f"{pays[row][0]:.4g}" if row in pays else "",
+                        "break_even_bit_s": f"{pays[row][1]:.4g}" if row in pays else "",
                     }

@@ -68,10 +68,10 @@ def _panel(axes: Axes, question: Question, workers: int, grid: np.ndarray) -> No
         label = METHODS[method].title + (f" and {alike} alike" if alike else "")
         look = style.look(SeedGroup(method, 0, row.label, (), {}))
         axes.plot(grid, ratios, label=label, **look.line(len(grid)))
-        even = question.break_even(row, workers)
-        if grid[0] < even < grid[-1]:
-            circle = {"marker": "o", "markersize": 7, "markerfacecolor": "none", "markeredgewidth": 1.2}
-            axes.plot(even, 1, markeredgecolor=look.colour, zorder=5, **circle)
+        circle = {"marker": "o", "markersize": 7, "markerfacecolor": "none", "markeredgewidth": 1.2}
+        for even in question.gains(row, workers):
+            if grid[0] < even < grid[-1]:
+                axes.plot(even, 1, markeredgecolor=look.colour, zorder=5, **circle)
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.set_xlim(grid[0], grid[-1])

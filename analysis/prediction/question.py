@@ -38,10 +38,10 @@ class Question:
         chosen = self.collective if self.collective in row.variant.collectives else "auto"
         return predict.predict(row.variant, self.model, self.compute_s, network, self.profile, chosen)
 
-    def break_even(self, row: Row, workers: int) -> float:
-        """The bandwidth in bit/s below which a row is quicker than bf16."""
+    def gains(self, row: Row, workers: int) -> tuple[float, float]:
+        """The bandwidths in bit/s from and up to which a row is quicker than bf16 (``steps.gains``)."""
         baseline = next(row for row in self.rows if row.label == BASELINE)
-        return predict.break_even(
+        return predict.gains(
             lambda bandwidth: self.step(row, workers, bandwidth).step_s,
             lambda bandwidth: self.step(baseline, workers, bandwidth).step_s,
         )

@@ -171,6 +171,12 @@ MEASUREMENTS: dict[str, Benchmark | Sweep] = {
         40,
         needs=(ROOT_USER,),
     ),
+    "whatif": Benchmark(
+        "python -m benchmarks.whatif",
+        "How far is a time over a link off that is predicted from one run?",
+        12,
+        needs=(ROOT_USER,),
+    ),
     # sweeps
     "digits": Sweep("demo", "demo", 3, "Does the demo rank the methods as the paper does?", 3, folder="demo"),
     "cifar10_cpu": Sweep(

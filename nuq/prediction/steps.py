@@ -123,8 +123,8 @@ def ddp_buckets(parameters: int, tensors: int = 0) -> Model:
 
 
 @dataclass(frozen=True)
-class _Costs:
-    """Stages from a profile's rates; busy: how many ranks take turns on one core (1: each has its own)."""
+class Costs:
+    """The stages from a profile's rates; busy: how many ranks take turns on one core (1: each has its own)."""
 
     profile: Profile
     network: Network
@@ -172,7 +172,7 @@ def stages(
     collective: str, variant: Variant, bucket: Bucket, network: Network, profile: Profile, busy: float = 1.0
 ) -> tuple[list[Stage], int]:
     """The stages of one bucket, in order, and the bytes that the busiest rank sends for it."""
-    costs = _Costs(profile, network, busy)
+    costs = Costs(profile, network, busy)
     if collective in DENSE_COLLECTIVES:
         return _dense(collective, variant.first, bucket.coordinates + bucket.whole, costs)
     if collective == "hierarchical":
@@ -212,7 +212,7 @@ def stages(
     ], round((workers - 1) * sizes[1])
 
 
-def _dense(collective: str, form: AnyFormat, coordinates: int, costs: _Costs) -> tuple[list[Stage], int]:
+def _dense(collective: str, form: AnyFormat, coordinates: int, costs: Costs) -> tuple[list[Stage], int]:
     workers, local = costs.network.workers, costs.network.local_workers
     whole = 2 * coordinates * (4 if form.kind == "fp32" else 2)
     sent = whole * (workers - 1) / workers if collective == "ring" else whole
@@ -221,7 +221,7 @@ def _dense(collective: str, form: AnyFormat, coordinates: int, costs: _Costs) ->
     return [costs.encode(form, coordinates), wire, costs.decode(form, coordinates)], round(sent)
 
 
-def _power(form: AnyFormat, bucket: Bucket, costs: _Costs) -> tuple[list[Stage], int]:
+def _power(form: AnyFormat, bucket: Bucket, costs: Costs) -> tuple[list[Stage], int]:
     n, tensors, workers = bucket.coordinates, bucket.tensors, costs.network.workers
     size = (form.frame_bytes(n, tensors) + 4 * bucket.whole) / 2  # of each of the two rounds
     if workers > 2:
@@ -233,7 +233,7 @@ def _power(form: AnyFormat, bucket: Bucket, costs: _Costs) -> tuple[list[Stage],
     return found, round(rounds * (workers - 1) * size)
 
 
-def _hierarchical(variant: Variant, bucket: Bucket, costs: _Costs) -> tuple[list[Stage], int]:
+def _hierarchical(variant: Variant, bucket: Bucket, costs: Costs) -> tuple[list[Stage], int]:
     n, network = bucket.coordinates + bucket.whole, costs.network
     local = network.local_workers
     inside = replace(costs, network=replace(network, workers=local))
@@ -309,17 +309,8 @@ def predict(
     return min(found, key=lambda prediction: prediction.step_s)
 
 
-def break_even(step_s: Callable[[float], float], baseline_s: Callable[[float], float]) -> float:
-    """The bandwidth in bit/s up to which the first is quicker than the second: 0 where it never is, inf where always.
-
-    0 also where it is not on the slowest links, though it may be on quicker ones: ``gains`` finds these.
-    """
-    low, high = gains(step_s, baseline_s, _SLOWEST)
-    return 0.0 if low else high
-
-
 def gains(
-    step_s: Callable[[float], float], baseline_s: Callable[[float], float], bandwidth: float
+    step_s: Callable[[float], float], baseline_s: Callable[[float], float], bandwidth: float = _SLOWEST
 ) -> tuple[float, float]:
     """The bandwidths in bit/s from and up to which the first is quicker than the second, or 0 and 0.
 

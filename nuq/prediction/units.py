@@ -24,15 +24,10 @@ def duration(seconds: float) -> str:
     return f"{seconds:.3g} s" if seconds >= 0.9995 else f"{1e3 * seconds:.3g} ms"
 
 
-def shown_break_even(bandwidth: float) -> str:
-    """A break-even bandwidth as text, or the word never or always."""
-    return "never" if not bandwidth else "always" if math.isinf(bandwidth) else shown_bandwidth(bandwidth)
-
-
 def shown_gains(low: float, high: float) -> str:
     """A range of bandwidths as text, such as ``below 2.5G``, or the word never or always."""
     if not low:
-        return f"below {shown_bandwidth(high)}" if 0 < high < math.inf else shown_break_even(high)
+        return "never" if not high else "always" if math.isinf(high) else f"below {shown_bandwidth(high)}"
     return f"above {shown_bandwidth(low)}" if math.isinf(high) else f"{shown_bandwidth(low)} to {shown_bandwidth(high)}"
 
 

@@ -209,7 +209,8 @@ class Trainer:
         except BadGradientError as error:
             result = skipped(self.loss_scale, error)
         else:
-            update(self.config, self.optimizer, self.parameters, result.mean, self.step)
+            with self.trained.driver.stats.time("optimizer"):  # once in a process, whatever workers it hosts
+                update(self.config, self.optimizer, self.parameters, result.mean, self.step)
             if self.loss_scale is not None:
                 self.loss_scale.taken()
         return result

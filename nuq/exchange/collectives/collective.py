@@ -49,7 +49,8 @@ class WorkerPlacement:
 class ExchangeStats:
     """The time and the bytes that exchanges took, told by several threads.
 
-    seconds: by encode, wire, decode, local, levels. encoded: bytes of the first worker's messages, and means.
+    seconds: by encode, wire, decode, local, levels, and what a trainer adds. encoded: bytes of the first worker's
+    messages, and means.
     """
 
     seconds: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))

@@ -14,11 +14,12 @@ import pytest
 
 from analysis.__main__ import main
 from analysis.prediction import profile, validate
-from analysis.prediction.command import bandwidths_of, rows_of, workers_of
+from analysis.prediction.command import rows_of
+from analysis.prediction.ranges import bandwidths_of, counts_of
 from nuq.prediction import steps as predict
 from nuq.prediction.message_size import DENSE, Format, predicted
 from nuq.prediction.rates import Bucket, Model
-from nuq.prediction.steps import Network, Variant, break_even, ddp_buckets, gains
+from nuq.prediction.steps import Network, Variant, ddp_buckets, gains
 from nuq.prediction.units import shown_bandwidth, shown_gains
 from nuq.registry import METHODS
 from tests.analysis.prediction.known_cases import BF16, MILLION, MS, PLAIN, UNIFORM
@@ -70,11 +71,11 @@ def test_auto_is_the_quickest() -> None:
 
 def test_break_even_is_where_both_take_as_long() -> None:
     # a bytes at B bit/s and fixed s against b bytes: quicker below 8 (b - a) / fixed
-    assert break_even(lambda speed: 8e6 / speed + 0.05, lambda speed: 24e6 / speed) == pytest.approx(
-        16e6 / 0.05, rel=1e-4
+    assert gains(lambda speed: 8e6 / speed + 0.05, lambda speed: 24e6 / speed) == pytest.approx(
+        (0, 16e6 / 0.05), rel=1e-4
     )
-    assert break_even(lambda speed: 8e6 / speed, lambda speed: 24e6 / speed) == math.inf
-    assert break_even(lambda speed: 24e6 / speed, lambda speed: 8e6 / speed) == 0
+    assert gains(lambda speed: 8e6 / speed, lambda speed: 24e6 / speed) == (0, math.inf)
+    assert gains(lambda speed: 24e6 / speed, lambda speed: 8e6 / speed) == (0, 0)
 
 
 @pytest.mark.parametrize(
@@ -93,7 +94,6 @@ def test_what_gains_on_quicker_links_alone(
     found = gains(lambda at: 24e6 / at + (at > dearer_from), lambda at: 8e6 / at + 0.05, link)
     assert found == pytest.approx((low, high), rel=1e-4)
     assert shown_gains(*found) == shown
-    assert break_even(lambda at: 24e6 / at, lambda at: 8e6 / at + 0.05) == 0
 
 
 def test_of_two_ranges_the_one_of_the_link_counts() -> None:
@@ -115,7 +115,8 @@ def test_compression_pays_below_break_even_and_not_above(workers: int) -> None:
         return ours, theirs
 
     slow = Format("rotated", 3)
-    even = break_even(lambda speed: steps(speed)[0], lambda speed: steps(speed)[1])
+    low, even = gains(lambda speed: steps(speed)[0], lambda speed: steps(speed)[1])
+    assert low == 0
     assert 1e7 < even < 1e11
     below, above = steps(0.9 * even), steps(1.1 * even)
     assert below[0] < below[1]
@@ -135,9 +136,9 @@ def test_full_buckets_are_ddp_s() -> None:
 
 
 def test_ranges_and_lists() -> None:
-    assert workers_of("8..1024") == [8, 16, 32, 64, 128, 256, 512, 1024]
-    assert workers_of("3..20") == [3, 4, 8, 16, 20]
-    assert workers_of("16,8") == [8, 16]
+    assert counts_of("8..1024") == [8, 16, 32, 64, 128, 256, 512, 1024]
+    assert counts_of("3..20") == [3, 4, 8, 16, 20]
+    assert counts_of("16,8") == [8, 16]
     assert [shown_bandwidth(speed) for speed in bandwidths_of("100M..400G")] == [
         "100M",
         "400M",
@@ -286,6 +287,21 @@ def test_the_json_says_where_a_method_always_or_never_pays(capsys: pytest.Captur
     with pytest.raises(SystemExit):
         main(["predict", "--help"])
     assert 'the JSON says "never" or "always" and the CSV 0 or inf' in " ".join(capsys.readouterr().out.split())
+
+
+def test_what_pays_on_quick_links_alone_has_a_lower_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of two workers, messages go in one round, bf16's ring takes two; a norm for each coordinate makes them long."""
+    slow = tmp_path / "profile.json"
+    profile.write(replace(REAL, latency_s=1.0, busy_latency_s=1.0), slow)
+    asked = ["predict", "--workers", "2", "--bandwidth", "1G", "--profile", str(slow), "--methods", "qsgd"]
+    asked += ["--bits", "8", "--bucket_size", "1"]
+    assert main([*asked, "--json"]) == 0
+    answer = capsys.readouterr()
+    (row,) = (row for row in json.loads(answer.out) if row["method"] == "qsgd")
+    assert row["break_even_bit_s"] == "always"
+    assert 1e5 < row["pays_from_bit_s"] < 1e9
+    assert f"above {shown_bandwidth(row['pays_from_bit_s'])}" in answer.err
+    assert row["speedup_vs_bf16"] > 1
 
 
 def test_validation_is_kept_and_stated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,149 @@
+"""``predict`` asked about runs: seconds to a target against numbers by hand, its files, and its errors."""
+
+import csv
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from analysis.__main__ import main
+from tests.analysis.conftest import Rows
+
+ENDLESS = "1000000G"
+
+
+def run_of(size: float, *, accuracy: float = 90.0, seconds: float = 0.4, codec_s: float = 0.0) -> Rows:
+    """Rows of a run that evaluates after 10, 20 and 30 steps, and is at this accuracy after 20 and 30."""
+    rows: list[tuple[str, int, float]] = []
+    for step in (10, 20, 30):
+        rows += [("comm/bytes", step, size * step), ("time/step_s", step, seconds + 2 * codec_s)]
+        rows += [("time/encode_s", step, codec_s), ("time/decode_s", step, codec_s)]
+        rows += [("Vacc", step, accuracy if step > 10 else 10.0), ("Vloss", step, 3.0 - step / 10)]
+    return rows
+
+
+@pytest.fixture
+def sweep(write_run: Callable[..., Path], tmp_path: Path) -> Path:
+    """SuperSGD in 1 MB a step and ALQ in .1 MB, four workers in one process, whose passes take .1 s each."""
+    settings = {"workers": 4, "eval_every": 10}
+    write_run("s", {"method": "supersgd", **settings}, run_of(1e6))
+    for seed in (1, 2):
+        write_run("s", {"method": "alq", "seed": seed, **settings}, run_of(1e5, accuracy=88, codec_s=0.2))
+    return tmp_path / "runs" / "s"
+
+
+def asked(capsys: pytest.CaptureFixture[str], *words: object) -> dict[tuple[Any, ...], dict[str, Any]]:
+    """The records of a question, by method, workers, H and bandwidth in Mbit/s."""
+    assert main(["predict", *map(str, words), "--latency", "0", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    return {(row["method"], row["workers"], row["every"], row["bandwidth_bit_s"] / 1e6): row for row in rows}
+
+
+def test_seconds_are_computation_codec_and_bytes(sweep: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = asked(capsys, sweep, "--bandwidth", "8M")
+    dense, alq = found["supersgd", 4, 1, 8.0], found["alq", 4, 1, 8.0]
+    assert (dense["steps"], alq["steps"], alq["num_runs"]) == (20, 20, 2)
+    assert dense["seconds"] == pytest.approx(20 * (0.1 + 1.5), rel=1e-3)  # a ring of four sends 1.5 times a MB
+    assert alq["seconds"] == pytest.approx(20 * (0.1 + 0.2 / 4 + 0.2 + 0.3), rel=1e-3)
+    assert alq["speedup"] == pytest.approx(1.6 / 0.65, rel=1e-3)
+
+
+def test_more_workers_decode_and_send_more(sweep: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = asked(capsys, sweep, "--bandwidth", "8M", "--workers", "8", "--every", "1,4")
+    every_step, in_rounds = found["alq", 8, 1, 8.0], found["alq", 8, 4, 8.0]
+    assert every_step["seconds"] == pytest.approx(20 * (0.1 + 0.05 + 0.4 + 0.7), rel=1e-3)
+    assert in_rounds["seconds"] == pytest.approx(20 * (0.1 + (0.05 + 0.4 + 0.7) / 4), rel=1e-3)
+    assert (every_step["runs_every"], every_step["runs_workers"]) == (1, 4)
+
+
+def test_runs_with_the_asked_h_give_their_own_steps(
+    sweep: Path, write_run: Callable[..., Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    rounds = {"exchange.local_steps": 10, "exchange.outer_lr": 1.0, "eval_every": 10}
+    late = [(tag, step, 10.0 if (tag, step) == ("Vacc", 20) else value) for tag, step, value in run_of(1e4)]
+    write_run("s", {"method": "alq", "workers": 4, **rounds}, late)
+    found = asked(capsys, sweep, "--bandwidth", "8M", "--every", "1,8")
+    assert [found["alq", 4, every, 8.0]["steps"] for every in (1, 8)] == [20, 30]
+    assert found["alq", 4, 8, 8.0]["runs_every"] == 10
+    assert found["supersgd", 4, 8, 8.0]["runs_every"] == 1
+    assert asked(capsys, sweep).keys() >= {("alq", 4, every, 10.0) for every in (1, 10)}
+
+
+def test_latency_counts_for_each_round_of_messages_and_each_step_s_losses(
+    sweep: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["predict", str(sweep), "--bandwidth", ENDLESS, "--latency", "1", "--json", "--every", "5"]
+    assert main(words) == 0
+    found = {row["method"]: row["seconds"] for row in json.loads(capsys.readouterr().out)}
+    assert found["alq"] == pytest.approx(20 * 0.1 + 4 * (0.25 + 1) + 20, rel=0.01)
+    assert found["supersgd"] == pytest.approx(20 * 0.1 + 4 * 6 + 20, rel=0.01)
+
+
+def test_the_least_good_run_sets_the_target_and_a_higher_one_is_never_reached(
+    sweep: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["predict", str(sweep), "--bandwidth", "1M,1G"]) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert said[0].startswith("To 88.00 % validation accuracy (what the least good run reaches), from the logs of 3")
+    assert said[1].startswith("Assumed: ")
+    assert "never" not in "".join(said)
+    assert main(["predict", str(sweep), "--bandwidth", "1M,1G", "--target", "89", "--workers", "2,4"]) == 0
+    said = capsys.readouterr().out
+    (_, first, second) = (line.split() for line in said.splitlines() if line.startswith(("ALQ", "To")))
+    assert first == second == ["ALQ", "never", "never"]
+    assert said.splitlines()[-1].startswith("*: no run of the method has this H and number of workers")
+    assert asked(capsys, sweep, "--target", "89")["alq", 4, 1, 10.0]["seconds"] is None
+    assert asked(capsys, sweep, "--target", "loss=2")["alq", 4, 1, 10.0]["steps"] == 10
+
+
+def test_one_run_is_enough_and_draws_its_map(sweep: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (run,) = sweep.glob("supersgd-*")
+    table, picture = tmp_path / "deep" / "table.csv", tmp_path / "map.png"
+    words = ["predict", str(run), "--bandwidth", "1M..1G", "--every", "1..16", "--csv", str(table)]
+    assert main([*words, "--figure", str(picture)]) == 0
+    assert str(picture) in capsys.readouterr().out
+    rows = list(csv.DictReader(table.read_text().splitlines()))
+    assert len(rows) == 7 * 5
+    assert {row["speedup"] for row in rows} == {"1.0"}
+    assert picture.stat().st_size > 10_000
+    assert picture.with_suffix(".pdf").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["runs/none"], "no folder 'runs/none': RUN is the folder of a run, or of a sweep"),
+        (["runs/empty"], "'{}/runs/empty' has no runs"),
+        (["runs/s", "runs/s"], "'{}/runs/s': of several RUN each is the folder of a run"),
+        (["runs/mixed"], "the runs have no accuracy in common (batch_size: 8, 16): keep one with --where"),
+        (["runs/mixed", "--where", "batch_size=9"], "no run with batch_size=9"),
+        (["runs/silent"], "has not logged comm/bytes; a prediction needs comm/bytes and time/step_s of each run"),
+        (["runs/s", "--target", "high"], "--target 'high': must be an accuracy in percent, such as 90, or a loss"),
+        (["runs/s", "--every", "0"], "--every '0': must be a number above 0"),
+        (["runs/s", "--every", "1.5"], "--every '1.5': must be whole numbers from 1"),
+        (["runs/s", "--latency", "-1"], "--latency -1.0: must be seconds, at least 0"),
+        (["runs/s", "--bits", "3"], "--bits: has no effect on RUN"),
+        (["runs/s", "--figure", "map.png"], "--figure: needs several bandwidths, and several --workers or --every"),
+        (["--target", "90"], "--target: is asked of runs; give RUN, the folder of a run or of a sweep"),
+    ],
+)
+def test_wrong_questions_end_in_one_sentence(
+    words: list[str],
+    message: str,
+    sweep: Path,
+    write_run: Callable[..., Path],
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (sweep.parent / "empty").mkdir()
+    for size in (8, 16):
+        write_run("mixed", {"method": "alq", "batch_size": size}, run_of(1e5))
+    write_run("silent", {"method": "alq"}, [("Vacc", 10, 50.0), ("time/step_s", 10, 0.1)])
+    assert main(["predict", *words]) == 2
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert said.startswith("error: ")
+    assert message.format(tmp_path) in said

@@ -1,0 +1,69 @@
+"""The figures of ``benchmarks.whatif`` against rows by hand, its page, its errors, and the whole in small."""
+
+import itertools
+import json
+import math
+
+import pytest
+
+from analysis.prediction.runs import Setup
+from benchmarks import whatif
+from benchmarks.rank_processes import ROOT
+from benchmarks.results import blocks
+from benchmarks.whatif import FULL, METHODS, figures_of, row_of
+
+NEVER = math.nan
+
+
+def row(predicted_s, measured_s, target=(NEVER, 1.0), method="alq", link="30 Mbit/s", every=1):
+    return row_of(method, link, Setup(2, every, 3e7), (predicted_s, target[0]), (measured_s, target[1]))
+
+
+def test_errors_are_relative_to_what_was_measured():
+    figures = figures_of([row(11.0, 10.0), row(8.0, 10.0, (6.0, 4.0)), row(10.5, 10.0, (3.0, NEVER), every=4)])
+    assert (figures["predict_median_error"], figures["predict_worst_error"]) == (0.1, -0.2)
+    assert (figures["target_median_error"], figures["num_reached"], figures["num_runs"]) == (0.5, 1, 3)
+    assert figures["runs"]["alq"]["30 Mbit/s"]["4"]["error"] == 0.05
+
+
+def test_twelve_runs_are_measured_over_links_that_are_shaped():
+    assert len(METHODS) * len(FULL.mbit) * len(FULL.every) == 12
+    assert all(FULL.steps % every == 0 for every in FULL.every)
+    words = whatif.words_of(FULL, "alq", 4, ROOT / "here")
+    assert {"method=alq", "steps=96", "exchange.local_steps=4", f"run_dir={ROOT / 'here'}"} <= set(words)
+    assert not any(word.startswith("exchange.") for word in whatif.words_of(FULL, "alq", 1, ROOT))
+
+
+def test_without_root_one_sentence_says_why(monkeypatch, capsys):
+    monkeypatch.setattr(whatif, "why_not", lambda: "no namespaces here")
+    with pytest.raises(SystemExit, match="2"):
+        whatif.main([])
+    assert capsys.readouterr().err.endswith("error: no namespaces here; --quick needs none\n")
+    with pytest.raises(SystemExit, match="2"):
+        whatif.main(["--quick", "--steps", "6"])
+    assert "--steps 6: must be a multiple of 4" in capsys.readouterr().err
+
+
+def test_a_run_that_fails_is_told_with_its_last_words(tmp_path):
+    with pytest.raises(RuntimeError, match=r"^main.py method=alk run_dir=.*: ended with 2: .*'alk'"):
+        whatif.train(["method=alk", f"run_dir={tmp_path}"], None)
+
+
+def test_the_page_can_be_written():
+    rows = [
+        row(9.0, 10.0, (4.0, 5.0), method, f"{rate} Mbit/s", every)
+        for method, rate, every in itertools.product(METHODS, FULL.mbit, FULL.every)
+    ]
+    (block,) = blocks.of_page((ROOT / "docs/results/whatif.md").read_text())
+    told = {"commit": "0123456789ab", "date": "2001-01-01", "hardware": "a processor"}
+    page = block.words({**told, "figures": json.loads(json.dumps(figures_of(rows)))})
+    assert "off by 10 % in the median of 12 runs, by -10 % at worst" in page
+    assert "| TopK | 300 Mbit/s | 4 | 9.00 s | 10.0 s | -10 % |" in page
+
+
+@pytest.mark.slow
+def test_the_whole_in_small(capsys):
+    whatif.main(["--quick", "--methods", "alq", "--steps", "8"])
+    told = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert (told["num_runs"], told["steps"]) == (2, 8)
+    assert all(one["measured_s"] > 0 and one["predicted_s"] > 0 for one in told["runs"]["alq"]["loopback"].values())
