@@ -8,7 +8,8 @@ their logged steps is compared.  Evaluations, checkpoints and the start of the p
 
 The error is |predicted / measured - 1| of the seconds of all steps; beside it stands that of the seconds to a target,
 the accuracy that the least good of the simulated runs reaches, for which the losses by steps of H = 1 are taken for
-those of the other H, too.  ``--quick`` is a small CNN on the loopback, without root.  The last line is one JSON object.
+those of the other H, too.  Then ``benchmarks.whatif_forks``.  ``--quick`` is a small CNN on the loopback, without root
+and forks.  The last line is one JSON object.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from analysis.prediction import profile
 from analysis.prediction.runs import RunQuestion, Setup, question, seconds_of
 from analysis.time_to_accuracy import first_at
 from benchmarks.network import Loopback, Network, network, why_not
+from benchmarks.whatif_forks import figures_of_forks
 from files.aligned import aligned
 
 ROOT = Path(__file__).parent.parent
@@ -223,11 +225,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with tempfile.TemporaryDirectory(prefix="whatif-") as folder:
         try:
             rows = measured(task, chosen.methods, Path(folder))
+            forks = {} if chosen.quick else figures_of_forks()
         except (ValueError, RuntimeError) as error:
             raise SystemExit(f"benchmarks.whatif: {error}") from error
     print_table(rows)
     print(f"\n{time.perf_counter() - started:.0f} s in all; {os.cpu_count()} cores")
-    print(json.dumps({**figures_of(rows), "steps": task.steps}))
+    print(json.dumps({**figures_of(rows), "steps": task.steps, **forks}))
 
 
 if __name__ == "__main__":

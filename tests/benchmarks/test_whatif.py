@@ -4,13 +4,20 @@ import itertools
 import json
 import math
 
+import numpy as np
+import pandas as pd
 import pytest
+from scipy.stats import ttest_ind, ttest_rel
 
+from analysis.logs.load import Logs
+from analysis.logs.parents import AT, RUN, with_parents
+from analysis.logs.rows import rows
 from analysis.prediction.runs import Setup
-from benchmarks import whatif
+from benchmarks import whatif, whatif_forks
 from benchmarks.rank_processes import ROOT
 from benchmarks.results import blocks
 from benchmarks.whatif import FULL, METHODS, figures_of, row_of
+from tests.analysis.synthetic import many_runs
 
 NEVER = math.nan
 
@@ -56,7 +63,11 @@ def test_the_page_can_be_written():
     ]
     (block,) = blocks.of_page((ROOT / "docs/results/whatif.md").read_text())
     told = {"commit": "0123456789ab", "date": "2001-01-01", "hardware": "a processor"}
-    page = block.words({**told, "figures": json.loads(json.dumps(figures_of(rows)))})
+    way = {"difference": 0.001, "paired": 0.002, "whole_difference": -0.003, "whole_runs": 0.008, "ratio": 0.25}
+    forks = {"fork_unchanged_identical": True, "fork_seeds": 5, "paired_interval_ratio": 0.25}
+    forks["forks"] = dict.fromkeys(("qsgdinf", "nuqsgd", "trn", "alq"), way)
+    page = block.words({**told, "figures": json.loads(json.dumps({**figures_of(rows), **forks}))})
+    assert "| TRN | .0010 +- .0020 | -.0030 +- .0080 | .25 |" in page and "end with the very parameters of" in page
     assert "off by 10 % in the median of 12 runs, by -10 % at worst" in page
     assert "| TopK | 300 Mbit/s | 4 | 9.00 s | 10.0 s | -10 % |" in page
 
@@ -67,3 +78,25 @@ def test_the_whole_in_small(capsys):
     told = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert (told["num_runs"], told["steps"]) == (2, 8)
     assert all(one["measured_s"] > 0 and one["predicted_s"] > 0 for one in told["runs"]["alq"]["loopback"].values())
+
+
+def test_intervals_of_forks_and_of_whole_runs(tmp_path):
+    made = many_runs(5 * 3, tmp_path, seeds=3)  # sgd, supersgd and three others, of which one is forked to itself
+    forms = ("sgd-{}", "supersgd-s{}-0123456789abcd", "qsgd-{}", "qsgdinf-{}", "fork-{}")
+    names = [form.format(seed) for form in forms for seed in (1, 2, 3)]
+    methods = [form.split("-")[0] for form in forms[:4] for _ in range(3)] + ["qsgd"] * 3
+    settings = made.settings.set_axis(pd.Index(names, name="run")).assign(**{"method.name": methods})
+    settings["method.bucket_size"] = settings["method.bits"] = np.nan
+    parents = [""] * 12 + [f"runs/x/supersgd-s{seed}-0123456789abcd" for seed in (1, 2, 3)]
+    settings = with_parents(settings.assign(**{RUN: parents, AT: [0] * 12 + [1000] * 3}))
+    logs = Logs("x", tmp_path, rows(tuple(names), made.rows.part), settings, made.status.set_axis(names), ())
+    loss = logs.of_tag("Vloss").iloc[-1]
+    of = {form: np.array([loss[form.format(seed)] for seed in (1, 2, 3)]) for form in forms}
+    left, whole, forked = (of[form] for form in (forms[1], "qsgd-{}", "fork-{}"))
+    (row,) = whatif_forks.intervals(logs).values()
+    paired = ttest_rel(forked, left).confidence_interval()
+    apart = ttest_ind(whole, left, equal_var=False).confidence_interval()
+    assert row["paired"] == pytest.approx(np.diff(paired)[0] / 2, rel=1e-3)
+    assert row["whole_runs"] == pytest.approx(np.diff(apart)[0] / 2, rel=1e-3)
+    assert row["ratio"] == pytest.approx(np.diff(paired)[0] / np.diff(apart)[0], rel=1e-3)
+    assert row["whole_difference"] == pytest.approx(whole.mean() - left.mean(), rel=1e-3)
