@@ -28,8 +28,9 @@ def prune(argv: Sequence[str], root: Path) -> int:
     add_consent(parser, "moved or deleted")
     add_json(parser)
     parsed = parser.parse_args(argv)
+    from grid.engine.states import folder_lock
     from grid.engine.states.chunk_submission import only_one
-    from grid.engine.states.runs import check_folder
+    from grid.engine.states.runs import RUNS, check_folder
     from grid.engine.submission import pruning
     from grid.engine.sweeps.families import load, seeds_text
 
@@ -40,7 +41,10 @@ def prune(argv: Sequence[str], root: Path) -> int:
     with pruning.plugins_told(folder, root):
         sweep, experiments = experiments_of(parsed)
     check_folder(sweep, root)
-    with only_one(root, folder) if acts else contextlib.nullcontext():
+    with contextlib.ExitStack() as locks:
+        if acts:
+            locks.enter_context(only_one(root, folder))
+            locks.enter_context(folder_lock.unshared(root / RUNS / folder))
         with pruning.plugins_told(folder, root):
             found, view = pruning.folders_left(sweep, experiments, root, any_seed=parsed.seeds is None)
         if parsed.json:

@@ -18,6 +18,7 @@ from types import FrameType
 from files.live_line import is_live
 from grid.engine.local.machine import Machine, Share, ranks_of
 from grid.engine.local.progress import Lines, Live, Word, title
+from grid.engine.states import folder_lock
 from grid.engine.states.run_files import RunFolder
 from grid.engine.states.runs import Run, prepare
 from grid.engine.states.state import HELD, UNMET
@@ -248,10 +249,16 @@ def run_with_progress(
     busy: Mapping[str, str] | None = None,
     ended: Callable[[Run], object] | None = None,
 ) -> Outcome:
-    """Call ``run_all`` with a live line on a terminal and plain lines elsewhere, then print a summary."""
+    """Call ``run_all`` with a live line on a terminal and plain lines elsewhere, then print a summary.
+
+    The folders of the runs are shared meanwhile (``folder_lock``).
+    """
     missing = [run for run in runs if run.state().may_start]
     shown = Live([run for run in missing if run.run_dir not in (busy or {})]) if is_live(sys.stdout) else None
-    with shown or contextlib.nullcontext(Lines(len(missing))) as display:
+    with contextlib.ExitStack() as held:
+        for folder in sorted({run.folder.path.parent for run in runs}):
+            held.enter_context(folder_lock.shared(folder))
+        display = held.enter_context(shown or contextlib.nullcontext(Lines(len(missing))))
         outcome = run_all(runs, slots, display, busy, ended)
     print(summary(outcome))
     return outcome

@@ -13,6 +13,7 @@ from files import plain
 from files.atomic import write_text
 from files.plain import Unreadable, read_yaml
 from grid.engine.scripts.script import from_script, run_script
+from grid.engine.states import folder_lock
 from grid.engine.states.run_files import RunFolder
 from grid.engine.states.state import State
 from grid.engine.sweeps import written
@@ -97,20 +98,21 @@ def sign(sweep: Sweep, root: Path) -> None:
 
     The first note says, too, where other runs are there already: nobody knows of which sweeps they are.
     """
-    lines = _lines(sweep.home, root)
-    if (own := signature(sweep, root)) not in lines:
-        experiments = [] if lines else sweep.experiments()
-        if not lines and left_over([*experiments, *other_seeds(sweep, experiments, root)], root):
-            lines = [_OLDER]
-        path = root / RUNS / sweep.home / SIGNED
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_text(path, "".join(f"{line}\n" for line in [*lines, own]))
+    path = root / RUNS / sweep.home / SIGNED
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with folder_lock.alone(root / RUNS):  # two sweeps may be started in one folder at the same time
+        lines = _lines(sweep.home, root)
+        if (own := signature(sweep, root)) not in lines:
+            experiments = [] if lines else sweep.experiments()
+            if not lines and left_over([*experiments, *other_seeds(sweep, experiments, root)], root):
+                lines = [_OLDER]
+            write_text(path, "".join(f"{line}\n" for line in [*lines, own]))
 
 
 def check_signed(sweep: Sweep, root: Path) -> None:
     """Raise ValueError where the sweeps whose runs are in this one's folder are not all known."""
     lines, own = _lines(sweep.home, root), signature(sweep, root)
-    odd = [line for line in lines if line.strip() and not line.rpartition(": ")[0]]
+    odd = [line for line in lines if not line.rpartition(": ")[0]]
     if odd or not {own, f"{sweep.file}: {sweep.run_name}"}.intersection(lines):
         path = f"{RUNS}/{sweep.home}/{SIGNED}"
         what = f"has the line {odd[0]!r}" if odd else f"does not name this sweep ({own})" if lines else "is missing"
@@ -165,7 +167,7 @@ def signature(sweep: Sweep, root: Path) -> str:
 def _lines(folder: str, root: Path) -> list[str]:
     """The lines of SIGNED in a folder of runs; ValueError where they cannot be read."""
     try:
-        return plain.read_text(root / RUNS / folder / SIGNED).splitlines()
+        lines = plain.read_text(root / RUNS / folder / SIGNED).splitlines()
     except (FileNotFoundError, NotADirectoryError):
         return []
     except (OSError, Unreadable) as error:
@@ -174,6 +176,7 @@ def _lines(folder: str, root: Path) -> list[str]:
             f"{RUNS}/{folder}/{SIGNED}, which lists the sweeps of the folder, cannot be read ({why}): put it back as "
             f"it was, or a file with a line for each of them (file: function)"
         ) from error
+    return [line for line in lines if line.strip()]
 
 
 def _write_if_changed(path: Path, text: str, *, executable: bool = False) -> None:

@@ -8,16 +8,20 @@ import json
 import os
 import shutil
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import grid_run
 from analysis.logs.load import load, sweeps
-from grid.engine.states import runs
+from grid.engine.states import folder_lock, runs
 from grid.engine.states.chunk_submission import only_one
 from grid.engine.submission import planning, pruning
+from grid.engine.sweeps import families
 from tests.grid import bench, fake
 from tests.grid.bench import Bench
 
@@ -182,6 +186,47 @@ def test_a_run_that_is_being_started_is_left_alone(here: Bench, monkeypatch: pyt
     go.touch()
     fake.until(lambda: by_seed(here)[2] == ("done", "seed 2 left the sweep", ""), "the run did not end")
     assert here.starts() == {1: 1, 2: 2}
+
+
+def test_what_run_has_yet_to_start_stays(here: Bench) -> None:
+    here.sweep((1, 2))
+    here.behave({1: "go", 2: [1, 0]})
+    with here.apart("run --slots 1") as runner:
+        try:
+            fake.until(lambda: here.starts().get(1) == 1, "the first run did not start", 30)
+            here.sweep((3,))
+            for way in ("--archive", "--delete"):
+                here.refused(
+                    f"prune --seeds 3, {way} --yes", "run is at work there, and starts what it has not started"
+                )
+            assert "1 run folder no longer part" in here.good("prune --seeds 3,")
+        finally:
+            (folders(here)[1] / "go").touch()
+        runner.communicate(timeout=30)
+    assert here.starts() == {1: 1, 2: 1}
+    with folder_lock.unshared(here.root / "runs/tiny"):
+        here.refused("run --seeds 3,", "runs/tiny: prune is at work there: wait for it")
+    assert "deleted: 2 run folders" in here.good("prune --seeds 3, --delete --yes")
+
+
+def test_two_sweeps_that_begin_at_once_are_both_noted(here: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = here.family.read_text()
+    here.family.write_text(text + "\n" + text[text.index("def tiny") :].replace("def tiny", "def other"))
+    of_both = [families.load(str(here.family), name) for name in ("tiny", "other")]
+    looks = runs.left_over
+
+    def slowly(*given: Any) -> list[Path]:
+        time.sleep(0.2)
+        return looks(*given)
+
+    monkeypatch.setattr(runs, "left_over", slowly)
+    threads = [threading.Thread(target=runs.sign, args=(sweep, here.root)) for sweep in of_both]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    lines = (here.root / "runs/tiny/.sweeps").read_text().splitlines()
+    assert sorted(lines) == sorted(runs.signature(sweep, here.root) for sweep in of_both)
 
 
 def test_nothing_is_touched_while_the_queue_is_not_known(here: Bench) -> None:
