@@ -203,6 +203,7 @@ MEASUREMENTS: dict[str, Benchmark | Sweep] = {
     "layerwise": Sweep(
         "layerwise", "cifar10_cpu", 2, "Layer-wise, or the entire model?", 60, "layerwise_cifar10_cpu", (CIFAR10,)
     ),
+    "outer_gpt_cpu": Sweep("outer", "gpt_cpu", 3, "How many local steps, by which method?", 60, "outer_gpt_cpu"),
     "smaq": Sweep(
         "smaq",
         "cifar10_cpu",
