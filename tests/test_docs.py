@@ -115,8 +115,9 @@ def _check_analysis(words: list[str], root: Path) -> None:
     from analysis.__main__ import main
 
     if words[0] in ("predict", "dgc", "smaq"):
-        of_runs = bool(words[1:]) and not words[1].startswith("-")
-        assert main(words) == (2 if words[0] == "predict" and of_runs else 0)
+        of_runs = words[0] == "predict" and bool(words[1:]) and not words[1].startswith("-")
+        at_root = [str(root / word) if word.startswith("runs/") else word for word in words]  # where there are none
+        assert main(at_root) == (2 if of_runs else 0)
         return
     assert main([*words, "--runs", str(root)]) in (1, 2)  # argparse would raise SystemExit
 

@@ -155,7 +155,7 @@ def test_the_page_can_be_written_whether_or_not_a_way_reaches_the_target():
     seconds = {name: 1.0 if name == "alq" else 2.0 for name in WAYS}
     told = [row for link in LINKS_MBIT for name in WAYS for row in rounds(name, link, seconds[name])]
     figures = figures_of(Measured({"parameters": 1000}, trainings, told))
-    (block,) = blocks.of_page((ROOT / "docs/results/outer.md").read_text())
+    block, _ = blocks.of_page((ROOT / "docs/results/outer.md").read_text())
     page = block.words({"commit": "0123456789ab", "date": "2001-01-01", "hardware": "a processor", "figures": figures})
     assert "| 10 Mbit/s | DiLoCo, ALQ, H = 24 | 1.00 (1.00-1.00) | 24.0x (24.0-24.0) | 2.0x (2.0-2.0) |" in page
     assert "| SparseLoCo, H = 12 | 12 | 3.000 (3.000-3.000) | 1.500 (1.500-1.500) | not all seeds |" in page
