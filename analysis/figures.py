@@ -74,7 +74,7 @@ OF_GROUP: tuple[tuple[str, str, Callable[[Group, float], Figure | str]], ...] = 
     ),
     (
         "loss_over_links",
-        "Validation loss against the time that rounds of local steps would take over links of 10 Mbit/s to 1 Gbit/s.",
+        "Final validation loss against the time of all steps over links of 10 Mbit/s to 1 Gbit/s, by H.",
         loss_over_links,
     ),
     (
