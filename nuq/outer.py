@@ -22,9 +22,9 @@ Its two bits are a sign and one of two magnitudes here (``nuq.settings.sparse.To
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Any, Unpack
 
 import torch
@@ -37,6 +37,7 @@ from nuq.exchange.driver import Driver, Memory
 from nuq.exchange.flat_layout import FlatLayout
 from nuq.exchange.payload import told_plainly
 from nuq.exchange.transport import Transport, apart, backend_of
+from nuq.fragments import Fragment, fragments_of
 from nuq.kernels.spec import Key
 from nuq.parameters import trained
 from nuq.registry import method as entry_of
@@ -55,39 +56,6 @@ def outer_step(outer: Tensor, buffer: Tensor, mean: Tensor, *, lr: float, moment
     """
     buffer.mul_(momentum).add_(mean)
     outer.sub_(mean.add(buffer, alpha=momentum) if nesterov else buffer, alpha=lr)
-
-
-@dataclass
-class _Fragment:
-    """A part of the model that travels together.
-
-    parameters: in the order of ``layout``.  at: the local step of a round after which it is sent.  outer, momentum:
-    float32[n], what the outer optimizer has of it, alike on all ranks.  mean: of the ranks' moves, on its way; due: the
-    local step after which it is taken over.
-    """
-
-    parameters: dict[str, nn.Parameter]
-    layout: FlatLayout
-    at: int
-    outer: Tensor
-    momentum: Tensor
-    mean: Future[Tensor] | None = None
-    due: int = 0
-
-    def local(self) -> Tensor:
-        """This rank's own parameters: float32[n]."""
-        return torch.cat([p.detach().reshape(-1).to(torch.float32) for p in self.parameters.values()])
-
-    def split(self, vector: Tensor) -> dict[str, Tensor]:
-        """A vector as views in the parameters' shapes."""
-        pieces = vector.split([p.numel() for p in self.parameters.values()])
-        return {name: piece.view(p.shape) for (name, p), piece in zip(self.parameters.items(), pieces, strict=True)}
-
-    def write(self, vector: Tensor) -> None:
-        """Set this rank's parameters."""
-        with torch.no_grad():
-            for p, piece in zip(self.parameters.values(), self.split(vector).values(), strict=True):
-                p.copy_(piece)
 
 
 class OuterLoop:
@@ -133,7 +101,7 @@ class OuterLoop:
         self._check_optimizer()
         self.count = 0  # local steps so far
         self.taken = 0  # exchanges whose mean has been taken over
-        self._fragments: list[_Fragment] = []
+        self._fragments: list[Fragment] = []
         self._thread = ThreadPoolExecutor(1, "nuq exchanges")
         self.attach(group)
 
@@ -176,7 +144,8 @@ class OuterLoop:
         settings = (self._exchange, transport, transport.world, self._chosen.seed)
         self._driver = Driver(self._compressors, whole, *settings, memory=memory, per_machine=1)
         if learned is None:
-            self._fragments = self._made()
+            arrange = functools.partial(self._compressors.arrange, exact=self._is_whole)
+            self._fragments = fragments_of(self._parameters, self._chosen.fragments, self._chosen.every, arrange)
         else:
             self._compressors.load_state_dict(learned, device)
             for around in self._compressors.memories:  # whatever this rank's number was
@@ -186,26 +155,6 @@ class OuterLoop:
     def _is_whole(self, name: str, joined: bool) -> bool:
         """Whether a parameter travels in full precision."""
         return not joined and self._parameters[name].numel() < self._chosen.min_size
-
-    def _made(self) -> list[_Fragment]:
-        """The fragments: neighboring tensors, about as many coordinates in each."""
-        parts: list[dict[str, nn.Parameter]] = [{} for _ in range(self._chosen.fragments)]
-        total, before = sum(p.numel() for p in self._parameters.values()), 0
-        for name, p in self._parameters.items():
-            middle = before + p.numel() / 2
-            parts[min(int(len(parts) * middle / max(total, 1)), len(parts) - 1)][name] = p
-            before += p.numel()
-        made, every = [], self._chosen.every
-        for number, part in enumerate(parts):
-            if part:
-                layout = self._compressors.arrange({name: p.shape for name, p in part.items()}, self._is_whole)
-                ordered = {name: part[name] for name in layout.arranged(list(part))}
-                at = (every * (number + 1) // len(parts)) % every  # the last one at the end of a round
-                fragment = _Fragment(ordered, layout, at, torch.empty(0), torch.empty(0))
-                fragment.outer = fragment.local()
-                fragment.momentum = torch.zeros_like(fragment.outer)
-                made.append(fragment)
-        return made
 
     def _catch_up(self, transport: Transport) -> None:
         """Bring ranks that are behind to the state of the first of those that are not."""
@@ -251,7 +200,7 @@ class OuterLoop:
                 if not self._chosen.overlap:
                     self._take(fragment)
 
-    def _send(self, fragment: _Fragment) -> None:
+    def _send(self, fragment: Fragment) -> None:
         moved = fragment.outer - fragment.local()
         fragment.mean = self._thread.submit(self._mean, moved, fragment.layout, self.count)
         fragment.due = self.count + self._chosen.overlap
@@ -265,7 +214,7 @@ class OuterLoop:
             driver.mean({driver.transport.rank: moved}, layout, key, out)
         return out
 
-    def _take(self, fragment: _Fragment) -> None:
+    def _take(self, fragment: Fragment) -> None:
         """Take over a mean: a step of the outer optimizer, and of this rank's parameters to it."""
         assert fragment.mean is not None
         pending, fragment.mean = fragment.mean, None

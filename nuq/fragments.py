@@ -1,0 +1,75 @@
+"""The fragments of an outer loop (``nuq.outer``): parts of a model that travel one after another in a round."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from nuq.exchange.flat_layout import FlatLayout
+
+
+@dataclass
+class Fragment:
+    """A part of the model that travels together.
+
+    parameters: in the order of ``layout``.  at: the local step of a round after which it is sent.  outer, momentum:
+    float32[n], what the outer optimizer has of it, alike on all ranks.  mean: of the ranks' moves, on its way; due: the
+    local step after which it is taken over.
+    """
+
+    parameters: dict[str, nn.Parameter]
+    layout: FlatLayout
+    at: int
+    outer: Tensor
+    momentum: Tensor
+    mean: Future[Tensor] | None = None
+    due: int = 0
+
+    def local(self) -> Tensor:
+        """This rank's own parameters: float32[n]."""
+        return torch.cat([p.detach().reshape(-1).to(torch.float32) for p in self.parameters.values()])
+
+    def split(self, vector: Tensor) -> dict[str, Tensor]:
+        """A vector as views in the parameters' shapes."""
+        pieces = vector.split([p.numel() for p in self.parameters.values()])
+        return {name: piece.view(p.shape) for (name, p), piece in zip(self.parameters.items(), pieces, strict=True)}
+
+    def write(self, vector: Tensor) -> None:
+        """Set this rank's parameters."""
+        with torch.no_grad():
+            for p, piece in zip(self.parameters.values(), self.split(vector).values(), strict=True):
+                p.copy_(piece)
+
+
+def fragments_of(
+    parameters: Mapping[str, nn.Parameter],
+    count: int,
+    every: int,
+    arrange: Callable[[Mapping[str, Sequence[int]]], FlatLayout],
+) -> list[Fragment]:
+    """At most ``count`` fragments of neighboring tensors, with about as many coordinates in each.
+
+    every: local steps of a round, over which they are sent at even distances, the last one at its end.  arrange: the
+    layout of a vector of parameters, from their shapes.
+    """
+    parts: list[dict[str, nn.Parameter]] = [{} for _ in range(count)]
+    total, before = sum(p.numel() for p in parameters.values()), 0
+    for name, p in parameters.items():
+        middle = before + p.numel() / 2
+        parts[min(int(count * middle / max(total, 1)), count - 1)][name] = p
+        before += p.numel()
+    made = []
+    for number, part in enumerate(parts):
+        if part:
+            layout = arrange({name: p.shape for name, p in part.items()})
+            ordered = {name: part[name] for name in layout.arranged(list(part))}
+            at = (every * (number + 1) // count) % every
+            fragment = Fragment(ordered, layout, at, torch.empty(0), torch.empty(0))
+            fragment.outer = fragment.local()
+            fragment.momentum = torch.zeros_like(fragment.outer)
+            made.append(fragment)
+    return made
