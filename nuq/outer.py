@@ -22,6 +22,7 @@ Its two bits are a sign and one of two magnitudes here (``nuq.settings.sparse.To
 
 from __future__ import annotations
 
+import copy
 import functools
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -34,10 +35,9 @@ from torch import Tensor, nn
 from nuq.exchange import agreement
 from nuq.exchange.compressor_map import CompressorMap, sorted_settings
 from nuq.exchange.driver import Driver, Memory
-from nuq.exchange.flat_layout import FlatLayout
 from nuq.exchange.payload import told_plainly
 from nuq.exchange.transport import Transport, apart, backend_of
-from nuq.fragments import Fragment, fragments_of
+from nuq.fragments import Arrived, Fragment, fragments_of
 from nuq.kernels.spec import Key
 from nuq.parameters import trained
 from nuq.registry import method as entry_of
@@ -131,26 +131,38 @@ class OuterLoop:
         agreement.check_settings(told, same | {f"parameter {name}": list(shape) for name, shape in shapes.items()})
         if self._chosen.overlap and backend_of(group, device.type) == "nccl":
             group = apart(group)  # the training's own collectives may run meanwhile
-        for fragment in self._fragments:
-            if fragment.mean is not None:
-                fragment.mean.exception()  # its end, however it ends
-                fragment.mean = None
-        learned = self._compressors.state_dict() if self._fragments else None
-        self._compressors = CompressorMap(self.method, self._own, self._exchange.second_bits)
-        self._compressors.assign(shapes)
+        self._drop()
+        compressors = CompressorMap(self.method, self._own, self._exchange.second_bits)
+        compressors.assign(shapes)
         transport = Transport(group, timeout_s=self._chosen.timeout_s, device=device)
         memory = Memory(self._feedback)
-        whole = self._compressors.arrange(shapes, self._is_whole)
+        whole = compressors.arrange(shapes, self._is_whole)
         settings = (self._exchange, transport, transport.world, self._chosen.seed)
-        self._driver = Driver(self._compressors, whole, *settings, memory=memory, per_machine=1)
-        if learned is None:
-            arrange = functools.partial(self._compressors.arrange, exact=self._is_whole)
+        driver = Driver(compressors, whole, *settings, memory=memory, per_machine=1)
+        if not self._fragments:
+            arrange = functools.partial(compressors.arrange, exact=self._is_whole)
             self._fragments = fragments_of(self._parameters, self._chosen.fragments, self._chosen.every, arrange)
         else:
-            self._compressors.load_state_dict(learned, device)
-            for around in self._compressors.memories:  # whatever this rank's number was
+            compressors.load_state_dict(self._compressors.state_dict(), device)
+            for around in compressors.memories:  # whatever this rank's number was
                 around.memories = dict.fromkeys([transport.rank], *around.memories.values()) if around.memories else {}
+        self._compressors, self._driver = compressors, driver
         self._catch_up(told)
+
+    def _drop(self) -> None:
+        """Drop the means on their way, which moves no parameter, and remember what was before their messages."""
+        for fragment in self._fragments:
+            if fragment.coming is not None and fragment.coming.exception() is None:
+                self._undo(fragment, fragment.coming.result().before)
+            fragment.coming = None
+
+    def _undo(self, fragment: Fragment, before: list[Tensor]) -> None:
+        for kept, was in zip(self._kept(fragment), before, strict=True):
+            kept.copy_(was)
+
+    def _kept(self, fragment: Fragment) -> list[Tensor]:
+        key = Key(self._chosen.seed, 0, self._driver.transport.rank)
+        return fragment.kept(self._compressors.memories, key)
 
     def _is_whole(self, name: str, joined: bool) -> bool:
         """Whether a parameter travels in full precision."""
@@ -193,7 +205,7 @@ class OuterLoop:
         """
         self.count += 1
         for fragment in self._fragments:
-            if fragment.mean is not None and self.count == fragment.due:
+            if fragment.coming is not None and self.count == fragment.due:
                 self._take(fragment)
             if self.count % self._chosen.every == fragment.at:
                 self._send(fragment)
@@ -202,23 +214,32 @@ class OuterLoop:
 
     def _send(self, fragment: Fragment) -> None:
         moved = fragment.outer - fragment.local()
-        fragment.mean = self._thread.submit(self._mean, moved, fragment.layout, self.count)
+        fragment.coming = self._thread.submit(self._mean, fragment, moved, self.count)
         fragment.due = self.count + self._chosen.overlap
 
-    def _mean(self, moved: Tensor, layout: FlatLayout, count: int) -> Tensor:
-        """The mean of all ranks' vectors; called in the thread that exchanges."""
-        driver = self._driver
+    def _mean(self, fragment: Fragment, moved: Tensor, count: int) -> Arrived:
+        """The mean of all ranks' vectors; called in the thread that exchanges.
+
+        A move whose exchange fails is sent again with the next one, so that nothing may have left the memory for it.
+        """
+        driver, layout = self._driver, fragment.layout
         key, out = Key(self._chosen.seed, count, driver.transport.rank), torch.empty_like(moved)
-        with told_plainly(), torch.no_grad():
-            driver.fit_levels(moved, driver.sent(layout), key)
-            driver.mean({driver.transport.rank: moved}, layout, key, out)
-        return out
+        before = [kept.clone() for kept in self._kept(fragment)]
+        try:
+            with told_plainly(), torch.no_grad():
+                driver.fit_levels(moved, driver.sent(layout), key)
+                driver.mean({driver.transport.rank: moved}, layout, key, out)
+        except BaseException:
+            self._undo(fragment, before)
+            raise
+        return Arrived(out, before)
 
     def _take(self, fragment: Fragment) -> None:
         """Take over a mean: a step of the outer optimizer, and of this rank's parameters to it."""
-        assert fragment.mean is not None
-        pending, fragment.mean = fragment.mean, None
-        mean, chosen = pending.result(), self._chosen
+        assert fragment.coming is not None
+        fragment.coming.exception()  # wait; whoever interrupts that leaves it on its way
+        coming, fragment.coming = fragment.coming, None
+        mean, chosen = coming.result().mean, self._chosen
         how = {"momentum": chosen.outer_momentum, "nesterov": chosen.nesterov}
         outer_step(fragment.outer, fragment.momentum, mean, lr=chosen.outer_lr, **how)
         mixing = chosen.mixing if chosen.overlap else 0.0
@@ -260,9 +281,9 @@ class OuterLoop:
         Every rank saves its own, as what messages left out differs.  It waits for what is on its way.
         """
         pending = {
-            number: {"due": fragment.due, "mean": fragment.mean.result().clone()}
+            number: {"due": fragment.due, **copy.deepcopy(vars(fragment.coming.result()))}
             for number, fragment in enumerate(self._fragments)
-            if fragment.mean is not None
+            if fragment.coming is not None
         }
         vectors = {
             kind: {name: t.clone() for each in self._fragments for name, t in each.split(getattr(each, kind)).items()}
@@ -279,17 +300,18 @@ class OuterLoop:
         another method, model, rank or rhythm.
         """
         self._check_saved(state)
+        self._drop()
         device = self._fragments[0].outer.device if self._fragments else torch.device("cpu")
         self._compressors.load_state_dict(state["coders"], device)
         for number, fragment in enumerate(self._fragments):
             for kind in ("outer", "momentum"):
                 for name, piece in fragment.split(getattr(fragment, kind)).items():
                     piece.copy_(state[kind][name])
-            fragment.mean = None
             if number in state["pending"]:
-                kept = state["pending"][number]
-                fragment.mean, fragment.due = Future(), kept["due"]
-                fragment.mean.set_result(kept["mean"].to(device))
+                saved = state["pending"][number]
+                fragment.coming, fragment.due = Future(), saved["due"]
+                before = [kept.to(device) for kept in saved["before"]]
+                fragment.coming.set_result(Arrived(saved["mean"].to(device), before))
         self.count, self.taken = state["count"], state["taken"]
 
     def _check_saved(self, state: Mapping[str, Any]) -> None:
