@@ -62,10 +62,11 @@ class OuterLoop:
     """Local steps of this rank's model, and every so many an exchange of what all ranks moved by.
 
     model: this rank's own, trained by ``inner_optimizer``; not under DDP.  Building a loop is a collective call: every
-    rank makes it, with the same settings; all then have the first rank's parameters and buffers.  settings: those of
-    the method (``bits=4``), of ``nuq.settings.outer`` the ``Outer`` (``every=64``, ``outer_lr=0.7``, ``fragments=4``,
-    ...) and of the exchange (``collective="two_stage"``).  Adaptive methods fit their levels to each message, and these
-    travel with it.  The outer parameters are kept in float32, whatever the model's type; buffers stay each rank's own.
+    rank makes it, with the same settings; all then have the first rank's parameters, frozen ones too, and buffers.
+    settings: those of the method (``bits=4``), of ``nuq.settings.outer`` the ``Outer`` (``every=64``, ``outer_lr=0.7``,
+    ``fragments=4``, ...) and of the exchange (``collective="two_stage"``).  Adaptive methods fit their levels to each
+    message, and these travel with it.  The outer parameters are kept in float32, whatever the model's type; buffers
+    stay each rank's own.
 
     ValueError for a setting that does not exist or is out of range, and where ranks differ.  In ``step``, on all ranks:
     NonFiniteError names the rank and the parameter that are not finite; RankLost the rank that died.  The others may
@@ -101,6 +102,7 @@ class OuterLoop:
         self._check_optimizer()
         self.count = 0  # local steps so far
         self.taken = 0  # exchanges whose mean has been taken over
+        self._begun = False  # whether this rank has the outer parameters of all
         self._fragments: list[Fragment] = []
         self._thread = ThreadPoolExecutor(1, "nuq exchanges")
         self.attach(group)
@@ -115,9 +117,9 @@ class OuterLoop:
     def attach(self, group: dist.ProcessGroup | None = None) -> None:
         """Bind the loop to the ranks of a group, also of a new one after a rank was lost.  A collective call.
 
-        A rank that has taken over fewer exchanges than others (a new one none) goes on from the first of those with the
-        most: with their outer parameters, momentum and count of local steps, and nothing remembered of its own
-        messages; what moves were on their way are dropped.
+        A rank that is new, or has taken over fewer exchanges than others, goes on from the first of those with the
+        most that is not new: with its outer parameters, momentum, frozen parameters, buffers and count of local steps,
+        and nothing remembered of its own messages.  Means that were on their way are dropped.
         """
         group = group or dist.group.WORLD
         if group is None:
@@ -128,7 +130,9 @@ class OuterLoop:
         shapes = {name: p.shape for name, p in self._parameters.items()}
         told = Transport(group, timeout_s=self._chosen.timeout_s, device=device)
         same = {"method": self.method, **vars(self._own), **vars(self._exchange), **vars(self._chosen)}
-        agreement.check_settings(told, same | {f"parameter {name}": list(shape) for name, shape in shapes.items()})
+        same |= {f"parameter {name}": list(shape) for name, shape in shapes.items()}
+        same["shapes of frozen parameters and buffers"] = [list(tensor.shape) for tensor in self._untrained()]
+        agreement.check_settings(told, same)
         if self._chosen.overlap and backend_of(group, device.type) == "nccl":
             group = apart(group)  # the training's own collectives may run meanwhile
         self._drop()
@@ -169,26 +173,31 @@ class OuterLoop:
         return not joined and self._parameters[name].numel() < self._chosen.min_size
 
     def _catch_up(self, transport: Transport) -> None:
-        """Bring ranks that are behind to the state of the first of those that are not."""
-        rows = transport.numbers([self.taken, self.count], "control")
-        ahead = max(range(transport.world), key=lambda rank: rows[rank][0])  # the first of them
-        if self.taken == rows[ahead][0] > 0 and all(row == rows[ahead] for row in rows):
-            return
-        begins, behind = rows[ahead][0] == 0, self.taken < rows[ahead][0]
-        for fragment in self._fragments:
-            for mine in (fragment.outer, fragment.momentum):
-                theirs = mine.clone()
-                transport.broadcast(theirs, "parameters", ahead)
-                if behind or begins:
-                    mine.copy_(theirs)
-            if behind or begins:
+        """Bring ranks that are new or behind to the state of the first of those that are not."""
+        rows = transport.numbers([self.taken, int(self._begun), self.count], "control")
+        standings = [row[:2] for row in rows]
+        furthest = max(standings)
+        ahead, begins = standings.index(furthest), not furthest[1]  # begins: all are new
+        if begins or any(each != furthest for each in standings):
+            self._take_over(transport, ahead, takes=begins or standings[transport.rank] != furthest)
+        self.taken, self._begun, self.count = rows[ahead][0], True, rows[ahead][2]
+
+    def _take_over(self, transport: Transport, source: int, *, takes: bool) -> None:
+        """Send a rank's state to all; takes: whether this rank goes on from it."""
+        common = [vector for fragment in self._fragments for vector in (fragment.outer, fragment.momentum)]
+        for tensor in (*common, *self._untrained()):
+            theirs = tensor.detach().clone()
+            transport.broadcast(theirs, "parameters", source)
+            if takes:
+                tensor.detach().copy_(theirs)
+        if takes:
+            for fragment in self._fragments:
                 fragment.write(fragment.outer)
-        for buffer in self.model.buffers() if begins else ():
-            transport.broadcast(buffer, "buffers", ahead)
-        if behind:
             for memory in self._compressors.memories:
                 memory.memories.clear()
-        self.taken, self.count = rows[ahead]
+
+    def _untrained(self) -> list[Tensor]:
+        return [*(p for p in self.model.parameters() if not p.requires_grad), *self.model.buffers()]
 
     # --- training ---
 

@@ -258,26 +258,52 @@ def test_a_mistake_is_one_sentence_on_all_ranks(ranks):
     ranks.run(mistakes, world=2)
 
 
-def behind_comes_back(group):
+def _partly_frozen(seed: int) -> nn.Sequential:
+    model = net(seed)
+    model[0].requires_grad_(False)
+    model[1] = nn.BatchNorm1d(40, affine=False)
+    return model
+
+
+def begins_alike(group):
+    rank = dist.get_rank(group)
+    loop = _loop(group, _partly_frozen(rank), every=3)
+    assert torch.equal(parameters(loop.model), parameters(_partly_frozen(0)))
+    loop.close()
+    wider = _partly_frozen(0)
+    wider[1] = nn.BatchNorm1d(40, affine=False, track_running_stats=rank == 0)
+    with pytest.raises(ValueError, match=r"rank 0 has shapes of frozen parameters and buffers=\[\[40, 12\], "):
+        _loop(group, wider)
+
+
+def test_all_ranks_begin_with_the_frozen_parameters_of_the_first(ranks):
+    ranks.run(begins_alike, world=2)
+
+
+def behind_comes_back(group, steps):
     """A rank that begins anew goes on from the others' state, also where it is the first one."""
     rank = dist.get_rank(group)
-    loop = _loop(group, net(0), every=3, method="topk", ratio=0.1)
-    _round(loop, rank, range(7))
+    loop = _loop(group, _partly_frozen(0), every=3, method="topk", ratio=0.1)
+    _round(loop, rank, range(steps))
+    outer = torch.cat([fragment.outer for fragment in loop._fragments]).clone()
+    local = parameters(loop.model)
     if rank == 0:
-        model = net(9)
         loop.close()
-        loop = _loop(group, model, every=3, method="topk", ratio=0.1)
+        loop = _loop(group, _partly_frozen(9), every=3, method="topk", ratio=0.1)
     else:
         loop.attach(group)
-        assert loop._compressors.memories[0].memories  # what its messages left out stays
-    assert (loop.count, loop.taken) == (7, 2)
-    outer = torch.cat([fragment.outer for fragment in loop._fragments])
-    assert_same_bits(group, outer)
-    assert torch.equal(parameters(loop.model), outer) == (rank == 0)
-    _round(loop, rank, range(7, 9))
+        assert bool(loop._compressors.memories[0].memories) == (steps > 3)  # what its messages left out stays
+        assert torch.equal(parameters(loop.model), local)
+    assert (loop.count, loop.taken) == (steps, steps // 3)
+    assert torch.equal(torch.cat([fragment.outer for fragment in loop._fragments]), outer)
+    for tensor in (*loop.model[0].parameters(), *loop.model.buffers()):
+        assert_same_bits(group, tensor.detach())
+    assert torch.equal(parameters(loop.model)[-outer.numel() :], outer) == (rank == 0)
+    _round(loop, rank, range(steps, 9))
     assert_same_bits(group, parameters(loop.model))
     loop.close()
 
 
-def test_a_new_rank_goes_on_from_the_others(ranks):
-    ranks.run(behind_comes_back, world=2)
+@pytest.mark.parametrize("steps", [2, 7])  # in the first round, and in a later one
+def test_a_new_rank_goes_on_from_the_others(steps, ranks):
+    ranks.run(behind_comes_back, steps, world=2)
