@@ -8,11 +8,11 @@
 
 Every rank trains a model of its own (not under DDP).  After H local steps it sends how far it moved, compressed, and an
 outer optimizer takes the mean of all ranks' moves as its gradient: DiLoCo (Douillard et al., 2023, arXiv 2311.08105,
-Algorithm 1), with any inner optimizer, so MuLoCo (Therien et al., 2025) with Muon.  In fragments, which travel one
-after another while training goes on, it is Streaming DiLoCo (Douillard et al., 2025, arXiv 2501.18512, Algorithm 2);
-its fragments are made of layers far apart, these of neighboring tensors of about as many coordinates together.  With
-the largest 64 of 4096 coordinates in two bits, a residual that decays, and no outer momentum it is SparseLoCo (Sarfi et
-al., 2025, arXiv 2508.15706)::
+Algorithm 1), with any inner optimizer, so MuLoCo (Therien et al., 2025) with Muon, and AdamW for what is no matrix.  In
+fragments, which travel one after another while training goes on, it is Streaming DiLoCo (Douillard et al., 2025, arXiv
+2501.18512, Algorithm 2); its fragments are made of layers far apart, these of neighboring tensors of about as many
+coordinates together.  With the largest 64 of 4096 coordinates in two bits, a residual that decays, and no outer
+momentum it is SparseLoCo (Sarfi et al., 2025, arXiv 2508.15706)::
 
     sparse = {"method": "topk", "bucket_size": 4096, "ratio": 64 / 4096, "values": "2bit", "decay": 0.95}
     loop = nuq.OuterLoop(model, optimizer, outer_lr=1.0, outer_momentum=0.0, nesterov=False, **sparse)
@@ -24,13 +24,14 @@ from __future__ import annotations
 
 import copy
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Unpack
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from nuq.exchange import agreement
 from nuq.exchange.compressor_map import CompressorMap, sorted_settings
@@ -38,8 +39,8 @@ from nuq.exchange.driver import Driver, Memory
 from nuq.exchange.payload import told_plainly
 from nuq.exchange.transport import Transport, apart, backend_of
 from nuq.fragments import Arrived, Fragment, fragments_of
+from nuq.inner_optimizers import several, trained_by
 from nuq.kernels.spec import Key
-from nuq.parameters import trained
 from nuq.registry import method as entry_of
 from nuq.settings.feedback import Feedback
 from nuq.settings.outer import Outer, OuterExchange
@@ -61,12 +62,12 @@ def outer_step(outer: Tensor, buffer: Tensor, mean: Tensor, *, lr: float, moment
 class OuterLoop:
     """Local steps of this rank's model, and every so many an exchange of what all ranks moved by.
 
-    model: this rank's own, trained by ``inner_optimizer``; not under DDP.  Building a loop is a collective call: every
-    rank makes it, with the same settings; all then have the first rank's parameters, frozen ones too, and buffers.
-    settings: those of the method (``bits=4``), of ``nuq.settings.outer`` the ``Outer`` (``every=64``, ``outer_lr=0.7``,
-    ``fragments=4``, ...) and of the exchange (``collective="two_stage"``).  Adaptive methods fit their levels to each
-    message, and these travel with it.  The outer parameters are kept in float32, whatever the model's type; buffers
-    stay each rank's own.
+    model: this rank's own, not under DDP, trained by ``inner_optimizer``, or by several in a list, each of which has
+    some of the parameters.  Building a loop is a collective call: every rank makes it, with the same settings; all then
+    have the first rank's parameters, frozen ones too, and buffers.  settings: those of the method (``bits=4``), of
+    ``nuq.settings.outer`` the ``Outer`` (``every=64``, ``outer_lr=0.7``, ``fragments=4``, ...) and of the exchange
+    (``collective="two_stage"``).  Adaptive methods fit their levels to each message, and these travel with it.  The
+    outer parameters are kept in float32, whatever the model's type; buffers stay each rank's own.
 
     ValueError for a setting that does not exist or is out of range, and where ranks differ.  In ``step``, on all ranks:
     NonFiniteError names the rank and the parameter that are not finite; RankLost the rank that died.  The others may
@@ -76,7 +77,7 @@ class OuterLoop:
     def __init__(
         self,
         model: nn.Module,
-        inner_optimizer: torch.optim.Optimizer,
+        inner_optimizer: Optimizer | Sequence[Optimizer],
         *,
         method: str = "alq",
         group: dist.ProcessGroup | None = None,
@@ -96,21 +97,18 @@ class OuterLoop:
             raise ValueError(
                 f"decay={chosen.decay}: nothing is remembered with method={method!r} and feedback={chosen.feedback!r}"
             )
-        self.method, self.model, self.inner_optimizer = method, model, inner_optimizer
+        self.method, self.model = method, model
+        self.inner_optimizer: Any = inner_optimizer  # one or several, as they were given
         self._own = own
-        self._parameters = trained(model)
-        self._check_optimizer()
+        self._optimizers = several(inner_optimizer)
+        self._parameters = trained_by(self._optimizers, model)
+        self._closed = False
         self.count = 0  # local steps so far
         self.taken = 0  # exchanges whose mean has been taken over
         self._begun = False  # whether this rank has the outer parameters of all
         self._fragments: list[Fragment] = []
         self._thread = ThreadPoolExecutor(1, "nuq exchanges")
         self.attach(group)
-
-    def _check_optimizer(self) -> None:
-        trains = {id(p) for group in self.inner_optimizer.param_groups for p in group["params"]}
-        if missing := [name for name, p in self._parameters.items() if id(p) not in trains]:
-            raise ValueError(f"parameter {missing[0]!r}: the inner optimizer does not train it; freeze it, or add it")
 
     # --- the ranks ---
 
@@ -121,6 +119,7 @@ class OuterLoop:
         most that is not new: with its outer parameters, momentum, frozen parameters, buffers and count of local steps,
         and nothing remembered of its own messages.  Means that were on their way are dropped.
         """
+        self._check_open()
         group = group or dist.group.WORLD
         if group is None:
             raise ValueError(
@@ -202,8 +201,15 @@ class OuterLoop:
     # --- training ---
 
     def step(self, closure: Callable[[], float] | None = None) -> float | None:
-        """Take the inner optimizer's step, and what of the outer loop is due after it; returns the closure's loss."""
-        loss = self.inner_optimizer.step(closure) if closure is not None else self.inner_optimizer.step()
+        """Take the inner optimizer's step, and what of the outer loop is due after it; returns the closure's loss.
+
+        Of several inner optimizers the first one calls the closure, and the others step along the same gradients.
+        """
+        self._check_open()
+        first, *others = self._optimizers
+        loss = first.step(closure) if closure is not None else first.step()
+        for optimizer in others:
+            optimizer.step()
         self.advance()
         return loss
 
@@ -212,6 +218,7 @@ class OuterLoop:
 
         A collective call where a round ends: every rank takes as many local steps.
         """
+        self._check_open()
         self.count += 1
         for fragment in self._fragments:
             if fragment.coming is not None and self.count == fragment.due:
@@ -255,8 +262,13 @@ class OuterLoop:
         fragment.write(torch.lerp(fragment.outer, fragment.local(), mixing) if mixing else fragment.outer)
         self.taken += 1
 
+    def _check_open(self) -> None:
+        if self._closed:
+            raise RuntimeError("this OuterLoop is closed: it takes no more steps; build a new one")
+
     def close(self) -> None:
         """End the thread that exchanges, after what is on its way, and let a server read what is left."""
+        self._closed = True
         self._thread.shutdown()
         self._driver.settle()
 
