@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from nuq.compressors.feedback import ErrorFeedback
+from nuq.exchange.finite import first_not_finite, largest
 from nuq.exchange.flat_layout import FlatLayout
 from nuq.kernels.spec import Key
 
@@ -48,6 +49,12 @@ class Fragment:
         """A vector as views in the parameters' shapes."""
         pieces = vector.split([p.numel() for p in self.parameters.values()])
         return {name: piece.view(p.shape) for (name, p), piece in zip(self.parameters.items(), pieces, strict=True)}
+
+    def at_fault(self, vector: Tensor) -> str:
+        """The parameter of the first coordinate that is not finite, or else of the largest one."""
+        pieces = self.split(vector)
+        number = first_not_finite(pieces.values())
+        return list(pieces)[largest(list(pieces.values())) if number is None else number]
 
     def write(self, vector: Tensor) -> None:
         """Set this rank's parameters."""

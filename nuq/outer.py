@@ -33,10 +33,11 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from nuq.errors import NonFiniteError
 from nuq.exchange import agreement
 from nuq.exchange.compressor_map import CompressorMap, sorted_settings
 from nuq.exchange.driver import Driver, Memory
-from nuq.exchange.payload import told_plainly
+from nuq.exchange.payload import RemoteNonFinite
 from nuq.exchange.transport import Transport, apart, backend_of
 from nuq.fragments import Arrived, Fragment, fragments_of
 from nuq.inner_optimizers import several, trained_by
@@ -242,9 +243,14 @@ class OuterLoop:
         key, out = Key(self._chosen.seed, count, driver.transport.rank), torch.empty_like(moved)
         before = [kept.clone() for kept in self._kept(fragment)]
         try:
-            with told_plainly(), torch.no_grad():
+            with torch.no_grad():
                 driver.fit_levels(moved, driver.sent(layout), key)
                 driver.mean({driver.transport.rank: moved}, layout, key, out)
+        except RemoteNonFinite as marked:  # alike on all ranks; the parameter only that rank knows
+            self._undo(fragment, before)
+            name = driver.transport.texts(fragment.at_fault(moved), "control")[marked.worker]
+            what = f"the move of {name!r} on rank {marked.worker}"
+            raise NonFiniteError(f"{what} is not finite or overflows float32") from None
         except BaseException:
             self._undo(fragment, before)
             raise

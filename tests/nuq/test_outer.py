@@ -306,13 +306,19 @@ def mistakes(group):
             nuq.OuterLoop(model, wrong, group=group)
     with pytest.raises(ValueError, match="the model is under DistributedDataParallel, which exchanges every gradient"):
         _loop(group, wrapped(group, net(0)))
-    loop = _loop(group, model, every=1, method="topk")
-    if rank == 1:
-        with torch.no_grad():
-            next(model[2].parameters())[0, 0] = float("nan")
-    with pytest.raises(nuq.NonFiniteError, match=r"the gradient of '2\.weight' on worker 1 is not finite"):
+    for settings in (
+        *WAYS,
+        {"method": "topk", "min_size": 1024},
+        {"method": "alq", "scope": "model"},
+    ):  # several in one
+        loop = _loop(group, net(0), every=2, **settings)
         loop.advance()
-    loop.close()
+        if rank == 1:
+            with torch.no_grad():
+                loop.model.get_parameter("2.weight")[0, 0] = float("nan")
+        with pytest.raises(nuq.NonFiniteError, match=r"the move of '2\.weight' on rank 1 is not finite"):
+            loop.advance()
+        loop.close()
     for call in (loop.step, loop.advance, loop.attach):
         with pytest.raises(RuntimeError, match="this OuterLoop is closed: it takes no more steps"):
             call()
