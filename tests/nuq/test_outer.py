@@ -13,7 +13,7 @@ import torch.distributed as dist
 from torch import nn
 
 import nuq
-from tests.nuq.small_training import assert_same_bits, backward, net, of_all, parameters, wrapped
+from tests.nuq.small_training import assert_same_bits, backward, net, of_all, parameters
 
 SIZES, RATE, STEPS = {"first": 5, "second": 3, "third": 4}, 0.05, 200
 WIDTH = sum(SIZES.values())
@@ -128,21 +128,28 @@ def sparse_loco(world: int, every: int, decay: float) -> list[np.ndarray]:
     return workers
 
 
-def follows_the_papers(group):
+def follows_diloco(group, lr, momentum, nesterov):
     rank, world = dist.get_rank(group), dist.get_world_size(group)
-    for lr, momentum, nesterov in ((0.7, 0.9, True), (1.0, 0.5, False)):
-        how = {"outer_lr": lr, "outer_momentum": momentum, "nesterov": nesterov}
-        loop = _loop(group, _Linear(rank), method="supersgd", every=8, **how)  # rank 0's weights count
-        _train(loop, rank, range(STEPS))
-        expected = diloco(world, 8, lr, momentum, nesterov=nesterov)[rank]
-        np.testing.assert_allclose(parameters(loop.model).numpy(), expected, rtol=2e-5, atol=2e-5)
-        assert_same_bits(group, parameters(loop.model))  # a round has just ended
-        assert loop.bytes_sent > STEPS // 8 * (world - 1) * 4 * WIDTH
-        loop.close()
+    how = {"outer_lr": lr, "outer_momentum": momentum, "nesterov": nesterov}
+    loop = _loop(group, _Linear(rank), method="supersgd", every=8, **how)  # rank 0's weights count
+    _train(loop, rank, range(STEPS))
+    expected = diloco(world, 8, lr, momentum, nesterov=nesterov)[rank]
+    np.testing.assert_allclose(parameters(loop.model).numpy(), expected, rtol=2e-5, atol=2e-5)
+    assert_same_bits(group, parameters(loop.model))  # a round has just ended
+    assert loop.bytes_sent > STEPS // 8 * (world - 1) * 4 * WIDTH
+    loop.close()
+
+
+def follows_streaming(group):
+    rank, world = dist.get_rank(group), dist.get_world_size(group)
     loop = _loop(group, _Linear(rank), method="supersgd", every=9, fragments=3, overlap=2, mixing=0.25)
     _train(loop, rank, range(STEPS))
     np.testing.assert_allclose(parameters(loop.model).numpy(), streaming(world, 9, 2, 0.25)[rank], rtol=2e-5, atol=2e-5)
     loop.close()
+
+
+def follows_sparse_loco(group):
+    rank, world = dist.get_rank(group), dist.get_world_size(group)
     sparse = {"method": "topk", "scope": "model", "bucket_size": 4, "ratio": 0.5, "values": "2bit", "decay": 0.95}
     loop = _loop(group, _Linear(rank), every=5, outer_lr=1.0, outer_momentum=0.0, nesterov=False, **sparse)
     _train(loop, rank, range(STEPS))
@@ -151,8 +158,18 @@ def follows_the_papers(group):
 
 
 @pytest.mark.parametrize("world", [2, pytest.param(3, marks=pytest.mark.slow)])
-def test_it_is_the_papers_algorithm(world, ranks):
-    ranks.run(follows_the_papers, world=world)
+@pytest.mark.parametrize(
+    ("function", "arguments"),
+    [
+        (follows_diloco, (0.7, 0.9, True)),
+        (follows_diloco, (1.0, 0.5, False)),
+        (follows_streaming, ()),
+        (follows_sparse_loco, ()),
+    ],
+    ids=["diloco", "diloco without Nesterov's", "streaming", "sparse_loco"],
+)
+def test_it_is_the_papers_algorithm(function, arguments, world, ranks):
+    ranks.run(function, *arguments, world=world)
 
 
 # --- any method ---------------------------------------------------------------------------------------------------
@@ -225,52 +242,6 @@ def test_it_goes_on_amid_a_round_bit_by_bit(ranks):
     ranks.run(resumes, world=2)
 
 
-def two_optimizers(group):
-    """MuLoCo: every parameter's own optimizer steps, and both go on from what was saved."""
-    rank = dist.get_rank(group)
-
-    def loop_of(model: nn.Module) -> nuq.OuterLoop:
-        groups = [[p for p in model.parameters() if (p.dim() == 2) == of_muon] for of_muon in (True, False)]
-        inner = [torch.optim.Muon(groups[0], lr=0.02), torch.optim.AdamW(groups[1], lr=0.01)]
-        return nuq.OuterLoop(model, inner, group=group, every=3, timeout_s=30.0)
-
-    def train(loop: nuq.OuterLoop, steps: range) -> None:
-        for step in steps:
-            loop.model.zero_grad()
-            backward(loop.model, rank, step)
-            loop.step()
-
-    by_hand, loop = net(0), loop_of(net(0))
-    muon = torch.optim.Muon([p for p in by_hand.parameters() if p.dim() == 2], lr=0.02)
-    adamw = torch.optim.AdamW([p for p in by_hand.parameters() if p.dim() != 2], lr=0.01)
-    for step in range(2):
-        by_hand.zero_grad()
-        backward(by_hand, rank, step)
-        muon.step()
-        adamw.step()
-    train(loop, range(2))
-    assert torch.equal(parameters(loop.model), parameters(by_hand))
-    calls: list[int] = []
-    assert loop.step(lambda: calls.append(1) or 0.25) == 0.25
-    assert len(calls) == 1
-    saved: Any = [loop.state_dict(), loop.model.state_dict(), [each.state_dict() for each in loop.inner_optimizer]]
-    saved = copy.deepcopy(saved)
-    train(loop, range(2, 5))
-    again = loop_of(net(5))
-    again.load_state_dict(saved[0])
-    again.model.load_state_dict(saved[1])
-    for optimizer, state in zip(again.inner_optimizer, saved[2], strict=True):
-        optimizer.load_state_dict(state)
-    train(again, range(2, 5))
-    assert torch.equal(parameters(again.model), parameters(loop.model))
-    for one in (loop, again):
-        one.close()
-
-
-def test_several_inner_optimizers_step_together(ranks):
-    ranks.run(two_optimizers, world=2)
-
-
 # --- what goes wrong ----------------------------------------------------------------------------------------------
 
 
@@ -289,23 +260,19 @@ def mistakes(group):
     ):
         with pytest.raises(ValueError, match=said):
             _loop(group, model, **settings)
-    with pytest.raises(ValueError, match=r"parameter '4\.weight': the inner optimizer does not train it"):
-        nuq.OuterLoop(model, torch.optim.SGD(model[:3].parameters(), lr=0.1), group=group)
-    matrices, others = [p for p in model.parameters() if p.dim() == 2], [p for p in model.parameters() if p.dim() != 2]
-    sgd = {name: torch.optim.SGD(some, lr=0.1) for name, some in {"all": [*matrices, *others], "m": matrices}.items()}
-    foreign = torch.optim.SGD([*others, nn.Parameter(torch.zeros(2))], lr=0.1)
-    wrong: Any
-    for wrong, said in (
-        (None, "inner_optimizer=None: must be a torch.optim.Optimizer, or a list of them"),
-        ([], r"inner_optimizer=\[\]: must be a torch.optim.Optimizer, or a list of them"),
-        ([sgd["m"]], r"parameter '0\.bias': the inner optimizer does not train it"),
-        ([sgd["m"], sgd["all"]], r"parameter '0\.weight': 2 inner optimizers train it; leave it to one of them"),
-        ([sgd["m"], foreign], r"the inner optimizer trains a parameter of shape \[2\] that is not"),
-    ):
-        with pytest.raises(ValueError, match=said):
-            nuq.OuterLoop(model, wrong, group=group)
-    with pytest.raises(ValueError, match="the model is under DistributedDataParallel, which exchanges every gradient"):
-        _loop(group, wrapped(group, net(0)))
+    loop = _loop(group, model)
+    loop.close()
+    for call in (loop.step, loop.advance, loop.attach):
+        with pytest.raises(RuntimeError, match="this OuterLoop is closed: it takes no more steps"):
+            call()
+
+
+def test_a_mistake_is_one_sentence_on_all_ranks(ranks):
+    ranks.run(mistakes, world=2)
+
+
+def not_finite(group):
+    rank = dist.get_rank(group)
     for settings in (
         *WAYS,
         {"method": "topk", "min_size": 1024},
@@ -319,13 +286,10 @@ def mistakes(group):
         with pytest.raises(nuq.NonFiniteError, match=r"the move of '2\.weight' on rank 1 is not finite"):
             loop.advance()
         loop.close()
-    for call in (loop.step, loop.advance, loop.attach):
-        with pytest.raises(RuntimeError, match="this OuterLoop is closed: it takes no more steps"):
-            call()
 
 
-def test_a_mistake_is_one_sentence_on_all_ranks(ranks):
-    ranks.run(mistakes, world=2)
+def test_a_move_that_is_not_finite_is_named_on_all_ranks(ranks):
+    ranks.run(not_finite, world=2)
 
 
 def _partly_frozen(seed: int) -> nn.Sequential:
