@@ -316,7 +316,7 @@ class OuterLoop:
             kind: {name: t.clone() for each in self._fragments for name, t in each.split(getattr(each, kind)).items()}
             for kind in ("outer", "momentum")
         }
-        head = {"method": self.method, "rank": self._driver.transport.rank, "settings": vars(self._chosen).copy()}
+        head = {"method": self.method, "rank": self._driver.transport.rank, "settings": self._settings()}
         head |= {"count": self.count, "taken": self.taken, "collective": self.collective}
         return {**head, **vectors, "pending": pending, "coders": self._compressors.state_dict()}
 
@@ -324,7 +324,7 @@ class OuterLoop:
         """Go on from a ``state_dict`` of this rank; all ranks' states are of the same local step.
 
         The model and the inner optimizer are loaded apart from it.  ValueError, with nothing changed, for a state of
-        another method, model, rank or rhythm.
+        another method or other settings of it, of another model, rank or rhythm.
         """
         self._check_saved(state)
         self._drop()
@@ -341,14 +341,18 @@ class OuterLoop:
                 fragment.coming.set_result(Arrived(saved["mean"].to(device), before))
         self.count, self.taken = state["count"], state["taken"]
 
+    def _settings(self) -> dict[str, Any]:
+        return {**vars(self._own), **vars(self._chosen), "feedback": self._feedback.kind}
+
     def _check_saved(self, state: Mapping[str, Any]) -> None:
         keys = ("method", "rank", "settings", "count", "taken", "collective", "outer", "momentum", "pending", "coders")
         if missing := [key for key in keys if key not in state]:
             raise ValueError(f"a state without {', '.join(missing)}: it takes what OuterLoop.state_dict gave")
         rank, remembers = self._driver.transport.rank, bool(self._compressors.memories)
-        rhythm = ("every", "fragments", "overlap")
-        own = {"method": self.method, "collective": self.collective, **{key: vars(self._chosen)[key] for key in rhythm}}
-        theirs = {**state, **{key: state["settings"].get(key) for key in rhythm}}
+        settings = self._settings()
+        fixed = ("every", "fragments", "overlap", "feedback", *vars(self._own))
+        own = {"method": self.method, "collective": self.collective, **{key: settings[key] for key in fixed}}
+        theirs = {**state, **{key: state["settings"].get(key) for key in fixed}}
         for key, value in own.items():
             if theirs[key] != value:
                 raise ValueError(f"a state of {key}={theirs[key]!r}: this loop has {key}={value!r}")

@@ -223,12 +223,21 @@ def resumes(group):
         again.load_state_dict(saved[0])
         _round(again, rank, range(9, 20))
         assert torch.equal(parameters(again.model), parameters(whole.model)), way
+        name = list(way)[1]
         if way["method"] == "topk" and rank == 1:
             with pytest.raises(ValueError, match="a state of rank 0, loaded on rank 1: what its messages left out"):
                 again.load_state_dict({**saved[0], "rank": 0})
         for wrong, said in (
             ({"method": "sgd"}, "a state of method='sgd': this loop has method="),
             ({"settings": {}}, "a state of every=None: this loop has every=4"),
+            (
+                {"settings": {**saved[0]["settings"], name: "other"}},
+                f"a state of {name}='other': this loop has {name}=",
+            ),
+            (
+                {"settings": {**saved[0]["settings"], "feedback": "no"}},
+                "a state of feedback='no': this loop has feedback=",
+            ),
             ({"outer": {}}, "a state with nothing as outer of '0.weight': it is of shape"),
         ):
             with pytest.raises(ValueError, match=said):
