@@ -70,9 +70,10 @@ class OuterLoop:
     (``collective="two_stage"``).  Adaptive methods fit their levels to each message, and these travel with it.  The
     outer parameters are kept in float32, whatever the model's type; buffers stay each rank's own.
 
-    ValueError for a setting that does not exist or is out of range, and where ranks differ.  In ``step``, on all ranks:
-    NonFiniteError names the rank and the parameter that are not finite; RankLost the rank that died.  The others may
-    then destroy the process group, make a new one with a new rank in it, and all call ``attach``.
+    ValueError for a setting that does not exist or is out of range, for optimizers that do not fit the model, and where
+    ranks differ; RuntimeError after ``close``.  In ``step``, on all ranks: NonFiniteError names the rank and the
+    parameter that are not finite; RankLost the rank that died.  The others may then destroy the process group, make a
+    new one with a new rank in it, and all call ``attach``.
     """
 
     def __init__(
