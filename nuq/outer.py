@@ -8,11 +8,11 @@
 
 Every rank trains a model of its own (not under DDP).  After H local steps it sends how far it moved, compressed, and an
 outer optimizer takes the mean of all ranks' moves as its gradient: DiLoCo (Douillard et al., 2023, arXiv 2311.08105,
-Algorithm 1), with any inner optimizer, so MuLoCo (Therien et al., 2025) with Muon.  In fragments, which travel one
-after another while training goes on, it is Streaming DiLoCo (Douillard et al., 2025, arXiv 2501.18512, Algorithm 2);
-its fragments are made of layers far apart, these of neighboring tensors of about as many coordinates together.  With
-the largest 64 of 4096 coordinates in two bits, a residual that decays, and no outer momentum it is SparseLoCo (Sarfi et
-al., 2025, arXiv 2508.15706)::
+Algorithm 1), with any inner optimizer, so MuLoCo (Therien et al., 2025) with Muon, and AdamW for what is no matrix.  In
+fragments, which travel one after another while training goes on, it is Streaming DiLoCo (Douillard et al., 2025, arXiv
+2501.18512, Algorithm 2); its fragments are made of layers far apart, these of neighboring tensors of about as many
+coordinates together.  With the largest 64 of 4096 coordinates in two bits, a residual that decays, and no outer
+momentum it is SparseLoCo (Sarfi et al., 2025, arXiv 2508.15706)::
 
     sparse = {"method": "topk", "bucket_size": 4096, "ratio": 64 / 4096, "values": "2bit", "decay": 0.95}
     loop = nuq.OuterLoop(model, optimizer, outer_lr=1.0, outer_momentum=0.0, nesterov=False, **sparse)
@@ -22,23 +22,26 @@ Its two bits are a sign and one of two magnitudes here (``nuq.settings.sparse.To
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import copy
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Any, Unpack
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
+from nuq.errors import NonFiniteError
 from nuq.exchange import agreement
 from nuq.exchange.compressor_map import CompressorMap, sorted_settings
 from nuq.exchange.driver import Driver, Memory
-from nuq.exchange.flat_layout import FlatLayout
-from nuq.exchange.payload import told_plainly
+from nuq.exchange.payload import RemoteNonFinite
 from nuq.exchange.transport import Transport, apart, backend_of
+from nuq.fragments import Arrived, Fragment, fragments_of
+from nuq.inner_optimizers import several, trained_by
 from nuq.kernels.spec import Key
-from nuq.parameters import trained
 from nuq.registry import method as entry_of
 from nuq.settings.feedback import Feedback
 from nuq.settings.outer import Outer, OuterExchange
@@ -57,57 +60,26 @@ def outer_step(outer: Tensor, buffer: Tensor, mean: Tensor, *, lr: float, moment
     outer.sub_(mean.add(buffer, alpha=momentum) if nesterov else buffer, alpha=lr)
 
 
-@dataclass
-class _Fragment:
-    """A part of the model that travels together.
-
-    parameters: in the order of ``layout``.  at: the local step of a round after which it is sent.  outer, momentum:
-    float32[n], what the outer optimizer has of it, alike on all ranks.  mean: of the ranks' moves, on its way; due: the
-    local step after which it is taken over.
-    """
-
-    parameters: dict[str, nn.Parameter]
-    layout: FlatLayout
-    at: int
-    outer: Tensor
-    momentum: Tensor
-    mean: Future[Tensor] | None = None
-    due: int = 0
-
-    def local(self) -> Tensor:
-        """This rank's own parameters: float32[n]."""
-        return torch.cat([p.detach().reshape(-1).to(torch.float32) for p in self.parameters.values()])
-
-    def split(self, vector: Tensor) -> dict[str, Tensor]:
-        """A vector as views in the parameters' shapes."""
-        pieces = vector.split([p.numel() for p in self.parameters.values()])
-        return {name: piece.view(p.shape) for (name, p), piece in zip(self.parameters.items(), pieces, strict=True)}
-
-    def write(self, vector: Tensor) -> None:
-        """Set this rank's parameters."""
-        with torch.no_grad():
-            for p, piece in zip(self.parameters.values(), self.split(vector).values(), strict=True):
-                p.copy_(piece)
-
-
 class OuterLoop:
     """Local steps of this rank's model, and every so many an exchange of what all ranks moved by.
 
-    model: this rank's own, trained by ``inner_optimizer``; not under DDP.  Building a loop is a collective call: every
-    rank makes it, with the same settings; all then have the first rank's parameters and buffers.  settings: those of
-    the method (``bits=4``), of ``nuq.settings.outer`` the ``Outer`` (``every=64``, ``outer_lr=0.7``, ``fragments=4``,
-    ...) and of the exchange (``collective="two_stage"``).  Adaptive methods fit their levels to each message, and these
-    travel with it.  The outer parameters are kept in float32, whatever the model's type; buffers stay each rank's own.
+    model: this rank's own, not under DDP, trained by ``inner_optimizer``, or by several in a list, each of which has
+    some of the parameters.  Building a loop is a collective call: every rank makes it, with the same settings; all then
+    have the first rank's parameters, frozen ones too, and buffers.  settings: those of the method (``bits=4``), of
+    ``nuq.settings.outer`` the ``Outer`` (``every=64``, ``outer_lr=0.7``, ``fragments=4``, ...) and of the exchange
+    (``collective="two_stage"``).  Adaptive methods fit their levels to each message, and these travel with it.  The
+    outer parameters are kept in float32, whatever the model's type; buffers stay each rank's own.
 
-    ValueError for a setting that does not exist or is out of range, and where ranks differ.  In ``step``, on all ranks:
-    NonFiniteError names the rank and the parameter that are not finite; RankLost the rank that died.  The others may
-    then destroy the process group, make a new one with a new rank in it, and all call ``attach``.
+    ValueError for a setting that does not exist or is out of range, for optimizers that do not fit the model, and where
+    ranks differ; RuntimeError after ``close``.  In ``step``, on all ranks: NonFiniteError names the rank and the
+    parameter that are not finite; RankLost the rank that died.  The others may then destroy the process group, make a
+    new one with a new rank in it, and all call ``attach``.
     """
 
     def __init__(
         self,
         model: nn.Module,
-        inner_optimizer: torch.optim.Optimizer,
+        inner_optimizer: Optimizer | Sequence[Optimizer],
         *,
         method: str = "alq",
         group: dist.ProcessGroup | None = None,
@@ -127,30 +99,29 @@ class OuterLoop:
             raise ValueError(
                 f"decay={chosen.decay}: nothing is remembered with method={method!r} and feedback={chosen.feedback!r}"
             )
-        self.method, self.model, self.inner_optimizer = method, model, inner_optimizer
+        self.method, self.model = method, model
+        self.inner_optimizer: Any = inner_optimizer  # one or several, as they were given
         self._own = own
-        self._parameters = trained(model)
-        self._check_optimizer()
+        self._optimizers = several(inner_optimizer)
+        self._parameters = trained_by(self._optimizers, model)
+        self._closed = False
         self.count = 0  # local steps so far
         self.taken = 0  # exchanges whose mean has been taken over
-        self._fragments: list[_Fragment] = []
+        self._begun = False  # whether this rank has the outer parameters of all
+        self._fragments: list[Fragment] = []
         self._thread = ThreadPoolExecutor(1, "nuq exchanges")
         self.attach(group)
-
-    def _check_optimizer(self) -> None:
-        trains = {id(p) for group in self.inner_optimizer.param_groups for p in group["params"]}
-        if missing := [name for name, p in self._parameters.items() if id(p) not in trains]:
-            raise ValueError(f"parameter {missing[0]!r}: the inner optimizer does not train it; freeze it, or add it")
 
     # --- the ranks ---
 
     def attach(self, group: dist.ProcessGroup | None = None) -> None:
         """Bind the loop to the ranks of a group, also of a new one after a rank was lost.  A collective call.
 
-        A rank that has taken over fewer exchanges than others (a new one none) goes on from the first of those with the
-        most: with their outer parameters, momentum and count of local steps, and nothing remembered of its own
-        messages; what moves were on their way are dropped.
+        A rank that is new, or has taken over fewer exchanges than others, goes on from the first of those with the
+        most that is not new: with its outer parameters, momentum, frozen parameters, buffers and count of local steps,
+        and nothing remembered of its own messages.  Means that were on their way are dropped.
         """
+        self._check_open()
         group = group or dist.group.WORLD
         if group is None:
             raise ValueError(
@@ -160,80 +131,87 @@ class OuterLoop:
         shapes = {name: p.shape for name, p in self._parameters.items()}
         told = Transport(group, timeout_s=self._chosen.timeout_s, device=device)
         same = {"method": self.method, **vars(self._own), **vars(self._exchange), **vars(self._chosen)}
-        agreement.check_settings(told, same | {f"parameter {name}": list(shape) for name, shape in shapes.items()})
+        same |= {f"parameter {name}": list(shape) for name, shape in shapes.items()}
+        same["shapes of frozen parameters and buffers"] = [list(tensor.shape) for tensor in self._untrained()]
+        agreement.check_settings(told, same)
         if self._chosen.overlap and backend_of(group, device.type) == "nccl":
             group = apart(group)  # the training's own collectives may run meanwhile
-        for fragment in self._fragments:
-            if fragment.mean is not None:
-                fragment.mean.exception()  # its end, however it ends
-                fragment.mean = None
-        learned = self._compressors.state_dict() if self._fragments else None
-        self._compressors = CompressorMap(self.method, self._own, self._exchange.second_bits)
-        self._compressors.assign(shapes)
+        self._drop()
+        compressors = CompressorMap(self.method, self._own, self._exchange.second_bits)
+        compressors.assign(shapes)
         transport = Transport(group, timeout_s=self._chosen.timeout_s, device=device)
         memory = Memory(self._feedback)
-        whole = self._compressors.arrange(shapes, self._is_whole)
+        whole = compressors.arrange(shapes, self._is_whole)
         settings = (self._exchange, transport, transport.world, self._chosen.seed)
-        self._driver = Driver(self._compressors, whole, *settings, memory=memory, per_machine=1)
-        if learned is None:
-            self._fragments = self._made()
+        driver = Driver(compressors, whole, *settings, memory=memory, per_machine=1)
+        if not self._fragments:
+            arrange = functools.partial(compressors.arrange, exact=self._is_whole)
+            self._fragments = fragments_of(self._parameters, self._chosen.fragments, self._chosen.every, arrange)
         else:
-            self._compressors.load_state_dict(learned, device)
-            for around in self._compressors.memories:  # whatever this rank's number was
+            compressors.load_state_dict(self._compressors.state_dict(), device)
+            for around in compressors.memories:  # whatever this rank's number was
                 around.memories = dict.fromkeys([transport.rank], *around.memories.values()) if around.memories else {}
+        self._compressors, self._driver = compressors, driver
         self._catch_up(told)
+
+    def _drop(self) -> None:
+        """Drop the means on their way, which moves no parameter, and remember what was before their messages."""
+        for fragment in self._fragments:
+            if fragment.coming is not None and fragment.coming.exception() is None:
+                self._undo(fragment, fragment.coming.result().before)
+            fragment.coming = None
+
+    def _undo(self, fragment: Fragment, before: list[Tensor]) -> None:
+        for kept, was in zip(self._kept(fragment), before, strict=True):
+            kept.copy_(was)
+
+    def _kept(self, fragment: Fragment) -> list[Tensor]:
+        key = Key(self._chosen.seed, 0, self._driver.transport.rank)
+        return fragment.kept(self._compressors.memories, key)
 
     def _is_whole(self, name: str, joined: bool) -> bool:
         """Whether a parameter travels in full precision."""
         return not joined and self._parameters[name].numel() < self._chosen.min_size
 
-    def _made(self) -> list[_Fragment]:
-        """The fragments: neighboring tensors, about as many coordinates in each."""
-        parts: list[dict[str, nn.Parameter]] = [{} for _ in range(self._chosen.fragments)]
-        total, before = sum(p.numel() for p in self._parameters.values()), 0
-        for name, p in self._parameters.items():
-            middle = before + p.numel() / 2
-            parts[min(int(len(parts) * middle / max(total, 1)), len(parts) - 1)][name] = p
-            before += p.numel()
-        made, every = [], self._chosen.every
-        for number, part in enumerate(parts):
-            if part:
-                layout = self._compressors.arrange({name: p.shape for name, p in part.items()}, self._is_whole)
-                ordered = {name: part[name] for name in layout.arranged(list(part))}
-                at = (every * (number + 1) // len(parts)) % every  # the last one at the end of a round
-                fragment = _Fragment(ordered, layout, at, torch.empty(0), torch.empty(0))
-                fragment.outer = fragment.local()
-                fragment.momentum = torch.zeros_like(fragment.outer)
-                made.append(fragment)
-        return made
-
     def _catch_up(self, transport: Transport) -> None:
-        """Bring ranks that are behind to the state of the first of those that are not."""
-        rows = transport.numbers([self.taken, self.count], "control")
-        ahead = max(range(transport.world), key=lambda rank: rows[rank][0])  # the first of them
-        if self.taken == rows[ahead][0] > 0 and all(row == rows[ahead] for row in rows):
-            return
-        begins, behind = rows[ahead][0] == 0, self.taken < rows[ahead][0]
-        for fragment in self._fragments:
-            for mine in (fragment.outer, fragment.momentum):
-                theirs = mine.clone()
-                transport.broadcast(theirs, "parameters", ahead)
-                if behind or begins:
-                    mine.copy_(theirs)
-            if behind or begins:
+        """Bring ranks that are new or behind to the state of the first of those that are not."""
+        rows = transport.numbers([self.taken, int(self._begun), self.count], "control")
+        standings = [row[:2] for row in rows]
+        furthest = max(standings)
+        ahead, begins = standings.index(furthest), not furthest[1]  # begins: all are new
+        if begins or any(each != furthest for each in standings):
+            self._take_over(transport, ahead, takes=begins or standings[transport.rank] != furthest)
+        self.taken, self._begun, self.count = rows[ahead][0], True, rows[ahead][2]
+
+    def _take_over(self, transport: Transport, source: int, *, takes: bool) -> None:
+        """Send a rank's state to all; takes: whether this rank goes on from it."""
+        common = [vector for fragment in self._fragments for vector in (fragment.outer, fragment.momentum)]
+        for tensor in (*common, *self._untrained()):
+            theirs = tensor.detach().clone()
+            transport.broadcast(theirs, "parameters", source)
+            if takes:
+                tensor.detach().copy_(theirs)
+        if takes:
+            for fragment in self._fragments:
                 fragment.write(fragment.outer)
-        for buffer in self.model.buffers() if begins else ():
-            transport.broadcast(buffer, "buffers", ahead)
-        if behind:
             for memory in self._compressors.memories:
                 memory.memories.clear()
-        self.taken, self.count = rows[ahead]
+
+    def _untrained(self) -> list[Tensor]:
+        return [*(p for p in self.model.parameters() if not p.requires_grad), *self.model.buffers()]
 
     # --- training ---
 
     def step(self, closure: Callable[[], float] | None = None) -> float | None:
-        """Take the inner optimizer's step, and what of the outer loop is due after it; returns the closure's loss."""
-        loss = self.inner_optimizer.step(closure) if closure is not None else self.inner_optimizer.step()
+        """Take the inner optimizer's step, and what of the outer loop is due after it; returns the closure's loss.
+
+        Of several inner optimizers the first one calls the closure, and the others step along the same gradients.
+        """
+        self._check_open()
+        first, *others = self._optimizers
+        loss = first.step(closure) if closure is not None else first.step()
+        for optimizer in others:
+            optimizer.step()
         self.advance()
         return loss
 
@@ -242,42 +220,62 @@ class OuterLoop:
 
         A collective call where a round ends: every rank takes as many local steps.
         """
+        self._check_open()
         self.count += 1
         for fragment in self._fragments:
-            if fragment.mean is not None and self.count == fragment.due:
+            if fragment.coming is not None and self.count == fragment.due:
                 self._take(fragment)
             if self.count % self._chosen.every == fragment.at:
                 self._send(fragment)
                 if not self._chosen.overlap:
                     self._take(fragment)
 
-    def _send(self, fragment: _Fragment) -> None:
+    def _send(self, fragment: Fragment) -> None:
         moved = fragment.outer - fragment.local()
-        fragment.mean = self._thread.submit(self._mean, moved, fragment.layout, self.count)
+        fragment.coming = self._thread.submit(self._mean, fragment, moved, self.count)
         fragment.due = self.count + self._chosen.overlap
 
-    def _mean(self, moved: Tensor, layout: FlatLayout, count: int) -> Tensor:
-        """The mean of all ranks' vectors; called in the thread that exchanges."""
-        driver = self._driver
-        key, out = Key(self._chosen.seed, count, driver.transport.rank), torch.empty_like(moved)
-        with told_plainly(), torch.no_grad():
-            driver.fit_levels(moved, driver.sent(layout), key)
-            driver.mean({driver.transport.rank: moved}, layout, key, out)
-        return out
+    def _mean(self, fragment: Fragment, moved: Tensor, count: int) -> Arrived:
+        """The mean of all ranks' vectors; called in the thread that exchanges.
 
-    def _take(self, fragment: _Fragment) -> None:
+        A move whose exchange fails is sent again with the next one, so that nothing may have left the memory for it.
+        """
+        driver, layout = self._driver, fragment.layout
+        key, out = Key(self._chosen.seed, count, driver.transport.rank), torch.empty_like(moved)
+        before = [kept.clone() for kept in self._kept(fragment)]
+        try:
+            with torch.no_grad():
+                driver.fit_levels(moved, driver.sent(layout), key)
+                driver.mean({driver.transport.rank: moved}, layout, key, out)
+        except RemoteNonFinite as marked:  # alike on all ranks; the parameter only that rank knows
+            self._undo(fragment, before)
+            name = driver.transport.texts(fragment.at_fault(moved), "control")[marked.worker]
+            what = f"the move of {name!r} on rank {marked.worker}"
+            raise NonFiniteError(f"{what} is not finite or overflows float32") from None
+        except BaseException:
+            self._undo(fragment, before)
+            raise
+        return Arrived(out, before)
+
+    def _take(self, fragment: Fragment) -> None:
         """Take over a mean: a step of the outer optimizer, and of this rank's parameters to it."""
-        assert fragment.mean is not None
-        pending, fragment.mean = fragment.mean, None
-        mean, chosen = pending.result(), self._chosen
+        assert fragment.coming is not None
+        fragment.coming.exception()  # wait; whoever interrupts that leaves it on its way
+        coming, fragment.coming = fragment.coming, None
+        mean, chosen = coming.result().mean, self._chosen
         how = {"momentum": chosen.outer_momentum, "nesterov": chosen.nesterov}
         outer_step(fragment.outer, fragment.momentum, mean, lr=chosen.outer_lr, **how)
         mixing = chosen.mixing if chosen.overlap else 0.0
         fragment.write(torch.lerp(fragment.outer, fragment.local(), mixing) if mixing else fragment.outer)
         self.taken += 1
 
+    def _check_open(self) -> None:
+        if self._closed:
+            raise RuntimeError("this OuterLoop is closed: it takes no more steps; build a new one")
+
     def close(self) -> None:
         """End the thread that exchanges, after what is on its way, and let a server read what is left."""
+        self._closed = True
         self._thread.shutdown()
         self._driver.settle()
 
@@ -311,15 +309,15 @@ class OuterLoop:
         Every rank saves its own, as what messages left out differs.  It waits for what is on its way.
         """
         pending = {
-            number: {"due": fragment.due, "mean": fragment.mean.result().clone()}
+            number: {"due": fragment.due, **copy.deepcopy(vars(fragment.coming.result()))}
             for number, fragment in enumerate(self._fragments)
-            if fragment.mean is not None
+            if fragment.coming is not None
         }
         vectors = {
             kind: {name: t.clone() for each in self._fragments for name, t in each.split(getattr(each, kind)).items()}
             for kind in ("outer", "momentum")
         }
-        head = {"method": self.method, "rank": self._driver.transport.rank, "settings": vars(self._chosen).copy()}
+        head = {"method": self.method, "rank": self._driver.transport.rank, "settings": self._settings()}
         head |= {"count": self.count, "taken": self.taken, "collective": self.collective}
         return {**head, **vectors, "pending": pending, "coders": self._compressors.state_dict()}
 
@@ -327,30 +325,35 @@ class OuterLoop:
         """Go on from a ``state_dict`` of this rank; all ranks' states are of the same local step.
 
         The model and the inner optimizer are loaded apart from it.  ValueError, with nothing changed, for a state of
-        another method, model, rank or rhythm.
+        another method or other settings of it, of another model, rank or rhythm.
         """
         self._check_saved(state)
+        self._drop()
         device = self._fragments[0].outer.device if self._fragments else torch.device("cpu")
         self._compressors.load_state_dict(state["coders"], device)
         for number, fragment in enumerate(self._fragments):
             for kind in ("outer", "momentum"):
                 for name, piece in fragment.split(getattr(fragment, kind)).items():
                     piece.copy_(state[kind][name])
-            fragment.mean = None
             if number in state["pending"]:
-                kept = state["pending"][number]
-                fragment.mean, fragment.due = Future(), kept["due"]
-                fragment.mean.set_result(kept["mean"].to(device))
+                saved = state["pending"][number]
+                fragment.coming, fragment.due = Future(), saved["due"]
+                before = [kept.to(device) for kept in saved["before"]]
+                fragment.coming.set_result(Arrived(saved["mean"].to(device), before))
         self.count, self.taken = state["count"], state["taken"]
+
+    def _settings(self) -> dict[str, Any]:
+        return {**vars(self._own), **vars(self._chosen), "feedback": self._feedback.kind}
 
     def _check_saved(self, state: Mapping[str, Any]) -> None:
         keys = ("method", "rank", "settings", "count", "taken", "collective", "outer", "momentum", "pending", "coders")
         if missing := [key for key in keys if key not in state]:
             raise ValueError(f"a state without {', '.join(missing)}: it takes what OuterLoop.state_dict gave")
         rank, remembers = self._driver.transport.rank, bool(self._compressors.memories)
-        rhythm = ("every", "fragments", "overlap")
-        own = {"method": self.method, "collective": self.collective, **{key: vars(self._chosen)[key] for key in rhythm}}
-        theirs = {**state, **{key: state["settings"].get(key) for key in rhythm}}
+        settings = self._settings()
+        fixed = ("every", "fragments", "overlap", "feedback", *vars(self._own))
+        own = {"method": self.method, "collective": self.collective, **{key: settings[key] for key in fixed}}
+        theirs = {**state, **{key: state["settings"].get(key) for key in fixed}}
         for key, value in own.items():
             if theirs[key] != value:
                 raise ValueError(f"a state of {key}={theirs[key]!r}: this loop has {key}={value!r}")

@@ -89,7 +89,7 @@ class ErrorFeedback(Compressor):
     def method(self) -> Compressor:
         return self.inner.method
 
-    def _place(self, key: Key, vector: Tensor) -> dict[str, Tensor]:
+    def place(self, key: Key, vector: Tensor) -> dict[str, Tensor]:
         """The memory of this vector by kind: a view of a piece of its parameter's memory, which starts at zero."""
         name, first = key.parameter, 0
         if name not in self.sizes:  # no parameter's own name, but perhaps that of a piece of one
@@ -114,7 +114,7 @@ class ErrorFeedback(Compressor):
 
     def owed(self, vector: Tensor, key: Key) -> Owed:
         """The vector that should be sent of a gradient; nothing is remembered before ``keep``."""
-        memory = self._place(key, vector)
+        memory = self.place(key, vector)
         return Owed(*self._wanted(vector, memory), memory)
 
     def keep(self, owed: Owed, sent: Tensor, message: Message | None = None) -> None:

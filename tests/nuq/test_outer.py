@@ -128,21 +128,28 @@ def sparse_loco(world: int, every: int, decay: float) -> list[np.ndarray]:
     return workers
 
 
-def follows_the_papers(group):
+def follows_diloco(group, lr, momentum, nesterov):
     rank, world = dist.get_rank(group), dist.get_world_size(group)
-    for lr, momentum, nesterov in ((0.7, 0.9, True), (1.0, 0.5, False)):
-        how = {"outer_lr": lr, "outer_momentum": momentum, "nesterov": nesterov}
-        loop = _loop(group, _Linear(rank), method="supersgd", every=8, **how)  # rank 0's weights count
-        _train(loop, rank, range(STEPS))
-        expected = diloco(world, 8, lr, momentum, nesterov=nesterov)[rank]
-        np.testing.assert_allclose(parameters(loop.model).numpy(), expected, rtol=2e-5, atol=2e-5)
-        assert_same_bits(group, parameters(loop.model))  # a round has just ended
-        assert loop.bytes_sent > STEPS // 8 * (world - 1) * 4 * WIDTH
-        loop.close()
+    how = {"outer_lr": lr, "outer_momentum": momentum, "nesterov": nesterov}
+    loop = _loop(group, _Linear(rank), method="supersgd", every=8, **how)  # rank 0's weights count
+    _train(loop, rank, range(STEPS))
+    expected = diloco(world, 8, lr, momentum, nesterov=nesterov)[rank]
+    np.testing.assert_allclose(parameters(loop.model).numpy(), expected, rtol=2e-5, atol=2e-5)
+    assert_same_bits(group, parameters(loop.model))  # a round has just ended
+    assert loop.bytes_sent > STEPS // 8 * (world - 1) * 4 * WIDTH
+    loop.close()
+
+
+def follows_streaming(group):
+    rank, world = dist.get_rank(group), dist.get_world_size(group)
     loop = _loop(group, _Linear(rank), method="supersgd", every=9, fragments=3, overlap=2, mixing=0.25)
     _train(loop, rank, range(STEPS))
     np.testing.assert_allclose(parameters(loop.model).numpy(), streaming(world, 9, 2, 0.25)[rank], rtol=2e-5, atol=2e-5)
     loop.close()
+
+
+def follows_sparse_loco(group):
+    rank, world = dist.get_rank(group), dist.get_world_size(group)
     sparse = {"method": "topk", "scope": "model", "bucket_size": 4, "ratio": 0.5, "values": "2bit", "decay": 0.95}
     loop = _loop(group, _Linear(rank), every=5, outer_lr=1.0, outer_momentum=0.0, nesterov=False, **sparse)
     _train(loop, rank, range(STEPS))
@@ -151,8 +158,18 @@ def follows_the_papers(group):
 
 
 @pytest.mark.parametrize("world", [2, pytest.param(3, marks=pytest.mark.slow)])
-def test_it_is_the_papers_algorithm(world, ranks):
-    ranks.run(follows_the_papers, world=world)
+@pytest.mark.parametrize(
+    ("function", "arguments"),
+    [
+        (follows_diloco, (0.7, 0.9, True)),
+        (follows_diloco, (1.0, 0.5, False)),
+        (follows_streaming, ()),
+        (follows_sparse_loco, ()),
+    ],
+    ids=["diloco", "diloco without Nesterov's", "streaming", "sparse_loco"],
+)
+def test_it_is_the_papers_algorithm(function, arguments, world, ranks):
+    ranks.run(function, *arguments, world=world)
 
 
 # --- any method ---------------------------------------------------------------------------------------------------
@@ -206,12 +223,21 @@ def resumes(group):
         again.load_state_dict(saved[0])
         _round(again, rank, range(9, 20))
         assert torch.equal(parameters(again.model), parameters(whole.model)), way
+        name = list(way)[1]
         if way["method"] == "topk" and rank == 1:
             with pytest.raises(ValueError, match="a state of rank 0, loaded on rank 1: what its messages left out"):
                 again.load_state_dict({**saved[0], "rank": 0})
         for wrong, said in (
             ({"method": "sgd"}, "a state of method='sgd': this loop has method="),
             ({"settings": {}}, "a state of every=None: this loop has every=4"),
+            (
+                {"settings": {**saved[0]["settings"], name: "other"}},
+                f"a state of {name}='other': this loop has {name}=",
+            ),
+            (
+                {"settings": {**saved[0]["settings"], "feedback": "no"}},
+                "a state of feedback='no': this loop has feedback=",
+            ),
             ({"outer": {}}, "a state with nothing as outer of '0.weight': it is of shape"),
         ):
             with pytest.raises(ValueError, match=said):
@@ -243,41 +269,85 @@ def mistakes(group):
     ):
         with pytest.raises(ValueError, match=said):
             _loop(group, model, **settings)
-    with pytest.raises(ValueError, match=r"parameter '4\.weight': the inner optimizer does not train it"):
-        nuq.OuterLoop(model, torch.optim.SGD(model[:3].parameters(), lr=0.1), group=group)
-    loop = _loop(group, model, every=1, method="topk")
-    if rank == 1:
-        with torch.no_grad():
-            next(model[2].parameters())[0, 0] = float("nan")
-    with pytest.raises(nuq.NonFiniteError, match=r"the gradient of '2\.weight' on worker 1 is not finite"):
-        loop.advance()
+    loop = _loop(group, model)
     loop.close()
+    for call in (loop.step, loop.advance, loop.attach):
+        with pytest.raises(RuntimeError, match="this OuterLoop is closed: it takes no more steps"):
+            call()
 
 
 def test_a_mistake_is_one_sentence_on_all_ranks(ranks):
     ranks.run(mistakes, world=2)
 
 
-def behind_comes_back(group):
+def not_finite(group):
+    rank = dist.get_rank(group)
+    for settings in (
+        *WAYS,
+        {"method": "topk", "min_size": 1024},
+        {"method": "alq", "scope": "model"},
+    ):  # several in one
+        loop = _loop(group, net(0), every=2, **settings)
+        loop.advance()
+        if rank == 1:
+            with torch.no_grad():
+                loop.model.get_parameter("2.weight")[0, 0] = float("nan")
+        with pytest.raises(nuq.NonFiniteError, match=r"the move of '2\.weight' on rank 1 is not finite"):
+            loop.advance()
+        loop.close()
+
+
+def test_a_move_that_is_not_finite_is_named_on_all_ranks(ranks):
+    ranks.run(not_finite, world=2)
+
+
+def _partly_frozen(seed: int) -> nn.Sequential:
+    model = net(seed)
+    model[0].requires_grad_(False)
+    model[1] = nn.BatchNorm1d(40, affine=False)
+    return model
+
+
+def begins_alike(group):
+    rank = dist.get_rank(group)
+    loop = _loop(group, _partly_frozen(rank), every=3)
+    assert torch.equal(parameters(loop.model), parameters(_partly_frozen(0)))
+    loop.close()
+    wider = _partly_frozen(0)
+    wider[1] = nn.BatchNorm1d(40, affine=False, track_running_stats=rank == 0)
+    with pytest.raises(ValueError, match=r"rank 0 has shapes of frozen parameters and buffers=\[\[40, 12\], "):
+        _loop(group, wider)
+
+
+def test_all_ranks_begin_with_the_frozen_parameters_of_the_first(ranks):
+    ranks.run(begins_alike, world=2)
+
+
+def behind_comes_back(group, steps):
     """A rank that begins anew goes on from the others' state, also where it is the first one."""
     rank = dist.get_rank(group)
-    loop = _loop(group, net(0), every=3, method="topk", ratio=0.1)
-    _round(loop, rank, range(7))
+    loop = _loop(group, _partly_frozen(0), every=3, method="topk", ratio=0.1)
+    _round(loop, rank, range(steps))
+    outer = torch.cat([fragment.outer for fragment in loop._fragments]).clone()
+    local = parameters(loop.model)
     if rank == 0:
-        model = net(9)
         loop.close()
-        loop = _loop(group, model, every=3, method="topk", ratio=0.1)
+        loop = _loop(group, _partly_frozen(9), every=3, method="topk", ratio=0.1)
     else:
         loop.attach(group)
-        assert loop._compressors.memories[0].memories  # what its messages left out stays
-    assert (loop.count, loop.taken) == (7, 2)
-    outer = torch.cat([fragment.outer for fragment in loop._fragments])
-    assert_same_bits(group, outer)
-    assert torch.equal(parameters(loop.model), outer) == (rank == 0)
-    _round(loop, rank, range(7, 9))
+        assert bool(loop._compressors.memories[0].memories) == (steps > 3)  # what its messages left out stays
+        assert torch.equal(parameters(loop.model), local)
+    assert (loop.count, loop.taken) == (steps, steps // 3)
+    assert torch.equal(torch.cat([fragment.outer for fragment in loop._fragments]), outer)
+    frozen = [p.detach() for p in loop.model.parameters() if not p.requires_grad]
+    for tensor in (*frozen, *loop.model.buffers()):
+        assert_same_bits(group, tensor)
+    assert torch.equal(parameters(loop.model)[-outer.numel() :], outer) == (rank == 0)
+    _round(loop, rank, range(steps, 9))
     assert_same_bits(group, parameters(loop.model))
     loop.close()
 
 
-def test_a_new_rank_goes_on_from_the_others(ranks):
-    ranks.run(behind_comes_back, world=2)
+@pytest.mark.parametrize("steps", [2, 7])  # in the first round, and in a later one
+def test_a_new_rank_goes_on_from_the_others(steps, ranks):
+    ranks.run(behind_comes_back, steps, world=2)

@@ -57,6 +57,9 @@ def ef21() -> list[np.ndarray]:
     return iterates
 
 
+SERVER = pytest.param("server", marks=pytest.mark.slow)
+
+
 def simulated(group: Any = None, method: str = "topk", *, both: bool = False, **exchange: Any) -> Workers:
     values = {"ratio": KEPT / SIZE} if method == "topk" else {}
     memory = Memory(Feedback(kind="ef21", both=both))
@@ -75,7 +78,7 @@ def descended(workers: Workers, steps: range, x: np.ndarray) -> list[np.ndarray]
     return iterates
 
 
-@pytest.mark.parametrize("collective", ["gather", "two_stage", "server"])
+@pytest.mark.parametrize("collective", ["gather", pytest.param("two_stage", marks=pytest.mark.slow), SERVER])
 def test_the_papers_algorithm(collective: str) -> None:
     """Bit for bit; TopK's means are exact, so that encoding them again changes nothing."""
     workers = simulated(collective=collective, both=collective != "gather")
@@ -86,7 +89,7 @@ def test_the_papers_algorithm(collective: str) -> None:
     assert np.abs(ours[-1] - best).max() < 1e-3 < 0.5 < np.abs(best).max()
 
 
-@pytest.mark.parametrize("collective", ["two_stage", "server"])
+@pytest.mark.parametrize("collective", ["two_stage", SERVER])
 def test_errors_of_means_do_not_add_up(collective: str) -> None:
     """Means in four bits: with a memory the optimum is reached all the same, and else it is not."""
     best, found = (CURVATURES * TARGETS).sum(axis=0) / CURVATURES.sum(axis=0), {}

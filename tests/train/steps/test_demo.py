@@ -35,19 +35,15 @@ def gradient(name: str, worker: int, x: np.ndarray) -> np.ndarray:
     return CURVATURES[name][worker] * (x - TARGETS[name][worker])
 
 
-def fast_components(momentum: np.ndarray) -> np.ndarray:
-    """ExtractFastComponents of Algorithm 1, decoded: of every chunk the largest coefficients of its DCT-II."""
-    found, matrix = np.zeros_like(momentum), momentum.ndim == 2
-    tall, wide = (6, 8) if matrix else (1, 8)
-    rows, columns = momentum.shape if matrix else (1, momentum.size)
-    source, sent = momentum.reshape(rows, columns), found.reshape(rows, columns)
-    for top in range(0, rows, tall):
-        for left in range(0, columns, wide):
-            place = slice(top, top + tall), slice(left, left + wide)
-            coefficients: Floats = np.asarray(dctn(source[place], norm="ortho"))
-            least = np.sort(np.abs(coefficients), axis=None)[-KEPT]
-            sent[place] = idctn(np.where(np.abs(coefficients) >= least, coefficients, 0.0), norm="ortho")
-    return found
+def fast_components(momenta: Floats) -> Floats:
+    """ExtractFastComponents of Algorithm 1, decoded: the largest coefficients of every chunk, by worker."""
+    tall, wide = (6, 8) if momenta.ndim == 3 else (1, 8)
+    chunks = momenta.reshape(WORKERS, -1, tall, momenta.shape[-1] // wide, wide)
+    coefficients: Floats = np.asarray(dctn(chunks, axes=(2, 4), norm="ortho"))
+    by_chunk = np.abs(coefficients).swapaxes(2, 3).reshape(*chunks.shape[:2], chunks.shape[3], -1)
+    least = np.sort(by_chunk, axis=-1)[:, :, None, :, -KEPT, None]
+    kept = np.where(np.abs(coefficients) >= least, coefficients, 0.0)
+    return np.asarray(idctn(kept, axes=(2, 4), norm="ortho")).reshape(momenta.shape)
 
 
 def demo(rate: float, by_sign: bool) -> list[dict[str, np.ndarray]]:
@@ -57,12 +53,10 @@ def demo(rate: float, by_sign: bool) -> list[dict[str, np.ndarray]]:
     iterates = []
     for _ in range(STEPS):
         for name in SHAPES:
-            sent = []
-            for worker in range(WORKERS):
-                own = DECAY * momenta[name][worker] + gradient(name, worker, x[name])
-                sent.append(fast_components(own))
-                momenta[name][worker] = own - sent[-1]
-            mean = np.mean(sent, axis=0)
+            own = DECAY * momenta[name] + CURVATURES[name] * (x[name] - TARGETS[name])
+            sent = fast_components(own)
+            momenta[name] = own - sent
+            mean = sent.mean(axis=0)
             x[name] = x[name] - rate * (np.sign(mean) if by_sign else mean)
         iterates.append(dict(x))
     return iterates

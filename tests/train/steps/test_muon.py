@@ -101,6 +101,24 @@ def test_the_authors_algorithm(given: dict[str, Any]) -> None:
             assert np.linalg.norm(error) < (0.02 if name == "0.weight" else 1e-4) * way, (step, name)
 
 
+@pytest.mark.parametrize("nesterov", [True, False])
+def test_nesterovs_form_where_gradients_change(nesterov: bool) -> None:
+    """Gradients drawn anew in every step: with the other form it is 22 % of the way off."""
+    chosen = resolving.resolve({"optim": "muon", "optim.nesterov": nesterov, "steps": 10})
+    model = nn.Sequential(nn.Linear(8, 12), nn.ReLU(), nn.Linear(12, 3))
+    named = dict(model.named_parameters())
+    optimizer, matrix = optim.build(chosen, named, model), named["0.weight"]
+    rule, drawn = Muon(SHAPES["0.weight"], chosen["optim"]), np.random.default_rng(6)
+    start = theirs = matrix.detach().double().numpy().copy()
+    for step in range(10):
+        gradient = drawn.normal(size=matrix.shape)
+        own = [gradient if p is matrix else np.zeros(p.shape) for p in named.values()]
+        update(chosen, optimizer, named, torch.from_numpy(np.concatenate([g.ravel() for g in own])).float(), step)
+        theirs = rule.stepped(theirs, gradient, chosen["optim"]["lr"])
+    error = np.linalg.norm(theirs - matrix.detach().double().numpy())
+    assert error < 0.02 * np.linalg.norm(theirs - start)
+
+
 @pytest.mark.parametrize(
     ("settings", "taken"),
     [

@@ -1,0 +1,115 @@
+"""The fragments of an outer loop (``nuq.outer``): parts of a model that travel one after another in a round."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor, nn
+
+from nuq.compressors.feedback import ErrorFeedback
+from nuq.exchange.finite import first_not_finite, largest
+from nuq.exchange.flat_layout import FlatLayout
+from nuq.kernels.spec import Key
+
+
+@dataclass(frozen=True)
+class Arrived:
+    """A mean of the ranks' moves, float32[n], and what this rank remembered before it sent its own (``kept``)."""
+
+    mean: Tensor
+    before: list[Tensor]
+
+
+@dataclass
+class Fragment:
+    """A part of the model that travels together.
+
+    parameters: in the order of ``layout``.  at: the local step of a round after which it is sent.  outer, momentum:
+    float32[n], what the outer optimizer has of it, alike on all ranks.  coming: the mean of the ranks' moves, on its
+    way; due: the local step after which it is taken over.
+    """
+
+    parameters: dict[str, nn.Parameter]
+    layout: FlatLayout
+    at: int
+    outer: Tensor
+    momentum: Tensor
+    coming: Future[Arrived] | None = None
+    due: int = 0
+
+    def local(self) -> Tensor:
+        """This rank's own parameters: float32[n]."""
+        return torch.cat([p.detach().reshape(-1).to(torch.float32) for p in self.parameters.values()])
+
+    def split(self, vector: Tensor) -> dict[str, Tensor]:
+        """A vector as views in the parameters' shapes."""
+        pieces = vector.split([p.numel() for p in self.parameters.values()])
+        return {name: piece.view(p.shape) for (name, p), piece in zip(self.parameters.items(), pieces, strict=True)}
+
+    def at_fault(self, vector: Tensor) -> str:
+        """The parameter of the first coordinate that is not finite, or else of the largest one."""
+        pieces = self.split(vector)
+        number = first_not_finite(pieces.values())
+        return list(pieces)[largest(list(pieces.values())) if number is None else number]
+
+    def write(self, vector: Tensor) -> None:
+        """Set this rank's parameters."""
+        with torch.no_grad():
+            for p, piece in zip(self.parameters.values(), self.split(vector).values(), strict=True):
+                p.copy_(piece)
+
+    def kept(self, memories: Sequence[ErrorFeedback], key: Key) -> list[Tensor]:
+        """What a rank's messages left out of it, as views of the memories: float32[size], by memory and vector."""
+        return [
+            view
+            for memory in memories
+            for own in self.layout.segments
+            if not own.exact
+            for view in memory.place(key.of(own.key_name), self.outer[own.place]).values()
+        ]
+
+
+def fragments_of(
+    parameters: Mapping[str, nn.Parameter],
+    count: int,
+    every: int,
+    arrange: Callable[[Mapping[str, Sequence[int]]], FlatLayout],
+) -> list[Fragment]:
+    """At most ``count`` fragments of neighboring tensors, with about as many coordinates in each.
+
+    every: local steps of a round, over which they are sent at even distances, the last one at its end.  arrange: the
+    layout of a vector of parameters, from their shapes.
+    """
+    parts: list[dict[str, nn.Parameter]] = [{} for _ in range(count)]
+    total, before = sum(p.numel() for p in parameters.values()), 0
+    for name, p in parameters.items():
+        middle = before + p.numel() / 2
+        parts[min(int(count * middle / max(total, 1)), count - 1)][name] = p
+        before += p.numel()
+    made, begins = [], Counter[str]()
+    for number, part in enumerate(parts):
+        if part:
+            layout = _continued(arrange({name: p.shape for name, p in part.items()}), begins)
+            ordered = {name: part[name] for name in layout.arranged(list(part))}
+            at = (every * (number + 1) // count) % every
+            fragment = Fragment(ordered, layout, at, torch.empty(0), torch.empty(0))
+            fragment.outer = fragment.local()
+            fragment.momentum = torch.zeros_like(fragment.outer)
+            made.append(fragment)
+    return made
+
+
+def _continued(layout: FlatLayout, begins: Counter[str]) -> FlatLayout:
+    """A fragment's layout whose part of a vector of the whole model (scope=model) begins where the last one ended.
+
+    So every fragment has a part of its own of what is remembered.  begins: by vector, which it moves on.
+    """
+    segments = []
+    for own in layout.segments:
+        segments.append(replace(own, first=begins[own.name]) if begins[own.name] and not own.exact else own)
+        begins[own.name] += 0 if own.exact else own.size
+    return FlatLayout(tuple(segments), layout.order)
