@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor, nn
@@ -30,7 +30,8 @@ class Fragment:
 
     parameters: in the order of ``layout``.  at: the local step of a round after which it is sent.  outer, momentum:
     float32[n], what the outer optimizer has of it, alike on all ranks.  coming: the mean of the ranks' moves, on its
-    way; due: the local step after which it is taken over.
+    way; due: the local step after which it is taken over.  left: where the last exchange failed on this rank, what its
+    own message left out (``kept``).
     """
 
     parameters: dict[str, nn.Parameter]
@@ -40,6 +41,7 @@ class Fragment:
     momentum: Tensor
     coming: Future[Arrived] | None = None
     due: int = 0
+    left: list[Tensor] = field(default_factory=list)
 
     def local(self) -> Tensor:
         """This rank's own parameters: float32[n]."""

@@ -118,8 +118,9 @@ class OuterLoop:
         """Bind the loop to the ranks of a group, also of a new one after a rank was lost.  A collective call.
 
         A rank that is new, or has taken over fewer exchanges than others, goes on from the first of those with the
-        most that is not new: with its outer parameters, momentum, frozen parameters, buffers and count of local steps,
-        and nothing remembered of its own messages.  Means that were on their way are dropped.
+        most that is not new: with its outer parameters, momentum, frozen parameters, buffers and count of local steps.
+        A new one remembers nothing of its own messages, and one behind by an exchange that failed on it alone what that
+        message left out, as its move is in the others' mean.  Means that were on their way are dropped.
         """
         self._check_open()
         group = group or dist.group.WORLD
@@ -182,6 +183,8 @@ class OuterLoop:
         if begins or any(each != furthest for each in standings):
             self._take_over(transport, ahead, takes=begins or standings[transport.rank] != furthest)
         self.taken, self._begun, self.count = rows[ahead][0], True, rows[ahead][2]
+        for fragment in self._fragments:
+            fragment.left = []
 
     def _take_over(self, transport: Transport, source: int, *, takes: bool) -> None:
         """Send a rank's state to all; takes: whether this rank goes on from it."""
@@ -189,12 +192,16 @@ class OuterLoop:
         for tensor in (*common, *self._untrained()):
             theirs = tensor.detach().clone()
             transport.broadcast(theirs, "parameters", source)
-            if takes:
-                tensor.detach().copy_(theirs)
+            if takes:  # of an expanded tensor each element once
+                own = tuple(slice(0, 1) if stride == 0 else slice(None) for stride in tensor.stride())
+                tensor.detach()[own].copy_(theirs[own])
         if takes:
             for fragment in self._fragments:
                 fragment.write(fragment.outer)
-            for memory in self._compressors.memories:
+            taken = [fragment for fragment in self._fragments if fragment.left and self._begun]
+            for fragment in taken:  # the others have the mean of an exchange that failed here alone
+                self._undo(fragment, fragment.left)
+            for memory in self._compressors.memories if not taken else ():
                 memory.memories.clear()
 
     def _untrained(self) -> list[Tensor]:
@@ -223,7 +230,7 @@ class OuterLoop:
         self._check_open()
         self.count += 1
         for fragment in self._fragments:
-            if fragment.coming is not None and self.count == fragment.due:
+            if fragment.coming is not None and self.count >= fragment.due:
                 self._take(fragment)
             if self.count % self._chosen.every == fragment.at:
                 self._send(fragment)
@@ -243,6 +250,7 @@ class OuterLoop:
         driver, layout = self._driver, fragment.layout
         key, out = Key(self._chosen.seed, count, driver.transport.rank), torch.empty_like(moved)
         before = [kept.clone() for kept in self._kept(fragment)]
+        fragment.left = []
         try:
             with torch.no_grad():
                 driver.fit_levels(moved, driver.sent(layout), key)
@@ -253,6 +261,7 @@ class OuterLoop:
             what = f"the move of {name!r} on rank {marked.worker}"
             raise NonFiniteError(f"{what} is not finite or overflows float32") from None
         except BaseException:
+            fragment.left = [kept.clone() for kept in self._kept(fragment)]
             self._undo(fragment, before)
             raise
         return Arrived(out, before)

@@ -150,6 +150,35 @@ def test_a_move_whose_exchange_fails_counts_once(settings, ranks):
     ranks.run(counts_once, settings, world=2)
 
 
+def counts_where_others_have_it(group, settings):
+    """The exchange fails on the last rank alone, once all have its message: the others have taken the mean."""
+    loop, by = _pulled(group, **settings)
+    _move(loop, by)
+    real = loop._driver.mean
+
+    def lost(*what: Any) -> None:
+        real(*what)
+        raise nuq.RankLost("rank 2 of 3 is gone")
+
+    for _ in range(3):
+        loop.step()
+    if dist.get_rank(group) == 1:
+        loop._driver.mean = lost  # type: ignore[method-assign]
+        with pytest.raises(nuq.RankLost):
+            loop.step()
+    else:
+        loop.step()
+    loop.attach(group)
+    assert loop.taken == 1
+    torch.testing.assert_close(_moved(loop), by)
+    loop.close()
+
+
+@pytest.mark.parametrize("settings", [TOPK, {**TOPK, "scope": "model"}])
+def test_a_move_that_only_the_others_have_counts_once(settings, ranks):
+    ranks.run(counts_where_others_have_it, settings, world=2)
+
+
 def dropped(group):
     """Two means are on their way when the ranks attach anew: before it, and after they have been saved."""
     for again in (False, True):
