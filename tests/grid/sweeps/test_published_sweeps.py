@@ -58,6 +58,7 @@ COUNTS = {
     ("gpt", "text"): (10, 10),
     ("gpt", "cpu"): (5, 5),
     ("outer", "gpt_cpu"): (102, 102),
+    ("forks", "cpu"): (50, 50),
     ("headline", "rates_cpu"): (114, 114),
     ("headline", "cifar10_cpu"): (205, 205),
 }
