@@ -16,8 +16,8 @@ from matplotlib.patches import Rectangle
 
 from analysis.plots import style
 from analysis.plots.legends import legend_below
+from analysis.prediction.figure import saved
 from analysis.prediction.runs import RunQuestion, Setup, Setups
-from analysis.restyled import FORMATS
 from analysis.seed_groups import title
 from nuq.prediction.units import shown_bandwidth
 
@@ -65,11 +65,7 @@ def draw(asked: RunQuestion, setups: Setups, path: Path) -> list[Path]:
         over = f"\nspeed-up over {title(asked.baseline)}" if asked.baseline else ""
         figure.suptitle(f"fastest to {asked.goal}{over}", fontsize=8.5)
         legend_below(figure, width)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        paths = [path.with_suffix(f".{form}") for form in FORMATS]
-        for out in paths:
-            figure.savefig(out)
-    return paths
+        return saved(figure, path)
 
 
 def _panel(axes: Axes, asked: RunQuestion, lines: Sequence[Sequence[Setup]]) -> None:

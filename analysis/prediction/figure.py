@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 from matplotlib import rc_context
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter, NullLocator
 
 from analysis.plots import style
@@ -51,10 +52,15 @@ def draw(question: Question, workers: Sequence[int], bandwidths: Sequence[float]
             axes.axis("off")
         panels[0].set_ylim(max(panels[0].get_ylim()[0], _LEAST), None)  # all panels share this axis
         legend_below(figure, width)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        paths = [path.with_suffix(f".{form}") for form in FORMATS]
-        for out in paths:
-            figure.savefig(out)
+        return saved(figure, path)
+
+
+def saved(figure: Figure, path: Path) -> list[Path]:
+    """Write a figure in every format beside this path; returns the files."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    paths = [path.with_suffix(f".{form}") for form in FORMATS]
+    for out in paths:
+        figure.savefig(out)
     return paths
 
 

@@ -23,7 +23,7 @@ import struct
 import warnings
 import zipfile
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -210,19 +210,7 @@ def find(run_dir: Path, identity: str, device: torch.device) -> Found | None:
     CheckpointError where there is one and none is whole, or where it was written with other settings.
     """
     damage: list[str] = []
-    for path in (run_dir / FILE, run_dir / PREVIOUS):
-        try:
-            with opened(path) as file:
-                state = decoded(checked(file), device)
-        except FileNotFoundError:
-            continue
-        except CheckpointError as error:
-            damage.append(unusable(path, error))
-            continue
-        except (OSError, Unreadable) as error:  # it may be whole, and to go on from an older one would lose steps
-            what = f"{path} cannot be read ({getattr(error, 'strerror', error)})"
-            raise CheckpointError(what, "make it readable, or move it away") from error
-        check_identity(path, state, identity)
+    for path, state in _whole((run_dir / FILE, run_dir / PREVIOUS), identity, device, damage):
         return Found(path, state, "; ".join(damage))
     if damage:
         they = "them" if len(damage) > 1 else "it"
@@ -235,9 +223,26 @@ def at_step(run_dir: Path, identity: str, step: int, device: torch.device) -> Fo
 
     CheckpointError where there is none, with the steps that there are.
     """
-    there: dict[int, Path] = {}
     damage: list[str] = []
-    for path in (of_step(run_dir, step), run_dir / FILE, run_dir / PREVIOUS):
+    steps = {int(path.stem.partition("-")[2]) for path in run_dir.glob("checkpoint-*.pt") if _KEPT.match(path.name)}
+    for path, state in _whole((of_step(run_dir, step), run_dir / FILE, run_dir / PREVIOUS), identity, device, damage):
+        if state["step"] == step:
+            return Found(path, state, "")
+        steps.add(state["step"])
+    legal = ", ".join(map(str, sorted(steps - {step}))) or "none"
+    also = f"; {' and '.join(damage)}" if damage else ""
+    remedy = f"run it with checkpoint_at=[{step}] in a folder of its own (run_dir=FOLDER)"
+    raise CheckpointError(f"{run_dir} has no checkpoint of step {step} (legal: {legal}{also})", remedy)
+
+
+def _whole(
+    paths: Iterable[Path], identity: str, device: torch.device, damage: list[str]
+) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """The whole checkpoints among these, each with its state; a sentence on each damaged one goes to ``damage``.
+
+    CheckpointError for one that cannot be read, or is of other settings.
+    """
+    for path in paths:
         try:
             with opened(path) as file:
                 state = decoded(checked(file), device)
@@ -246,18 +251,11 @@ def at_step(run_dir: Path, identity: str, step: int, device: torch.device) -> Fo
         except CheckpointError as error:
             damage.append(unusable(path, error))
             continue
-        except (OSError, Unreadable) as error:
-            damage.append(f"{path} cannot be read ({getattr(error, 'strerror', error)})")
-            continue
+        except (OSError, Unreadable) as error:  # it may be whole, and to go on from an older one would lose steps
+            what = f"{path} cannot be read ({getattr(error, 'strerror', error)})"
+            raise CheckpointError(what, "make it readable, or move it away") from error
         check_identity(path, state, identity)
-        if state["step"] == step:
-            return Found(path, state, "")
-        there[state["step"]] = path
-    kept = [int(path.stem.partition("-")[2]) for path in run_dir.glob("checkpoint-*.pt") if _KEPT.match(path.name)]
-    legal = ", ".join(map(str, sorted({*there, *kept} - {step}))) or "none"
-    also = f"; {' and '.join(damage)}" if damage else ""
-    remedy = f"run it with checkpoint_at=[{step}] in a folder of its own (run_dir=FOLDER)"
-    raise CheckpointError(f"{run_dir} has no checkpoint of step {step} (legal: {legal}{also})", remedy)
+        yield path, state
 
 
 def check_identity(path: Path, state: dict[str, Any], identity: str) -> None:
