@@ -26,16 +26,17 @@ class RunCosts:
 
     collective: one of KNOWN, ``ring`` for full precision and bf16 (as DDP sums them, whatever the run did), ``power``
     for PowerSGD's factors, ``alone`` for a method that exchanges nothing.  workers: M; hosted: how many of them a
-    process of the run hosts; every: H, the steps of a round.  compute_s: of one worker's step without its exchange.
-    encode_s, decode_s: of an exchange, in a process of the run.  means: the share of the bytes in ``comm/bytes`` that
-    are means, encoded again.  updates: steps, and the seconds of all updates of levels up to them in a process of the
-    run.
+    process of the run hosts; every: H, the steps of a round; fragments: of the model, sent apart in it.  compute_s: of
+    one worker's step without its exchange.  encode_s, decode_s: of a round, in a process of the run.  means: the share
+    of the bytes in ``comm/bytes`` that are means, encoded again.  updates: steps, and the seconds of all updates of
+    levels up to them in a process of the run.
     """
 
     collective: str
     workers: int
     hosted: int
     every: int
+    fragments: int
     compute_s: float
     encode_s: float
     decode_s: float
@@ -116,6 +117,7 @@ def costs(logs: Logs) -> dict[str, RunCosts]:
             int(workers),
             hosted,
             every,
+            _whole(settings.get("exchange.fragments"), 1) if every > 1 else 1,
             np.nan,
             every * float(encode.mean()),
             every * float(decode.mean()),

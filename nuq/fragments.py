@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from nuq.compressors.feedback import ErrorFeedback
 from nuq.exchange.finite import first_not_finite, largest
-from nuq.exchange.flat_layout import FlatLayout
+from nuq.exchange.flat_layout import FlatLayout, neighbors
 from nuq.kernels.spec import Key
 
 
@@ -75,6 +75,11 @@ class Fragment:
         ]
 
 
+def sent_at(number: int, count: int, every: int) -> int:
+    """The local step of a round of ``every`` after which one of ``count`` fragments is sent; 0 for its end."""
+    return (every * (number + 1) // count) % every
+
+
 def fragments_of(
     parameters: Mapping[str, nn.Parameter],
     count: int,
@@ -86,19 +91,12 @@ def fragments_of(
     every: local steps of a round, over which they are sent at even distances, the last one at its end.  arrange: the
     layout of a vector of parameters, from their shapes.
     """
-    parts: list[dict[str, nn.Parameter]] = [{} for _ in range(count)]
-    total, before = sum(p.numel() for p in parameters.values()), 0
-    for name, p in parameters.items():
-        middle = before + p.numel() / 2
-        parts[min(int(count * middle / max(total, 1)), count - 1)][name] = p
-        before += p.numel()
-    made, begins = [], Counter[str]()
-    for number, part in enumerate(parts):
-        if part:
+    items, made, begins = list(parameters.items()), [], Counter[str]()
+    for number, run in enumerate(neighbors([p.numel() for p in parameters.values()], count)):
+        if part := dict(items[run.start : run.stop]):
             layout = _continued(arrange({name: p.shape for name, p in part.items()}), begins)
             ordered = {name: part[name] for name in layout.arranged(list(part))}
-            at = (every * (number + 1) // count) % every
-            fragment = Fragment(ordered, layout, at, torch.empty(0), torch.empty(0))
+            fragment = Fragment(ordered, layout, sent_at(number, count, every), torch.empty(0), torch.empty(0))
             fragment.outer = fragment.local()
             fragment.momentum = torch.zeros_like(fragment.outer)
             made.append(fragment)

@@ -43,8 +43,8 @@ from nuq.fragments import Arrived, Fragment, fragments_of
 from nuq.inner_optimizers import several, trained_by
 from nuq.kernels.spec import Key
 from nuq.registry import method as entry_of
-from nuq.settings.feedback import Feedback
-from nuq.settings.outer import Outer, OuterExchange
+from nuq.settings.feedback import Feedback, check_leaves_out
+from nuq.settings.outer import Outer, OuterExchange, check_fragments
 from nuq.settings.typed import OfOuter
 
 _OTHER_DEFAULTS: dict[str, Any] = {"scope": "tensor"}  # one vector per parameter
@@ -87,14 +87,13 @@ class OuterLoop:
     ) -> None:
         own, self._exchange, self._chosen = sorted_settings(method, (OuterExchange, Outer), settings, _OTHER_DEFAULTS)
         chosen = self._chosen
-        if chosen.overlap >= chosen.every:
-            raise ValueError(f"overlap={chosen.overlap}: must be fewer local steps than every={chosen.every}")
-        if chosen.fragments > chosen.every:
-            raise ValueError(f"fragments={chosen.fragments}: must be at most every={chosen.every}, one in a local step")
+        check_fragments(chosen.every, chosen.fragments, chosen.overlap)
         if entry_of(method).single_worker:
             raise ValueError(f"method={method!r}: sends one rank's move alone, not all ranks'; legal here: all others")
         kind = entry_of(method).feedback if chosen.feedback == "auto" else chosen.feedback
         self._feedback = Feedback(kind="error" if kind == "momentum" else kind, decay=chosen.decay)
+        if chosen.feedback == "error":
+            check_leaves_out("feedback='error'", [method])
         if chosen.decay != 1 and kind == "none":
             raise ValueError(
                 f"decay={chosen.decay}: nothing is remembered with method={method!r} and feedback={chosen.feedback!r}"

@@ -12,7 +12,9 @@ the same exchange, so that all processes leave together.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -27,7 +29,7 @@ from nuq.exchange.compressor_map import CompressorMap
 from nuq.exchange.driver import Driver, Memory
 from nuq.exchange.exchanged import BadGradientError, Exchanged
 from nuq.exchange.finite import first_not_finite, largest, surely_finite
-from nuq.exchange.flat_layout import of_parameters
+from nuq.exchange.flat_layout import FlatLayout, Part, of_parameters
 from nuq.exchange.level_updates import LevelUpdater
 from nuq.exchange.payload import RemoteNonFinite
 from nuq.exchange.transport import Transport
@@ -100,6 +102,10 @@ class Workers:
         """A vector in the model's order."""
         return self.layout.restored(vector, self._sizes)
 
+    def parts(self, count: int) -> list[Part]:
+        """``count`` parts of the vector with about as many coordinates in each; some may be empty."""
+        return self.layout.parts(self._sizes, count)
+
     @property
     def _sizes(self) -> list[int]:
         return [segment.size for segment in self.model_layout.segments]
@@ -149,31 +155,60 @@ class Workers:
         step: int,
         *,
         stop: bool = False,
-        number: int | None = None,
     ) -> Exchanged:
         """The mean of the hosted workers' and all others' gradients, by the collective of the settings.
 
-        gradients: flat vectors float32[n] in the model's order, one for every hosted worker, as are losses.  number: of
-        the exchange, by which methods draw and follow their schedules; the step, unless told otherwise.
+        gradients: flat vectors float32[n] in the model's order, one for every hosted worker, as are losses.
         NonFiniteError, on all processes alike, names the step, the worker and the parameter (or the loss);
         BadGradientError where that is known before anything is encoded.
         """
+        begun, end = self.begin(gradients, losses, step, self.layout, stop=stop, number=step)
+        end()
+        return replace(begun, mean=self._restored(begun.mean))
+
+    def begin(
+        self,
+        gradients: Mapping[int, Tensor],
+        losses: Mapping[int, float],
+        step: int,
+        layout: FlatLayout,
+        *,
+        stop: bool,
+        number: int,
+    ) -> tuple[Exchanged, Callable[[], None]]:
+        """Begin an ``exchange`` of a part of the vector; its mean is there once what is returned with it was called.
+
+        layout: of the part, where it lies in the vector of all; the mean is of it alone, in its order.  number: of the
+        exchange, by which methods draw and follow their schedules.  Means end in the order in which they began, before
+        levels change, on all processes after the same step.  Errors as those of ``exchange``, from both.
+        """
         gradients = {worker: gradients[worker] for worker in self.hosted}
         every_loss, stop = self.agree(self.first_bad(gradients), losses, step, stop=stop)
-        vectors, views = {of: self._vector(one) for of, one in gradients.items()}, self.model_layout.views
-        before = self.driver.stats.encoded.copy()
-        mean = torch.empty(self.num_coordinates, dtype=torch.float32, device=self.device)
-        key = Key(self.seed, step if number is None else number, 0)
+        vectors = {of: self._vector(one)[layout.place] for of, one in gradients.items()}
+        before, key = self.driver.stats.encoded.copy(), Key(self.seed, number, 0)
+        mean = torch.empty(layout.num_coordinates, dtype=torch.float32, device=self.device)
+        with self._named(gradients, step):
+            arrived = self.driver.begin(vectors, layout.packed, key, mean)
+        encoded = self.driver.stats.encoded - before
+
+        def end() -> None:
+            with self._named(gradients, step):
+                arrived()
+
+        return Exchanged(mean, every_loss, encoded.total(), stop, encoded["means"]), end
+
+    @contextmanager
+    def _named(self, gradients: Mapping[int, Tensor], step: int) -> Iterator[None]:
+        """Name the step, the worker and the parameter where an exchange meets what is not finite."""
         try:
-            self.driver.mean(vectors, self.layout, key, mean)
+            yield
         except RemoteNonFinite as marked:  # finite coordinates whose norm overflows
+            views = self.model_layout.views
             suspects = {worker: torch.tensor(largest(views(gradients[worker]))) for worker in self.hosted}
             largest_one = int(self.driver.gather(suspects)[marked.worker])
             raise NonFiniteError(self._not_finite(step, marked.worker, largest_one)) from marked
         except NonFiniteError as error:
             raise NonFiniteError(f"step {step}: {error}") from error
-        encoded = self.driver.stats.encoded - before
-        return Exchanged(self._restored(mean), every_loss, encoded.total(), stop, encoded["means"])
 
     def _not_finite(self, step: int, worker: int, number: int) -> str:
         name = list(self.parameters)[number]
@@ -181,14 +216,20 @@ class Workers:
 
     # --- levels ---
 
-    def observe(self, gradients: Mapping[int, Tensor], step: int, which: Sequence[LevelUpdater] | None = None) -> None:
+    def observe(
+        self,
+        gradients: Mapping[int, Tensor],
+        step: int,
+        which: Sequence[LevelUpdater] | None = None,
+        layout: FlatLayout | None = None,
+    ) -> None:
         """Add the hosted workers' gradients of a step to the statistics of these methods, or of all.
 
-        A gradient that is left out adds nothing.  One that is not finite makes the statistics useless:
-        ``update_levels`` says so, on all processes together.
+        layout: of a part of the vector, where nothing else of it counts.  A gradient that is left out adds nothing.
+        One that is not finite makes the statistics useless: ``update_levels`` says so, on all processes together.
         """
         vectors = {worker: self._vector(gradients[worker]) for worker in self.hosted if worker in gradients}
-        self.levels.observe(vectors, self.layout.segments, step, which)
+        self.levels.observe(vectors, (layout or self.layout).segments, step, which)
 
     def update_levels(self, which: Sequence[LevelUpdater] | None = None) -> str | None:
         """Update these methods' levels, or all, on every process alike.

@@ -15,9 +15,9 @@ from settings.sections import dotted
 
 # what the state and the minibatches of a run are made of; of optim and exchange one setting each
 KEPT = ("data", "model", "seed", "workers", "batch_size", "trajectory", "compute", "tensors", "stand_in")
-KEPT_OF = ("optim.name", "exchange.local_steps")
+KEPT_OF = ("optim.name", "exchange.local_steps", "exchange.fragments", "exchange.overlap")
 _OF_METHOD = ("method", "layers", "feedback", "exchange")  # what a method remembers is made of these
-_NOT_OF_METHOD = ("outer_lr", "outer_momentum", "nesterov", "timeout_s")  # settings of exchange
+_NOT_OF_METHOD = ("outer_lr", "outer_momentum", "nesterov", "mixing", "timeout_s")  # settings of exchange
 
 
 @dataclass

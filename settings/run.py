@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from nuq.registry import METHODS
-from nuq.settings import exchange, setting
+from nuq.settings import FROM_ONE, exchange, setting
 from nuq.settings.layers import parsed_format
-from nuq.settings.outer import NESTEROV, OUTER_LR, OUTER_MOMENTUM
+from nuq.settings.outer import FRAGMENTS, MIXING, NESTEROV, OUTER_LR, OUTER_MOMENTUM, check_fragments
 from nuq.settings.quantized_training import FORMATS, MIN_SIZE, OWN_EXPONENTS, formats_of
 from settings.sections import methods_of, momentum_acts_in_workers, named_layers
 
@@ -108,6 +108,15 @@ class Exchange(exchange.Exchange):
         0.9, OUTER_MOMENTUM, low=0, high=1 - 1e-9, identity="unless default", read_if=_IN_ROUNDS
     )
     nesterov: bool = setting(True, NESTEROV, identity="unless default", read_if=_IN_ROUNDS)
+    fragments: int = setting(1, FRAGMENTS, low=1, identity="unless default", read_if=_IN_ROUNDS)
+    overlap: int = setting(
+        0,
+        "local steps before the mean of such a part is taken over, fewer than local_steps",
+        low=0,
+        identity="unless default",
+        read_if=_IN_ROUNDS,
+    )
+    mixing: float = setting(0.5, MIXING, low=0, high=1, identity="unless default", read_if=("overlap", FROM_ONE))
     timeout_s: float = setting(
         1800.0,
         "a rank that does not answer for so many seconds counts as lost; the others wait while rank 0 evaluates, so "
@@ -174,6 +183,8 @@ def check_local_steps(config: Mapping[str, Any]) -> None:
     if every == 1:
         return
     where = f"exchange.local_steps={every}"
+    how = config["exchange"]
+    check_fragments(every, how["fragments"], how["overlap"], "local_steps", "exchange.")
     if single := [name for name in methods_of(config) if METHODS[name].single_worker]:
         raise ValueError(f"{where}: method={single[0]} sends one worker's move alone; legal here: all other methods")
     of_methods = [config["method"], *(vars(layer.settings) for layer in named_layers(config))]

@@ -15,7 +15,8 @@ from nuq.settings import quantized_training
 from nuq.settings.feedback import Feedback
 
 FORMATS = ("all", *quantized_training.FORMATS)  # settings that name a format of tensors
-ROUNDS = [f"exchange.{name}" for name in ("local_steps", "outer_lr", "outer_momentum", "nesterov")]
+OUTER = ("outer_lr", "outer_momentum", "nesterov", "fragments", "overlap", "mixing")
+ROUNDS = [f"exchange.{name}" for name in ("local_steps", *OUTER)]
 CHOICES = [(group, name) for group, options in args.GROUPS.items() for name in options]
 
 
@@ -135,8 +136,12 @@ def experiments(draw: st.DrawFn) -> dict[str, Any]:
         else:
             apart = ("tensors.", "measure.", "method.statistics", "optim.scale_lr", "compute.precision")
             chosen = {name: value for name, value in chosen.items() if not name.startswith(apart)}
-            every = 2 + chosen["exchange.local_steps"] % 6
+            every = 2 + chosen.get("exchange.local_steps", 0) % 6
             chosen |= {"exchange.local_steps": every, "steps": 9 * every, "eval_every": 3 * every}
+            if "exchange.fragments" in chosen:
+                chosen["exchange.fragments"] = 1 + chosen["exchange.fragments"] % every
+            if {"exchange.overlap", "exchange.mixing"} & chosen.keys():
+                chosen["exchange.overlap"] = 1 + chosen.get("exchange.overlap", 0) % (every - 1)
     steps = chosen.get("steps", args.Config().steps)
     if "fork.at" in chosen or chosen.get("fork.run"):
         chosen |= {
@@ -168,6 +173,7 @@ def _every_setting() -> Iterator[tuple[dict[str, Any], str, dataclasses.Field[An
             needed = {"exchange.collective": "two_stage", "feedback.kind": "error"} if item.name == "both" else {}
             if f"{section}.{item.name}" in ROUNDS:
                 needed = {"measure.every": 0, "steps": 12, "eval_every": 6}
+                needed |= {"exchange.local_steps": 2} if item.name == "mixing" else {}
             if section == "fork":
                 needed = {"fork.run": "runs/main/a", "fork.at": 3}
             if section == "tensors" and item.name not in FORMATS:

@@ -69,7 +69,7 @@ def shrunk(config: dict[str, Any]) -> dict[str, Any]:
         "measure": {"every": STEPS if config["measure"]["every"] else 0, "num_samples": 2},
         "untrain": config["untrain"] | {"steps": min(config["untrain"]["steps"], 1)},
         "compute": config["compute"] | {"accumulate": min(ACCUMULATE, config["compute"]["accumulate"])},
-        "exchange": config["exchange"] | {"local_steps": _few_local_steps(config["exchange"]["local_steps"])},
+        "exchange": config["exchange"] | _few_local_steps(config["exchange"]),
         "steps": STEPS,
         "batch_size": min(BATCH_SIZE, config["batch_size"]),
         "eval_batch_size": BATCH_SIZE,
@@ -81,9 +81,11 @@ def shrunk(config: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _few_local_steps(every: int) -> int:
-    """The local steps of a round in small, so that STEPS end with one: 1, 2 or 4."""
-    return min(STEPS, 1 << (every.bit_length() - 1))
+def _few_local_steps(exchange: Mapping[str, Any]) -> dict[str, int]:
+    """A round in small: 1, 2 or 4 local steps, so that STEPS end with one, and parts in half of them."""
+    every = min(STEPS, 1 << (exchange["local_steps"].bit_length() - 1))
+    fragments, overlap = min(exchange["fragments"], max(every // 2, 1)), min(exchange["overlap"], every - 1)
+    return {"local_steps": every, "fragments": fragments, "overlap": overlap}
 
 
 def in_one_process(config: dict[str, Any]) -> dict[str, Any]:
@@ -143,12 +145,23 @@ def _updates_s(trainer: Trainer, config: dict[str, Any], full_pass_s: float) -> 
         fresh = settings.statistics == "fresh" or not trainer.trains_on_method
         samples = settings.num_samples * workers.num_workers
         one_s = samples * (observe_s + (full_pass_s if fresh else 0.0)) + solve_s
-        total_s += num_updates(vars(settings), _num_exchanges(config)) * one_s
+        total_s += num_updates(vars(settings), _num_rounds(config) * config["exchange"]["fragments"]) * one_s
     return total_s
 
 
-def _num_exchanges(config: Mapping[str, Any]) -> int:
+def _num_rounds(config: Mapping[str, Any]) -> int:
     return config["steps"] // config["exchange"]["local_steps"]
+
+
+def _step_s(trainer: Trainer, every: int) -> float:
+    """The seconds of a step of all workers in rounds of ``every``, from those of a round of the trial."""
+    local_s, sent_s = [], []
+    for _ in range(trainer.local_steps):
+        before = trainer.num_exchanges
+        seconds = _seconds(trainer.train_step, trainer.device)
+        (sent_s if trainer.num_exchanges > before else local_s).append(seconds)
+    alone_s = sum(local_s) / max(len(local_s), 1)
+    return alone_s + sum(seconds - alone_s for seconds in sent_s) / every
 
 
 def _samples(config: Mapping[str, Any]) -> int:
@@ -209,10 +222,7 @@ def dry_run(config: dict[str, Any]) -> dict[str, float]:
     counted = full if dataset.is_stand_in else dataset
     pass_s = _seconds(lambda: trainer.gradient(0, 0, trainer.order, "dry run"), device)
     workers = trainer.trained.num_workers
-    *local_s, last_s = [_seconds(trainer.train_step, device) for _ in range(trainer.local_steps)]
-    share = _num_exchanges(config) / config["steps"]
-    step_s = share * last_s + (1 - share) * sum(local_s) / max(len(local_s), 1)
-    exchange_s = max(step_s - workers * pass_s, 0.0)
+    exchange_s = max(_step_s(trainer, config["exchange"]["local_steps"]) - workers * pass_s, 0.0)
     evaluation_s = _seconds(lambda: trainer.evaluate("test"), device) / min(EVAL_BATCHES * BATCH_SIZE, dataset.num_test)
     full_pass_s = pass_s * _samples(config) / _samples(tiny)
     evaluations = -(-config["steps"] // config["eval_every"]) if config["eval_every"] else 0
@@ -232,7 +242,7 @@ def dry_run(config: dict[str, Any]) -> dict[str, float]:
         **times,
         "seconds": sum(times.values()),
         "memory_gb": (_peak_bytes(device) + growth_bytes + data_bytes) / 1e9,
-        "sent_gb": _num_exchanges(config) * (trainer.totals.bytes / trainer.num_exchanges) / 1e9,
+        "sent_gb": _num_rounds(config) * (trainer.totals.bytes / (trainer.step // trainer.local_steps)) / 1e9,
         "disk_gb": disk_bytes / 1e9,
     }
 

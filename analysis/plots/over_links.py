@@ -20,7 +20,7 @@ from analysis.plots.ticks import log_ticks, x_axis
 from analysis.seed_groups import Group
 
 LOCAL_STEPS = "exchange.local_steps"
-_OUTER = ("exchange.outer_lr", "exchange.outer_momentum", "exchange.nesterov")
+_OUTER = [f"exchange.{name}" for name in ("outer_lr", "outer_momentum", "nesterov", "fragments", "overlap", "mixing")]
 
 
 def loss_over_links(group: Group, width: float) -> Figure | str:

@@ -6,8 +6,8 @@ A run of W steps to the target takes, with w workers and an exchange every H ste
 
 Computation, encoding, decoding and bytes are the run's own (``analysis.run_costs``); wire_s is that of the cost model
 (``nuq.prediction.steps.Costs.wire``), in which the bandwidth and the latency are those asked about and the rates of the
-processor at the network are the profile's.  The last term is of the losses, which the workers tell each other at every
-step.  Nothing overlaps, as in ``main.py``.
+processor at the network are the profile's; fragments of a model pay it one by one.  The last term is of the losses,
+which the workers tell each other at every step.  Nothing overlaps; what ``exchange.overlap`` hides is not known.
 
 The steps to the target are those of the runs with the asked H and number of workers.  Where there are none, they are
 those of the runs with the nearest ones, which is an assumption: the loss differs.
@@ -42,7 +42,7 @@ NEEDED = ("comm/bytes", "time/step_s")
 _OF_ROUNDS = [  # settings that runs with H = 1 do not read
     f"exchange.{name}"
     for name, one in declared(args.SECTIONS["exchange"]).items()
-    if one.rule["read_if"] and one.rule["read_if"][0] == "local_steps"
+    if one.rule["read_if"] and one.rule["read_if"][0] in ("local_steps", "overlap")
 ]
 
 
@@ -159,10 +159,11 @@ def seconds_of(own: RunCosts, steps: float, sent: float, setup: Setup, profile: 
     computed = steps * own.compute_s + float(own.update_s(np.array([steps]))[0]) + rounds * own.codec_s(setup.workers)
     if own.collective == ALONE or not steps > 0:
         return computed
-    size = own.copies(setup.workers) * sent * own.every / steps  # of an exchange
+    parts = min(own.fragments, setup.every)
+    size = own.copies(setup.workers) * sent * own.every / steps / parts  # of an exchange
     costs_of_link = Costs(profile, Network(setup.workers, setup.bandwidth))
     wire = costs_of_link.wire(size, 0.0, size, setup.workers - 1, own.rounds(setup.workers))
-    return computed + rounds * wire.seconds + steps * profile.latency_s
+    return computed + rounds * parts * wire.seconds + steps * profile.latency_s
 
 
 # --- reading ------------------------------------------------------------------------------------------------------

@@ -283,7 +283,7 @@ class CompressedDifferences(ErrorFeedback):
         owed.memory["estimates"].add_(sent)
 
     def complete(self, name: str, mean: Tensor) -> None:
-        """Turn the mean of a parameter's differences, float32[n], into the mean of the estimates, in place."""
+        """Turn the mean of the differences of a parameter, or of a piece of one, float32[n], into that of estimates."""
         kept = self.means.setdefault(name, torch.zeros_like(mean))
         if self.may_undo:
             self._before.append((kept, kept.clone()))

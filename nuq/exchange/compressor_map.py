@@ -207,7 +207,7 @@ class CompressorMap:
         for segment in layout.segments:
             around = self.every[segment.encoder].encoder
             if isinstance(around, CompressedDifferences) and not segment.exact:
-                around.complete(segment.name, mean[segment.place])
+                around.complete(segment.key_name, mean[segment.place])
 
     @property
     def compressor(self) -> Any:

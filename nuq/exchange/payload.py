@@ -209,7 +209,7 @@ def check_mean(mean: Tensor, layout: FlatLayout, dtype: torch.dtype = torch.floa
     number = first_not_finite(mean[segment.place] for segment in layout.segments)
     if number is not None:
         name, kind = layout.segments[number].name, str(dtype).removeprefix("torch.")
-        raise NonFiniteError(f"the mean gradient of {name!r} is not finite or overflows {kind}")
+        raise NonFiniteError(f"the workers' mean of {name!r} is not finite or overflows {kind}")
 
 
 @contextmanager

@@ -96,11 +96,8 @@ def check_memory(settings: Feedback | HookFeedback, methods: Sequence[str], coll
         needed = rule["read_if"][1][0] if rule["read_if"] else None
         if needed and value != default and needed not in kinds:
             raise ValueError(f"{own}{name}={value!r}: has no effect with {memory}; it is read with {needed!r} only")
-    if chosen in ("error", "ef21") and all(issubclass(METHODS[name].settings, Uncompressed) for name in methods):
-        raise ValueError(
-            f"{memory}: has no effect with method={', '.join(methods)}, whose messages leave nothing out; legal here: "
-            f"auto, none"
-        )
+    if chosen in ("error", "ef21"):
+        check_leaves_out(memory, methods)
     remembering = (name for name, one in zip(methods, kinds, strict=True) if one != "none")
     factors = [name for name in remembering if METHODS[name].collective == "power"]
     if chosen == "ef21" and factors and collective != "server":
@@ -126,6 +123,15 @@ def check_memory(settings: Feedback | HookFeedback, methods: Sequence[str], coll
         raise ValueError(
             f"{both}: the means of {factors[0]}'s factors are exact, so that there is nothing to remember; legal with "
             f"{where}collective=server"
+        )
+
+
+def check_leaves_out(memory: str, methods: Sequence[str]) -> None:
+    """Raise ValueError for a memory, as it is set, of what these methods' messages leave out where that is nothing."""
+    if all(issubclass(METHODS[name].settings, Uncompressed) for name in methods):
+        raise ValueError(
+            f"{memory}: has no effect with method={', '.join(methods)}, whose messages leave nothing out; legal here: "
+            f"auto, none"
         )
 
 

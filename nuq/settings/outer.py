@@ -10,6 +10,8 @@ from nuq.settings.exchange import Exchange
 OUTER_LR = "learning rate of the outer optimizer; DiLoCo's"
 OUTER_MOMENTUM = "momentum of the outer optimizer; DiLoCo's"
 NESTEROV = "Nesterov's form of it, as DiLoCo has it"
+FRAGMENTS = "parts of the model that travel one after another within a round; Streaming DiLoCo's"
+MIXING = "share of a worker's own parameters that stays when a part arrives; Streaming DiLoCo's"
 _MEMORY = (
     "error: what messages leave out of a round is added to the next one; auto: as in the method's paper, and error "
     "where it corrects momentum, which here is the outer optimizer's"
@@ -36,19 +38,20 @@ class Outer:
     outer_lr: float = setting(0.7, OUTER_LR, low=0)
     outer_momentum: float = setting(0.9, OUTER_MOMENTUM, low=0, high=1 - 1e-9)
     nesterov: bool = setting(True, NESTEROV)
-    fragments: int = setting(
-        1, "parts of the model that travel one after another within a round; Streaming DiLoCo's", low=1
-    )
+    fragments: int = setting(1, FRAGMENTS, low=1)
     overlap: int = setting(0, "local steps that go on while a part travels, fewer than every", low=0)
-    mixing: float = setting(
-        0.5,
-        "share of a rank's own parameters that stays when a part arrives; Streaming DiLoCo's",
-        low=0,
-        high=1,
-        read_if=("overlap", FROM_ONE),
-    )
+    mixing: float = setting(0.5, MIXING, low=0, high=1, read_if=("overlap", FROM_ONE))
     feedback: str = setting("auto", _MEMORY, choices=("auto", "none", "error"))
     decay: float = setting(1.0, "share of it that is added; SparseLoCo's .95", low=0, high=1)
     min_size: int = setting(1024, "tensors of fewer coordinates travel in full precision", low=0)
     seed: int = setting(0, "seed of the roundings", low=0, high=2**63 - 1)
     timeout_s: float = setting(300.0, "seconds to wait for a rank before it counts as lost", low=0.1)
+
+
+def check_fragments(every: int, fragments: int, overlap: int, name: str = "every", section: str = "") -> None:
+    """Raise ValueError for more fragments or more overlap than a round has room for; name: of its number of steps."""
+    where = f"{section}{name}={every}"
+    if overlap >= every:
+        raise ValueError(f"{section}overlap={overlap}: must be fewer local steps than {where}")
+    if fragments > every:
+        raise ValueError(f"{section}fragments={fragments}: must be at most {where}, one in a local step")

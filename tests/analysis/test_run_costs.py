@@ -13,7 +13,7 @@ TIMES = {"time/step_s": 1.0, "time/encode_s": 0.16, "time/decode_s": 0.2, "time/
 
 
 def cost(collective: str, hosted: int = 4, workers: int = 4, means: float = 0.0) -> RunCosts:
-    return RunCosts(collective, workers, hosted, 1, 0.1, 8.0, 10.0, means, (np.array([10.0]), np.array([4.0])))
+    return RunCosts(collective, workers, hosted, 1, 1, 0.1, 8.0, 10.0, means, (np.array([10.0]), np.array([4.0])))
 
 
 def test_of_a_simulated_run_the_workers_share_its_seconds(write_run: Callable[..., Path], tmp_path: Path) -> None:
@@ -47,7 +47,7 @@ def test_two_stages_encode_a_share_of_the_mean_and_decode_two_vectors(hosted: in
     """With 1 s to encode a vector and 2 to decode one, whatever of it a process does."""
     encode_s, decode_s = hosted * (1 + 1 / 4), 2.0 * (hosted + 1)
     none = (np.array([]), np.array([]))
-    own = RunCosts("two_stage", 4, hosted, 1, 0.1, encode_s, decode_s, 0.2, none)
+    own = RunCosts("two_stage", 4, hosted, 1, 1, 0.1, encode_s, decode_s, 0.2, none)
     assert own.codec_s(4) == pytest.approx(1 + 1 / 4 + 4)
     assert own.codec_s(16) == pytest.approx(1 + 1 / 16 + 4)
     # of 10 bytes 8 are the message and 2 the quarter of the means, of which a worker sends 3 / 4 and 3 times 2

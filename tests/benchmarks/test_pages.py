@@ -22,7 +22,6 @@ NOT_YET = {
     "README.md",
     "docs/results/papers.md",
     "docs/results/time_to_accuracy.md",
-    "docs/results/whatif.md",
 }
 PAGES = [pages.read_page(path) for path in pages.pages()]
 TEXTS = {page.path.relative_to(ROOT).as_posix(): page.text for page in PAGES}

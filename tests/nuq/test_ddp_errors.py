@@ -152,7 +152,7 @@ def overflows_float16(group):
         loss = model(torch.full((1, 400), 2000.0, dtype=torch.float16)).sum()
         if policy == "raise":
             with pytest.raises(
-                NonFiniteError, match="the mean gradient of 'weight' is not finite or overflows float16"
+                NonFiniteError, match="the workers' mean of 'weight' is not finite or overflows float16"
             ):
                 loss.backward()
         else:

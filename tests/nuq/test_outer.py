@@ -265,6 +265,7 @@ def mistakes(group):
         ({"evry": 3}, "unknown setting of method=alq 'evry'; did you mean 'every'"),
         ({"outer_momentum": 1.0}, "outer_momentum=1.0: must be"),
         ({"decay": 0.9}, "decay=0.9: nothing is remembered with method='alq' and feedback='auto'"),
+        ({"method": "supersgd", "feedback": "error"}, "feedback='error': has no effect with method=supersgd"),
         ({"every": 3 + rank}, "rank 0 has every=3 and rank 1 has every=4: all ranks need the same"),
     ):
         with pytest.raises(ValueError, match=said):

@@ -71,6 +71,8 @@ def cases() -> dict[str, dict]:
     every["qsgdinf muon"] = {"method": "qsgdinf", "model": "mlp", "optim": "muon"}
     every["alq local"] = {"method": "alq", **UPDATES, **ROUNDS}
     every["topk local server"] = {"method": "topk", "optim": "adamw", "exchange.collective": "server", **ROUNDS}
+    streaming = {"exchange.fragments": 3, "exchange.overlap": 2}
+    every["alq streaming"] = {"method": "alq", **UPDATES, **ROUNDS, **streaming}
     every["casq refreshed"] = {"method": "casq", "method.refresh_every": 8, "method.sample_size": 256}
     every["qsgdinf auto"] = {"method": "qsgdinf", "exchange.collective": "auto"}
     every["qsgdinf sgd trajectory"] = {

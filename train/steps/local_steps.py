@@ -5,20 +5,27 @@ with an optimizer of its own; then the mean of the workers' moves, compressed by
 of an outer optimizer (``nuq.outer.outer_step``), and all go on from the outer parameters.  What an optimizer remembers
 and the buffers (batch norm's) stay each worker's own.  Difference from the paper: a local step exchanges a few bytes,
 the losses and whether to stop, so that all processes leave it together.
+
+Streaming DiLoCo (Douillard et al., 2025, arXiv 2501.18512, Algorithm 2): parts of the model (``fragments``) are sent
+one after another in a round, at even distances; their means are taken over ``overlap`` local steps later, when a share
+(``mixing``) of each worker's own parameters stays.  Meanwhile messages are on their way where the collective is gather
+and their lengths are known beforehand; otherwise an exchange ends before the next local step, and its mean waits.
+Difference from the paper: parts are neighboring tensors of about as many coordinates, not layers far apart.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from nuq.exchange.driver import Driver
-from nuq.exchange.finite import first_not_finite
-from nuq.exchange.flat_layout import FlatLayout
+from nuq.exchange.flat_layout import FlatLayout, Part
+from nuq.fragments import sent_at
 from nuq.outer import outer_step
 from settings.sections import dotted
 from train.process.checkpoint import Open
@@ -26,15 +33,24 @@ from train.steps import optim
 from train.steps.update import check_finite
 
 
+@dataclass
+class Coming:
+    """The mean of a part's moves, float32[its coordinates], there once ``end`` was called; step: it was sent after."""
+
+    mean: Tensor
+    step: int
+    end: Callable[[], None]
+
+
 class LocalModels:
     """The models of the workers that this process hosts, which take turns in one module, and the outer parameters.
 
-    parameters: of ``model``, by name, trained by ``optimizer``; layout: of a vector of them all, float32[n]; exchange:
-    the settings ``outer_lr``, ``outer_momentum`` and ``nesterov``.  A worker's turn (``take``) puts its parameters and
-    buffers into the module and its memory into the optimizer; ``show`` puts the outer parameters there.
+    parameters: of ``model``, by name, trained by ``optimizer``; layout: of a vector of them all, float32[n]; parts: of
+    the model, as they are sent; exchange: the settings.  A worker's turn (``take``) puts its parameters and buffers
+    into the module and its memory into the optimizer; ``show`` puts the outer parameters there.
 
-    Memory: beside the module two vectors of n, and for every hosted worker a copy of parameters and buffers and
-    whatever its optimizer remembers.
+    Memory: beside the module two vectors of n, for every hosted worker a copy of parameters and buffers and whatever
+    its optimizer remembers, and the means that are on their way.
     """
 
     def __init__(
@@ -44,11 +60,21 @@ class LocalModels:
         layout: FlatLayout,
         optimizer: torch.optim.Optimizer,
         hosted: Sequence[int],
+        parts: Sequence[Part],
         exchange: Mapping[str, Any],
     ) -> None:
         self._model, self._parameters, self._layout, self._optimizer = model, parameters, layout, optimizer
-        self._how = {"momentum": exchange["outer_momentum"], "nesterov": exchange["nesterov"]}
-        self._lr: float = exchange["outer_lr"]
+        self._how = {
+            "lr": exchange["outer_lr"],
+            "momentum": exchange["outer_momentum"],
+            "nesterov": exchange["nesterov"],
+        }
+        self._every: int = exchange["local_steps"]
+        self._overlap: int = exchange["overlap"]
+        self._mixing: float = exchange["mixing"] if self._overlap else 0.0
+        self._parts = {
+            sent_at(number, len(parts), self._every): part for number, part in enumerate(parts) if part.numbers
+        }
         self.hosted = list(hosted)
         self._live = [*(p.detach() for p in parameters.values()), *model.buffers()]  # what the module computes with
         self.begin()
@@ -59,6 +85,7 @@ class LocalModels:
         self._momentum = torch.zeros_like(self._outer)
         self._kept = {worker: [value.clone() for value in self._live] for worker in self.hosted}
         self._memories: dict[int, Any] = {worker: defaultdict(dict) for worker in self.hosted}
+        self._coming: dict[int, Coming] = {}  # by the step of a round after which it was sent; the oldest first
         self._turn: int | None = None  # the worker whose model is in the module, and newer than what is kept of it
 
     # --- turns ---
@@ -83,24 +110,64 @@ class LocalModels:
             _copy(self._kept[self._turn], self._live)
         self._turn = None
 
-    # --- the end of a round ---
+    # --- exchanges ---
 
-    def moves(self) -> dict[int, Tensor]:
-        """What each hosted worker moved by since the round began: the outer parameters minus its own, float32[n]."""
+    def exchanges(self, step: int) -> int:
+        """The number of exchanges in so many local steps."""
+        return sum((step + self._every - (at or self._every)) // self._every for at in self._parts)
+
+    def sent_after(self, step: int) -> Part | None:
+        """The part that is sent after so many local steps, if one is."""
+        return self._parts.get(step % self._every)
+
+    def moves(self, part: Part) -> dict[int, Tensor]:
+        """What each hosted worker moved a part by: the outer parameters minus its own, float32[n], elsewhere zero."""
         self._put_back()
-        return {worker: self._outer - self._flat(kept) for worker, kept in self._kept.items()}
+        moved = {worker: torch.zeros_like(self._outer) for worker in self.hosted}
+        outer = self._layout.views(self._outer)
+        for worker, vector in moved.items():
+            views, kept = self._layout.views(vector), self._kept[worker]
+            for number in part.numbers:
+                torch.sub(outer[number], kept[number], out=views[number])
+        return moved
 
-    def end_round(self, mean: Tensor, step: int) -> None:
-        """Step the outer optimizer along the mean of all workers' moves, float32[n], and bring all workers there.
+    def expect(self, mean: Tensor, step: int, end: Callable[[], None]) -> None:
+        """Expect the mean of all workers' moves of the part that was sent after so many local steps (``Coming``)."""
+        self._coming[step % self._every] = Coming(mean, step, end)
+
+    def wait(self) -> None:
+        """Wait for what is on its way, which is taken over when it is due.  Every process calls it."""
+        for coming in self._coming.values():
+            coming.end()
+            coming.end = _there
+
+    def take_over(self, step: int) -> None:
+        """Step the outer optimizer along the means that are due after so many local steps, and bring all workers there.
 
         NonFiniteError names the step and the parameter that is no longer finite.
         """
-        outer_step(self._outer, self._momentum, mean, lr=self._lr, **self._how)
-        views = self._layout.views(self._outer)
-        if (bad := first_not_finite(views)) is not None:
-            check_finite(step, f"the outer parameter {list(self._parameters)[bad]!r}", views[bad])
+        for at, coming in list(self._coming.items()):
+            if step >= coming.step + self._overlap:
+                coming.end()
+                del self._coming[at]
+                self._put_back()
+                self._take_over(self._parts[at], coming.mean, step - 1)
+
+    def _take_over(self, part: Part, mean: Tensor, step: int) -> None:
+        outer, momentum = self._layout.views(self._outer), self._layout.views(self._momentum)
+        for number, piece in self._pieces(part, mean).items():
+            outer_step(outer[number], momentum[number], piece, **self._how)
+            check_finite(step, f"the outer parameter {list(self._parameters)[number]!r}", outer[number])
         for kept in self._kept.values():
-            _copy(kept[: len(views)], views)
+            for number in part.numbers:
+                own = kept[number]
+                own.copy_(torch.lerp(outer[number], own, self._mixing) if self._mixing else outer[number])
+
+    def _pieces(self, part: Part, vector: Tensor) -> dict[int, Tensor]:
+        """A part's vector as views in the parameters' shapes, by their numbers."""
+        like = self._layout.views(self._outer)
+        pieces = vector.split([like[number].numel() for number in part.numbers])
+        return {number: piece.view_as(like[number]) for number, piece in zip(part.numbers, pieces, strict=True)}
 
     def _flat(self, values: Sequence[Tensor]) -> Tensor:
         flat = torch.empty(self._layout.num_coordinates, dtype=torch.float32, device=values[0].device)
@@ -110,12 +177,13 @@ class LocalModels:
     # --- checkpoints ---
 
     def state_dict(self, driver: Driver, step: int) -> dict[str, Any]:
-        """The momentum of the outer optimizer and every worker's model, the same in every split.
+        """The momentum of the outer optimizer, every worker's model and what is coming, the same in every split.
 
         The outer parameters are what ``show`` puts into the module.  Every process calls it, since it gathers.
         NonFiniteError where a worker's state is not worth keeping.
         """
         self._put_back()
+        self.wait()
         mine = {worker: self._of_worker(worker) for worker in self.hosted}
         form = mine[self.hosted[0]]
         rows = driver.gather({worker: _packed(state, self._outer.device) for worker, state in mine.items()})
@@ -124,7 +192,19 @@ class LocalModels:
         for worker, state in everyone.items():
             for name, tensor in dotted(state).items():
                 check_finite(step, f"{name} of worker {worker}", tensor)
-        return {"momentum": self._momentum, "workers": everyone}
+        return {"momentum": self._momentum, "workers": everyone, **self._saved_means()}
+
+    def _saved_means(self) -> dict[str, Any]:
+        """The means that are not taken over yet, and the step after which each was sent, where there may be some."""
+        if not self._overlap:
+            return {}
+        means, sent = torch.zeros_like(self._outer), dict.fromkeys(self._parts, 0)
+        views = self._layout.views(means)
+        for at, coming in self._coming.items():
+            sent[at] = coming.step
+            for number, piece in self._pieces(self._parts[at], coming.mean).items():
+                views[number].copy_(piece)
+        return {"coming": {"means": means, "sent": sent}}
 
     def _of_worker(self, worker: int) -> dict[str, Any]:
         values, num = self._kept[worker], len(self._parameters)
@@ -138,7 +218,8 @@ class LocalModels:
     def outline(self, num_workers: int) -> dict[str, Any]:
         """The state that ``load_state_dict`` reads, for ``checkpoint.check_values``."""
         own = {**self._of_worker(self.hosted[0]), "optimizer": Open(optim.outline(self._optimizer)["state"])}
-        return {"momentum": self._momentum, "workers": dict.fromkeys(range(num_workers), own)}
+        workers = dict.fromkeys(range(num_workers), own)
+        return {"momentum": self._momentum, "workers": workers, **self._saved_means()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from a ``state_dict``, the outer parameters being in the module.  ValueError as ``optim.restore``."""
@@ -150,6 +231,16 @@ class LocalModels:
             _copy(self._kept[worker], [*own["parameters"].values(), *own["buffers"].values()])
             optim.restore(self._optimizer, {"state": own["optimizer"], "param_groups": groups})
             self._memories[worker] = self._optimizer.state
+        if self._overlap:
+            means = self._layout.views(state["coming"]["means"].to(self._outer.device))
+            for at, step in sorted(state["coming"]["sent"].items(), key=lambda item: item[1]):
+                if step:
+                    mean = torch.cat([means[number].reshape(-1) for number in self._parts[at].numbers])
+                    self._coming[at] = Coming(mean, step, _there)
+
+
+def _there() -> None:
+    """The end of an exchange that has come to it."""
 
 
 def _copy(to: Sequence[Tensor], values: Sequence[Tensor]) -> None:

@@ -186,7 +186,7 @@ class _Attempt:
         """
         totals, every = self.trainer.totals, self.trainer.local_steps
         values: dict[str, float] = {"comm/bytes": totals.bytes}
-        if self.trainer.step % every == 0:
+        if every == 1 or result.mean.numel():
             values["comm/bits_per_coordinate"] = result.bits_per_coordinate / every
         if result.means_bytes:
             values["comm/means_bits_per_coordinate"] = result.means_bits_per_coordinate / every

@@ -19,6 +19,7 @@ from nuq.exchange import agreement
 from nuq.exchange.driver import Memory
 from nuq.exchange.exchanged import BadGradientError, Exchanged
 from nuq.exchange.finite import first_not_finite
+from nuq.exchange.flat_layout import FlatLayout
 from nuq.exchange.level_updates import LevelUpdater
 from nuq.exchange.transport import Transport
 from nuq.simulation import Workers
@@ -88,8 +89,8 @@ class Trainer:
         self.trained = self.workers if self.trains_on_method else self._workers("sgd", None)
         self.local: LocalModels | None = None
         if self.local_steps > 1:
-            whose, outer = self.trained.hosted, config["exchange"]
-            self.local = LocalModels(self.model, self.parameters, self.gradients.layout, self.optimizer, whose, outer)
+            outer, how = config["exchange"], (self.model, self.parameters, self.gradients.layout, self.optimizer)
+            self.local = LocalModels(*how, self.trained.hosted, self.trained.parts(outer["fragments"]), outer)
         self.order = self._order(self.trained.num_workers, "train")
         self.measure_order = self._order(config["workers"], "measure")
         self.update_order = self._order(config["workers"], "update")
@@ -130,8 +131,8 @@ class Trainer:
 
     @property
     def num_exchanges(self) -> int:
-        """The exchanges so far, by which methods follow their schedules: steps, or rounds of local steps."""
-        return self.step // self.local_steps
+        """The exchanges so far, by which methods follow their schedules: steps, or of local steps rounds, or parts."""
+        return self.step if self.local is None else self.local.exchanges(self.step)
 
     def sync_buffers(self) -> None:
         """Give every process worker 0's batch-norm buffers, for evaluation; NonFiniteError, on all, names a bad one.
@@ -146,6 +147,8 @@ class Trainer:
 
     def part(self) -> None:
         """Wait at the end, on every process after the same step: nobody leaves while another still talks."""
+        if self.local is not None:
+            self.local.wait()
         self.trained.driver.settle()
         self.fp32_workers.transport.barrier()
 
@@ -171,7 +174,8 @@ class Trainer:
     def train_step(self, stop: bool = False) -> Exchanged:
         """Take one optimizer step; the result tells whether any process was asked to ``stop`` before the exchange.
 
-        The result of a local step has the losses and no mean; the last step of a round has that of its exchange.
+        The result of a local step has the losses and no mean; where the moves of a part are sent, it has the part's,
+        which may still be on its way.
         """
         before = self.trained.driver.bytes_sent
         result = self._common_step(stop) if self.local is None else self._local_step(self.local, stop)
@@ -190,12 +194,17 @@ class Trainer:
             if bad[worker] is None:
                 update(self.config, self.optimizer, self.parameters, gradient, self.step)
         every_loss, stop = trained.agree(bad, losses, self.step, stop=stop or self.stop_requested())
-        if (self.step + 1) % self.local_steps:
+        taken = self.step + 1
+        local.take_over(taken)
+        if (part := local.sent_after(taken)) is None:
             return Exchanged(torch.empty(0), every_loss, 0, stop)
-        moves = local.moves()
-        self._update_levels(moves)
-        result = trained.exchange(moves, losses, self.step, stop=stop, number=self.num_exchanges)
-        local.end_round(result.mean, self.step)
+        moves, number = local.moves(part), self.num_exchanges
+        if self._due():
+            local.wait()  # messages are decoded by the levels that they were encoded by
+        self._update_levels(moves, part.layout)
+        result, end = trained.begin(moves, losses, self.step, part.layout, stop=stop, number=number)
+        local.expect(result.mean, taken, end)
+        local.take_over(taken)
         return result
 
     def _common_step(self, stop: bool) -> Exchanged:
@@ -238,7 +247,8 @@ class Trainer:
         finally:
             self.totals.update_s += time.perf_counter() - started
 
-    def _update_levels(self, gradients: dict[int, Tensor]) -> None:
+    def _update_levels(self, gradients: dict[int, Tensor], layout: FlatLayout | None = None) -> None:
+        """Update the levels that are due; layout: of the part of the vector that is sent."""
         workers = self.workers
         if not workers.levels.every:
             return
@@ -248,7 +258,7 @@ class Trainer:
                 worker: gradient for worker, gradient in gradients.items() if first_not_finite([gradient]) is None
             }
         collecting = [one for one in workers.levels.every if self._is_running(one) and one.collects(self.num_exchanges)]
-        workers.observe(gradients, self.num_exchanges, collecting)
+        workers.observe(gradients, self.num_exchanges, collecting, layout)
         for one in self._due():
             bad = workers.update_levels([one])
             if bad and not self._is_running(one):  # a running one is the step's own: its exchange names it

@@ -89,6 +89,46 @@ def test_it_is_diloco(lr: float, momentum: float, nesterov: bool) -> None:
         np.testing.assert_allclose(mine, theirs, rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.parametrize(("overlap", "mixing"), [(0, 0.5), (1, 0.25), (3, 0.5)])
+def test_fragments_are_streaming_diloco(overlap: int, mixing: float) -> None:
+    streaming: dict[str, Any] = {"exchange__fragments": 2, "exchange__overlap": overlap}
+    streaming |= {"exchange__mixing": mixing} if overlap else {}
+    ours = trainer("supersgd", optim__momentum=0.5, optim__weight_decay=0.0, **streaming)
+    models = [copy.deepcopy(ours.model) for _ in range(2)]
+    insides = [torch.optim.SGD(model.parameters(), lr=ours.config["optim"]["lr"], momentum=0.5) for model in models]
+    outer = {name: p.detach().clone() for name, p in models[0].named_parameters()}
+    momentum = {name: torch.zeros_like(p) for name, p in outer.items()}
+    sizes = np.array([p.numel() for p in outer.values()])
+    middles = np.cumsum(sizes) - sizes / 2
+    halves = [[name for name, at in zip(outer, middles, strict=True) if (at >= sizes.sum() / 2) == of] for of in (0, 1)]
+    coming: list[tuple[int, dict[str, torch.Tensor]]] = []
+    for step in range(3 * H):
+        ours.train_step()
+        for worker, (model, inside) in enumerate(zip(models, insides, strict=True)):
+            x, y = ours.data.train_batch(ours.order.indices(step, worker), generator(1, step, worker, "train"))
+            inside.zero_grad()
+            cross_entropy(model(x), y).backward()
+            inside.step()
+        if (step + 1) % (H // 2) == 0:
+            sent = halves[(step + 1) % H == 0]
+            moves = [{name: outer[name] - p.detach() for name, p in model.named_parameters()} for model in models]
+            coming.append((step + 1 + overlap, {name: (moves[0][name] + moves[1][name]) / 2 for name in sent}))
+        while coming and coming[0][0] == step + 1:
+            for name, mean in coming.pop(0)[1].items():
+                momentum[name] = 0.9 * momentum[name] + mean
+                outer[name] = outer[name] - 0.7 * (mean + 0.9 * momentum[name])
+                for model in models:
+                    p = model.get_parameter(name)
+                    p.data.copy_((1 - mixing) * outer[name] + mixing * p.data if overlap else outer[name])
+    own = ours.state_dict()["local"]["workers"]
+    for worker, model in enumerate(models):
+        for name, p in model.named_parameters():
+            np.testing.assert_allclose(own[worker]["parameters"][name], p.detach(), atol=1e-5)
+    ours.sync_buffers()
+    for name, p in ours.model.named_parameters():
+        np.testing.assert_allclose(p.detach(), outer[name], atol=1e-5)
+
+
 def test_amid_a_round_workers_differ_and_the_synchronized_model_is_what_is_shown() -> None:
     ours = trainer("alq")
     start = [p.detach().clone() for p in ours.model.parameters()]
@@ -126,7 +166,20 @@ WAYS: list[tuple[str, dict[str, Any]]] = [
     ("alq", {**WITH_BUFFERS, "method__update_at": [0, 1], "exchange__collective": "two_stage"}),
     ("topk", {"method__ratio": 0.1, "method__values": "2bit", "optim": "adamw"}),
     ("powersgd", {"method__rank": 2, "optim": "muon", "model": "mlp"}),
+    ("qsgdinf", {"exchange__fragments": 3, "exchange__overlap": 2, "feedback__kind": "ef21"}),
+    (  # levels change while a part is on its way; the vector's order is not the model's
+        "alq",
+        {
+            "method__update_at": [0, 1, 4],
+            "method__num_samples": 2,
+            "layers": ["*conv1* = trn"],
+            "exchange__fragments": 2,
+            "exchange__overlap": 3,
+            "exchange__mixing": 0.25,
+        },
+    ),
 ]
+IDS = [f"{method}{' streaming' if 'exchange__fragments' in more else ''}" for method, more in WAYS]
 
 
 @pytest.fixture(scope="module")
@@ -146,7 +199,7 @@ def trained(group: dist.ProcessGroup | None, number: int) -> dict[str, Any]:
     return bits(ours)
 
 
-@pytest.mark.parametrize("number", range(len(WAYS)), ids=[method for method, _ in WAYS])
+@pytest.mark.parametrize("number", range(len(WAYS)), ids=IDS)
 def test_two_processes_give_the_bits_of_one(number: int, ranks: Ranks) -> None:
     alone = trained(None, number)
     assert ranks.run(trained, number) == [alone, alone]
@@ -176,7 +229,7 @@ def attempt(settings: dict[str, Any], run_dir: Path, stop_at: int = -1, kill_at:
     return ours
 
 
-@pytest.mark.parametrize("number", range(len(WAYS)), ids=[method for method, _ in WAYS])
+@pytest.mark.parametrize("number", range(len(WAYS)), ids=IDS)
 def test_killed_and_stopped_amid_rounds_equals_undisturbed(number: int, tmp_path: Path) -> None:
     method, more = WAYS[number]
     settings = config(method, **more)
@@ -239,6 +292,9 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ),
     ({"steps": 10}, "steps=10: must be a multiple of exchange.local_steps=4, as only at the end of a round"),
     ({"eval_every": 6}, "eval_every=6: must be a multiple of exchange.local_steps=4"),
+    ({"exchange.fragments": 5}, "exchange.fragments=5: must be at most exchange.local_steps=4, one in a local step"),
+    ({"exchange.overlap": 4}, "exchange.overlap=4: must be fewer local steps than exchange.local_steps=4"),
+    ({"exchange.mixing": 0.2}, "exchange.mixing=0.2: has no effect with exchange.overlap=0"),
     ({"method": "sgd"}, "method=sgd sends one worker's move alone"),
     ({"method": "dgc"}, "momentum correction .*; legal here: feedback.kind=error, ef21, none"),
     ({"method.statistics": "fresh"}, "method.statistics='fresh': draws gradients"),
