@@ -33,6 +33,7 @@ def test_what_takes_longer_and_is_not_marked_fails_on_ci(limit: str, monkeypatch
 
 def test_what_waits_fails_on_ci(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(budget, "MOST_S", 0.01)
+    monkeypatch.setattr(budget, "slowness", lambda: 1.0)
     monkeypatch.setenv("CI", "true")
     with pytest.raises(pytest.fail.Exception, match=r"\d\.\d s in all: above 5 and 0\.01 it must"):
         _run(seconds=0.02)
