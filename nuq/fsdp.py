@@ -2,6 +2,7 @@
 
 ``fully_shard`` reduces gradients by a reduce-scatter, the first half of a two-stage all-reduce: each rank encodes the
 shard of every other rank and sends it there, and the owner decodes and adds them up.  Nothing is encoded a second time.
+With ``feedback="average"`` a rank remembers what its messages leave out, as in LoCo (``nuq.compressors.feedback``).
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from nuq.compressors.feedback import AveragedErrors
+from nuq.errors import NonFiniteError
 from nuq.exchange.agreement import check_settings
 from nuq.exchange.compressor_map import CompressorMap, sorted_settings
 from nuq.exchange.driver import Driver
@@ -21,15 +24,20 @@ from nuq.exchange.payload import told_plainly
 from nuq.exchange.transport import Transport
 from nuq.kernels.spec import Key
 from nuq.settings.exchange import Exchange
-from nuq.settings.typed import OfMethod
+from nuq.settings.fsdp import Fsdp
+from nuq.settings.typed import OfFsdp
 
 
 def compress_fsdp(
-    model: nn.Module, method: str = "alq", *, seed: int = 0, timeout_s: float = 300.0, **settings: Unpack[OfMethod]
+    model: nn.Module, method: str = "alq", *, seed: int = 0, timeout_s: float = 300.0, **settings: Unpack[OfFsdp]
 ) -> list[CompressedReduceScatter]:
     """Compress the reduce-scatter of every FSDP module in ``model``; returns what was installed, one per module.
 
-    ValueError where there is no FSDP2 module, or where this torch has no custom reduce-scatter.
+    settings: those of the method (``bits=4``) and of ``nuq.settings.fsdp`` the ``Fsdp`` (``feedback="average"``, with
+    ``beta=0.2`` and ``reset_every=1024``, whose memory takes the bytes of the module's whole gradient in float32).
+
+    ValueError for a setting that does not exist, is out of range or has no effect, where there is no FSDP2 module, and
+    where this torch has no custom reduce-scatter.
     """
     try:
         from torch.distributed.fsdp import FSDPModule
@@ -65,21 +73,27 @@ def _factor(op: Any, world: int) -> float:
 class CompressedReduceScatter:
     """The compressed reduce-scatter that ``FSDPModule.set_custom_reduce_scatter`` takes.
 
-    name: keys the random roundings, one per module; settings: of the method.
+    name: keys the random roundings, one per module; settings: of the method, and ``nuq.settings.fsdp.Fsdp``.
 
-    Adaptive methods fit their levels to each gradient as it is sent.  It remembers nothing of what messages leave out.
-    A shard whose mean overflows float32 is infinite, as it is under FSDP alone: an error on the rank that owns it would
-    leave the others waiting.
+    Adaptive methods fit their levels to each gradient as it is sent.  The memory begins anew where the vector's length
+    changes, as when other parameters have gradients.  A shard whose mean overflows float32 is infinite, as it is under
+    FSDP alone: an error on the rank that owns it would leave the others waiting.
     """
 
     def __init__(self, method: str, name: str, *, seed: int = 0, timeout_s: float = 300.0, **settings: Any) -> None:
         # a reduce-scatter leaves no choice of collective, and encodes nothing twice
-        (own,) = sorted_settings(method, (), settings, {})
+        own, self._chosen = sorted_settings(method, (Fsdp,), settings, {})
+        self._chosen.check(method)
         self._compressors = CompressorMap(method, own, Exchange.second_bits)
         if self._compressors.single_worker:
             raise ValueError(
                 f"method={method!r}: sends one worker's gradient alone, not all ranks'; legal here: all other methods"
             )
+        if self._chosen.feedback == "average":
+            how = {"weight": self._chosen.beta, "reset_every": self._chosen.reset_every}
+            self._compressors.surround(lambda encoder: AveragedErrors(encoder, {}, **how))  # sizes: once they are known
+        for memory in self._compressors.memories:
+            memory.may_undo = True
         self._name, self._seed, self._timeout_s = name, seed, timeout_s
         self._step = 0
         self._driver: Driver | None = None
@@ -104,18 +118,29 @@ class CompressedReduceScatter:
         if not self._shards or self._shards[0].num_coordinates != size:
             starts = [owner * size for owner in range(world)]
             self._shards = [FlatLayout((Segment(self._name, start, size, first=start),)) for start in starts]
+            for memory in self._compressors.memories:
+                memory.sizes, memory.memories = {self._name: world * size}, {}
         key = Key(self._seed, self._step, rank, piece_of=2)
         self._step += 1
         driver.fit_levels(flat, [shard.segments[0] for shard in self._shards], key)
-        with told_plainly():
-            total = driver.reduce_scatter(flat, self._shards, key, _factor(op, world))
+        try:
+            with told_plainly():
+                total = driver.reduce_scatter(flat, self._shards, key, _factor(op, world))
+        except NonFiniteError:  # on all ranks: none of these messages has counted
+            self._settle(undo=True)
+            raise
+        self._settle()
         output_tensor.copy_(total.view_as(output_tensor))
         return None
+
+    def _settle(self, *, undo: bool = False) -> None:
+        for memory in self._compressors.memories:
+            memory.settle(undo=undo)
 
     def _made(self, group: dist.ProcessGroup, device: torch.device) -> Driver:
         """The driver of this module's group, on whose settings all ranks agree."""
         transport = Transport(group, timeout_s=self._timeout_s, device=device)
-        told = {"method": self._compressors.name, **vars(self._compressors.settings)}
+        told = {"method": self._compressors.name, **vars(self._compressors.settings), **vars(self._chosen)}
         check_settings(transport, {**told, "module": self._name, "seed": self._seed})
         nothing_remembered = FlatLayout(())
         return Driver(self._compressors, nothing_remembered, Exchange(), transport, transport.world, self._seed)
