@@ -3,10 +3,14 @@
 ``fully_shard`` reduces gradients by a reduce-scatter, the first half of a two-stage all-reduce: each rank encodes the
 shard of every other rank and sends it there, and the owner decodes and adds them up.  Nothing is encoded a second time.
 With ``feedback="average"`` a rank remembers what its messages leave out, as in LoCo (``nuq.compressors.feedback``).
+
+Before every pass it gathers parameters, each rank its shard from every other; ``compress_fsdp_weights`` has the ranks
+send compressed differences instead (``nuq.fsdp_gather``).
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any, Unpack
 
@@ -22,10 +26,13 @@ from nuq.exchange.driver import Driver
 from nuq.exchange.flat_layout import FlatLayout, Segment
 from nuq.exchange.payload import told_plainly
 from nuq.exchange.transport import Transport
+from nuq.fsdp_gather import CompressedGather, own_parameters
 from nuq.kernels.spec import Key
 from nuq.settings.exchange import Exchange
 from nuq.settings.fsdp import Fsdp
-from nuq.settings.typed import OfFsdp
+from nuq.settings.typed import OfFsdp, OfFsdpWeights
+
+ROOT = "the root module"
 
 
 def compress_fsdp(
@@ -39,24 +46,59 @@ def compress_fsdp(
     ValueError for a setting that does not exist, is out of range or has no effect, where there is no FSDP2 module, and
     where this torch has no custom reduce-scatter.
     """
+    how = {"seed": seed, "timeout_s": timeout_s, **settings}
+    modules = _fsdp_modules(model, "set_custom_reduce_scatter")
+    installed: list[Any] = [CompressedReduceScatter(method, name, **how) for name in modules]
+    for module, reduce_scatter in zip(modules.values(), installed, strict=True):
+        module.set_custom_reduce_scatter(reduce_scatter)
+    return installed
+
+
+def compress_fsdp_weights(
+    model: nn.Module,
+    method: str = "qsgdinf",
+    *,
+    seed: int = 0,
+    timeout_s: float = 300.0,
+    **settings: Unpack[OfFsdpWeights],
+) -> list[CompressedGather]:
+    """Gather the parameters of every FSDP module in ``model`` from compressed differences of weights (SDP4Bit).
+
+    Returns what was installed, one per module.  The shards, with the optimizer's state, stay as they are; every rank
+    also keeps a replica of all parameters in float32, so that their memory is no longer sharded.  Forward and backward
+    passes see the replica, which is the same bits on all ranks (``nuq.fsdp_gather`` says how far it is from the
+    shards).  Parameters that no step has changed since the last gather are not sent again, as in the backward pass, or
+    in an evaluation.  settings: those of the method (``bits=4``) and of ``nuq.settings.fsdp`` the ``FsdpWeights``
+    (``full_every=1000``).
+
+    ValueError as ``compress_fsdp``; in the forward pass, on all ranks, for modules that gather several types, or from
+    several groups of ranks.  NonFiniteError, on all ranks, where one's shard is not finite; RankLost.
+    """
+    how = {"seed": seed, "timeout_s": timeout_s, **settings}
+    modules = _fsdp_modules(model, "set_custom_all_gather")
+    installed: list[Any] = [
+        CompressedGather(method, name, functools.partial(own_parameters, module), **how)
+        for name, module in modules.items()
+    ]
+    for module, gather in zip(modules.values(), installed, strict=True):
+        module.set_custom_all_gather(gather)
+    return installed
+
+
+def _fsdp_modules(model: nn.Module, setter: str) -> dict[str, Any]:
+    """The FSDP2 modules by name; ValueError where there are none, or where they lack the method that is needed."""
     try:
         from torch.distributed.fsdp import FSDPModule
     except ImportError as error:
         raise ValueError(
-            f"torch {torch.__version__} has no FSDP2: torch 2.11 and later have it, with a custom reduce-scatter"
+            f"torch {torch.__version__} has no FSDP2: torch 2.11 and later have it, with custom collectives"
         ) from error
-    modules = [(name, module) for name, module in model.named_modules() if isinstance(module, FSDPModule)]
+    modules = {name or ROOT: module for name, module in model.named_modules() if isinstance(module, FSDPModule)}
     if not modules:
         raise ValueError("no module of the model is an FSDP2 module: call torch.distributed.fsdp.fully_shard first")
-    if not hasattr(FSDPModule, "set_custom_reduce_scatter"):
-        raise ValueError(
-            f"torch {torch.__version__}: it has no FSDPModule.set_custom_reduce_scatter, torch 2.11 and later do"
-        )
-    how = {"seed": seed, "timeout_s": timeout_s, **settings}
-    installed: list[Any] = [CompressedReduceScatter(method, name or "the root module", **how) for name, _ in modules]
-    for (_, module), reduce_scatter in zip(modules, installed, strict=True):
-        module.set_custom_reduce_scatter(reduce_scatter)
-    return installed
+    if not hasattr(FSDPModule, setter):
+        raise ValueError(f"torch {torch.__version__}: it has no FSDPModule.{setter}, torch 2.11 and later do")
+    return modules
 
 
 def _factor(op: Any, world: int) -> float:

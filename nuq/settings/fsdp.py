@@ -14,6 +14,7 @@ FEEDBACK = (
 )
 BETA = "weight of the newest error in the average, DeepSpeed's for LoCo; 1: error feedback"
 RESET_EVERY = "reduce-scatters of a module after which its memory is zero again, DeepSpeed's for LoCo; 0: never"
+FULL_EVERY = "gathers of a module after which its shards are sent as they are: 1 in so many, and the first one"
 _AVERAGE = ("feedback", "average")
 
 
@@ -32,3 +33,10 @@ class Fsdp:
                 f"feedback={self.feedback!r}: has no effect with method={method}, whose messages leave nothing out; "
                 f"legal here: none"
             )
+
+
+@dataclass
+class FsdpWeights:
+    """Settings of the gather of parameters."""
+
+    full_every: int = setting(1000, FULL_EVERY, low=1)

@@ -91,6 +91,12 @@ class OfFsdp(OfMethod, total=False):
     reset_every: int
 
 
+class OfFsdpWeights(OfMethod, total=False):
+    """Those of methods, and of FSDP2's gather of parameters."""
+
+    full_every: int
+
+
 class OfOuter(OfMethod, total=False):
     """Those of methods, and of an outer loop."""
 

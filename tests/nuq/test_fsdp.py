@@ -190,21 +190,21 @@ def test_what_is_left_out_comes_later(ranks):
 
 
 def learns(group):
-    """A small GPT on a text that repeats: the losses of plain FSDP2, and of compressed gradients."""
+    """A small GPT on a text that repeats: the losses of plain FSDP2, and of compressed gradients and weights."""
     rank, losses = dist.get_rank(group), {}
-    how: dict[str, dict[str, Any] | None] = {
-        "plain": None,
-        "gradients": {"bits": 2, "bucket_size": 64, "feedback": "average"},
-    }
-    for name, gradients in how.items():
+    gradients: dict[str, Any] = {"bits": 2, "bucket_size": 64, "feedback": "average"}
+    weights: dict[str, Any] = {"bits": 4, "bucket_size": 64}
+    for name in ("plain", "gradients", "gradients and weights"):
         torch.manual_seed(1)
         model = GPT(11, 16, layers=2, heads=2, width=16, dropout=0.0, tied=False)
         mesh = DeviceMesh.from_group(group, "cpu")
         for block in model.blocks:
             fully_shard(block, mesh=mesh)
         fully_shard(model, mesh=mesh)
-        if gradients is not None:
+        if "gradients" in name:
             nuq.compress_fsdp(model, "qsgdinf", timeout_s=30, **gradients)
+        if "weights" in name:
+            nuq.compress_fsdp_weights(model, "qsgdinf", timeout_s=30, **weights)
         optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
         draws, found = torch.Generator().manual_seed(rank), []
         for _ in range(40):
@@ -224,7 +224,8 @@ def test_a_small_gpt_learns_as_under_plain_fsdp2(ranks):
     """Mean losses of the last ten of 40 steps, which in plain FSDP2 are .06 apart on the two ranks' own minibatches."""
     for losses in ranks.run(learns, world=2):
         assert losses["plain"] < 1.5
-        assert abs(losses["gradients"] - losses["plain"]) < 0.1
+        for name in ("gradients", "gradients and weights"):
+            assert abs(losses[name] - losses["plain"]) < 0.1, losses
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from nuq.registry import METHODS
 from nuq.settings import Declared, declared
 from nuq.settings.exchange import Exchange, Hook, HookExchange
 from nuq.settings.feedback import HookFeedback
-from nuq.settings.fsdp import Fsdp
+from nuq.settings.fsdp import Fsdp, FsdpWeights
 from nuq.settings.outer import Outer, OuterExchange
 
 FILE = Path(__file__).parents[2] / "nuq" / "settings" / "typed.py"
@@ -43,6 +43,7 @@ def text() -> str:
     for name, schemas, what in (
         ("OfExchange", [Exchange], "Those, and of the exchange of one tensor."),
         ("OfFsdp", [Fsdp], "Those of methods, and of FSDP2's reduce-scatter."),
+        ("OfFsdpWeights", [FsdpWeights], "Those of methods, and of FSDP2's gather of parameters."),
         ("OfOuter", [OuterExchange, Outer], "Those of methods, and of an outer loop."),
         ("OfHook", [HookExchange, Hook, HookFeedback], "Those of methods, and of the DDP hook."),
     ):
