@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from nuq.description import describe
     from nuq.errors import MessageError, NonFiniteError, RankLost
     from nuq.fsdp import compress_fsdp, compress_fsdp_weights
+    from nuq.fsdp_state import FsdpState
     from nuq.functional import all_reduce
     from nuq.kernels.spec import Key
     from nuq.outer import OuterLoop
@@ -53,6 +54,7 @@ __all__ = [
     "METHODS",
     "CompressedTraining",
     "CompressionState",
+    "FsdpState",
     "Key",
     "Message",
     "MessageError",
@@ -71,6 +73,7 @@ __version__: str  # of the installed package
 _LAZY = {
     "CompressedTraining": "nuq.quantized_training.training",
     "CompressionState": "nuq.ddp",
+    "FsdpState": "nuq.fsdp_state",
     "Key": "nuq.kernels.spec",
     "METHODS": "nuq.registry",
     "Message": "nuq.compressors.message",

@@ -122,6 +122,8 @@ class CompressedReduceScatter:
     FSDP alone: an error on the rank that owns it would leave the others waiting.
     """
 
+    kind = "gradients"
+
     def __init__(self, method: str, name: str, *, seed: int = 0, timeout_s: float = 300.0, **settings: Any) -> None:
         # a reduce-scatter leaves no choice of collective, and encodes nothing twice
         own, self._chosen = sorted_settings(method, (Fsdp,), settings, {})
@@ -136,8 +138,8 @@ class CompressedReduceScatter:
             self._compressors.surround(lambda encoder: AveragedErrors(encoder, {}, **how))  # sizes: once they are known
         for memory in self._compressors.memories:
             memory.may_undo = True
-        self._name, self._seed, self._timeout_s = name, seed, timeout_s
-        self._step = 0
+        self.name, self._seed, self.timeout_s = name, seed, timeout_s
+        self.step = 0
         self._driver: Driver | None = None
         self._shards: list[FlatLayout] = []
 
@@ -158,12 +160,9 @@ class CompressedReduceScatter:
         driver = self._driver = self._driver or self._made(group, input_tensor.device)
         rank, world = driver.transport.rank, driver.transport.world
         if not self._shards or self._shards[0].num_coordinates != size:
-            starts = [owner * size for owner in range(world)]
-            self._shards = [FlatLayout((Segment(self._name, start, size, first=start),)) for start in starts]
-            for memory in self._compressors.memories:
-                memory.sizes, memory.memories = {self._name: world * size}, {}
-        key = Key(self._seed, self._step, rank, piece_of=2)
-        self._step += 1
+            self._arrange(world, size)
+        key = Key(self._seed, self.step, rank, piece_of=2)
+        self.step += 1
         driver.fit_levels(flat, [shard.segments[0] for shard in self._shards], key)
         try:
             with told_plainly():
@@ -175,14 +174,58 @@ class CompressedReduceScatter:
         output_tensor.copy_(total.view_as(output_tensor))
         return None
 
+    def _arrange(self, world: int, size: int) -> None:
+        """Expect vectors of so many shards of so many coordinates from now on; nothing is remembered of them yet."""
+        starts = [owner * size for owner in range(world)]
+        self._shards = [FlatLayout((Segment(self.name, start, size, first=start),)) for start in starts]
+        for memory in self._compressors.memories:
+            memory.sizes, memory.memories = {self.name: world * size}, {}
+
     def _settle(self, *, undo: bool = False) -> None:
         for memory in self._compressors.memories:
             memory.settle(undo=undo)
 
     def _made(self, group: dist.ProcessGroup, device: torch.device) -> Driver:
         """The driver of this module's group, on whose settings all ranks agree."""
-        transport = Transport(group, timeout_s=self._timeout_s, device=device)
+        transport = Transport(group, timeout_s=self.timeout_s, device=device)
         told = {"method": self._compressors.name, **vars(self._compressors.settings), **vars(self._chosen)}
-        check_settings(transport, {**told, "module": self._name, "seed": self._seed})
+        check_settings(transport, {**told, "module": self.name, "seed": self._seed})
         nothing_remembered = FlatLayout(())
         return Driver(self._compressors, nothing_remembered, Exchange(), transport, transport.world, self._seed)
+
+    # --- what is saved (``nuq.fsdp_state``) ---
+
+    @property
+    def has_state(self) -> bool:
+        """Whether there is anything to save beside the number of steps."""
+        return bool(self._compressors.memories)
+
+    def covers(self, parameter: nn.Parameter) -> bool:
+        """Whether a parameter of the module is part of the vector."""
+        return parameter.requires_grad
+
+    def saved_row(self, transport: Transport) -> Tensor | None:
+        """This rank's shard of the mean of all ranks' memories, float32[n]; None before the first.  A collective call.
+
+        The mean is what the gradients' mean lacks, and is as long as the gradient, whatever the number of ranks.
+        """
+        (memory,) = self._compressors.memories
+        if not memory.memories:
+            return None
+        kept = memory.memories[transport.rank]["residuals"][self.name].view(transport.world, -1)
+        outgoing = {rank: kept[rank].view(torch.uint8) for rank in transport.others}
+        received = transport.swap(outgoing, dict.fromkeys(outgoing, 4 * kept.shape[1]), "state")
+        rows = (
+            received[rank].view(torch.float32).to(kept.device) if rank in received else kept[rank]
+            for rank in range(transport.world)
+        )
+        return torch.stack(list(rows)).mean(dim=0)
+
+    def resume(self, step: int, rows: Tensor | None, rank: int) -> None:
+        """Go on from a number of steps and from all ranks' saved rows, float32[ranks, n]; None: from no memory."""
+        self.step = step
+        self._shards = []
+        if rows is not None:
+            self._arrange(*rows.shape)
+            (memory,) = self._compressors.memories
+            memory.memories = {rank: {"residuals": {self.name: rows.reshape(-1)}}}

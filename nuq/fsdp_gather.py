@@ -69,6 +69,9 @@ class CompressedGather:
     where an optimizer has taken a step, or where a parameter was written to in place, as PyTorch counts that.
     """
 
+    kind = "weights"
+    has_state = True  # to save, beside the number of gathers
+
     def __init__(
         self,
         method: str,
@@ -165,9 +168,28 @@ class CompressedGather:
             what = f"the weights of {self.name!r} on rank {marked.worker}"
             raise NonFiniteError(f"{what} are not finite, or their change overflows float32") from None
 
+    # --- what is saved (``nuq.fsdp_state``) ---
 
-def own_parameters(module: nn.Module) -> list[nn.Parameter]:
-    """The parameters that an FSDP module gathers, in its order: without those of FSDP modules inside it."""
+    def covers(self, parameter: nn.Parameter) -> bool:
+        """Whether a parameter of the module is part of the vector: all are."""
+        del parameter
+        return True
+
+    def saved_row(self, transport: Transport) -> Tensor | None:
+        """This rank's shard as the replica has it, float32[n]; None before the first gather."""
+        return None if self._replica is None else self._replica[transport.rank]
+
+    def resume(self, step: int, rows: Tensor | None, rank: int) -> None:
+        """Go on from a number of gathers and a replica, float32[ranks, n]; None: the next gather is a full one."""
+        del rank
+        self.step, self._replica, self._gathered = step, rows, []
+
+
+def own_parameters(module: nn.Module) -> list[Any]:
+    """The parameters that an FSDP module gathers, in its order: without those of FSDP modules inside it.
+
+    They are DTensors.
+    """
     from torch.distributed.fsdp import FSDPModule
     from torch.distributed.tensor import DTensor
 
