@@ -16,6 +16,7 @@ Between real processes::
     mean = nuq.all_reduce(tensor, "alq", step=step)      # one tensor
     loop = nuq.OuterLoop(model, optimizer, every=64)     # local steps, as in DiLoCo
     nuq.compress_fsdp(model, "alq", bits=4)              # FSDP2's reduce-scatter
+    nuq.compress_fsdp_weights(model, bits=4)             # and its gather of parameters
 
 Every large tensor of training in a compressed format, on one's own model and optimizer::
 
@@ -41,7 +42,8 @@ if TYPE_CHECKING:
     from nuq.ddp import CompressionState, compress_hook
     from nuq.description import describe
     from nuq.errors import MessageError, NonFiniteError, RankLost
-    from nuq.fsdp import compress_fsdp
+    from nuq.fsdp import compress_fsdp, compress_fsdp_weights
+    from nuq.fsdp_state import FsdpState
     from nuq.functional import all_reduce
     from nuq.kernels.spec import Key
     from nuq.outer import OuterLoop
@@ -52,6 +54,7 @@ __all__ = [
     "METHODS",
     "CompressedTraining",
     "CompressionState",
+    "FsdpState",
     "Key",
     "Message",
     "MessageError",
@@ -60,6 +63,7 @@ __all__ = [
     "RankLost",
     "all_reduce",
     "compress_fsdp",
+    "compress_fsdp_weights",
     "compress_hook",
     "describe",
     "parse",
@@ -69,6 +73,7 @@ __version__: str  # of the installed package
 _LAZY = {
     "CompressedTraining": "nuq.quantized_training.training",
     "CompressionState": "nuq.ddp",
+    "FsdpState": "nuq.fsdp_state",
     "Key": "nuq.kernels.spec",
     "METHODS": "nuq.registry",
     "Message": "nuq.compressors.message",
@@ -78,6 +83,7 @@ _LAZY = {
     "RankLost": "nuq.errors",
     "all_reduce": "nuq.functional",
     "compress_fsdp": "nuq.fsdp",
+    "compress_fsdp_weights": "nuq.fsdp",
     "compress_hook": "nuq.ddp",
     "describe": "nuq.description",
     "parse": "nuq.compressors.message",

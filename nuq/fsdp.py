@@ -2,10 +2,15 @@
 
 ``fully_shard`` reduces gradients by a reduce-scatter, the first half of a two-stage all-reduce: each rank encodes the
 shard of every other rank and sends it there, and the owner decodes and adds them up.  Nothing is encoded a second time.
+With ``feedback="average"`` a rank remembers what its messages leave out, as in LoCo (``nuq.compressors.feedback``).
+
+Before every pass it gathers parameters, each rank its shard from every other; ``compress_fsdp_weights`` has the ranks
+send compressed differences instead (``nuq.fsdp_gather``).
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any, Unpack
 
@@ -13,42 +18,87 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from nuq.compressors.feedback import AveragedErrors
+from nuq.errors import NonFiniteError
 from nuq.exchange.agreement import check_settings
 from nuq.exchange.compressor_map import CompressorMap, sorted_settings
 from nuq.exchange.driver import Driver
 from nuq.exchange.flat_layout import FlatLayout, Segment
 from nuq.exchange.payload import told_plainly
 from nuq.exchange.transport import Transport
+from nuq.fsdp_gather import CompressedGather, own_parameters
 from nuq.kernels.spec import Key
 from nuq.settings.exchange import Exchange
-from nuq.settings.typed import OfMethod
+from nuq.settings.fsdp import Fsdp
+from nuq.settings.typed import OfFsdp, OfFsdpWeights
+
+ROOT = "the root module"
 
 
 def compress_fsdp(
-    model: nn.Module, method: str = "alq", *, seed: int = 0, timeout_s: float = 300.0, **settings: Unpack[OfMethod]
+    model: nn.Module, method: str = "alq", *, seed: int = 0, timeout_s: float = 300.0, **settings: Unpack[OfFsdp]
 ) -> list[CompressedReduceScatter]:
     """Compress the reduce-scatter of every FSDP module in ``model``; returns what was installed, one per module.
 
-    ValueError where there is no FSDP2 module, or where this torch has no custom reduce-scatter.
+    settings: those of the method (``bits=4``) and of ``nuq.settings.fsdp`` the ``Fsdp`` (``feedback="average"``, with
+    ``beta=0.2`` and ``reset_every=1024``, whose memory takes the bytes of the module's whole gradient in float32).
+
+    ValueError for a setting that does not exist, is out of range or has no effect, where there is no FSDP2 module, and
+    where this torch has no custom reduce-scatter.
     """
+    how = {"seed": seed, "timeout_s": timeout_s, **settings}
+    modules = _fsdp_modules(model, "set_custom_reduce_scatter")
+    installed: list[Any] = [CompressedReduceScatter(method, name, **how) for name in modules]
+    for module, reduce_scatter in zip(modules.values(), installed, strict=True):
+        module.set_custom_reduce_scatter(reduce_scatter)
+    return installed
+
+
+def compress_fsdp_weights(
+    model: nn.Module,
+    method: str = "qsgdinf",
+    *,
+    seed: int = 0,
+    timeout_s: float = 300.0,
+    **settings: Unpack[OfFsdpWeights],
+) -> list[CompressedGather]:
+    """Gather the parameters of every FSDP module in ``model`` from compressed differences of weights (SDP4Bit).
+
+    Returns what was installed, one per module.  The shards, with the optimizer's state, stay as they are; every rank
+    also keeps a replica of all parameters in float32, so that their memory is no longer sharded.  Forward and backward
+    passes see the replica, which is the same bits on all ranks (``nuq.fsdp_gather`` says how far it is from the
+    shards).  Parameters that no step has changed since the last gather are not sent again, as in the backward pass, or
+    in an evaluation.  settings: those of the method (``bits=4``) and of ``nuq.settings.fsdp`` the ``FsdpWeights``
+    (``full_every=1000``).
+
+    ValueError as ``compress_fsdp``; in the forward pass, on all ranks, for modules that gather several types, or from
+    several groups of ranks.  NonFiniteError, on all ranks, where one's shard is not finite; RankLost.
+    """
+    how = {"seed": seed, "timeout_s": timeout_s, **settings}
+    modules = _fsdp_modules(model, "set_custom_all_gather")
+    installed: list[Any] = [
+        CompressedGather(method, name, functools.partial(own_parameters, module), **how)
+        for name, module in modules.items()
+    ]
+    for module, gather in zip(modules.values(), installed, strict=True):
+        module.set_custom_all_gather(gather)
+    return installed
+
+
+def _fsdp_modules(model: nn.Module, setter: str) -> dict[str, Any]:
+    """The FSDP2 modules by name; ValueError where there are none, or where they lack the method that is needed."""
     try:
         from torch.distributed.fsdp import FSDPModule
     except ImportError as error:
         raise ValueError(
-            f"torch {torch.__version__} has no FSDP2: torch 2.11 and later have it, with a custom reduce-scatter"
+            f"torch {torch.__version__} has no FSDP2: torch 2.11 and later have it, with custom collectives"
         ) from error
-    modules = [(name, module) for name, module in model.named_modules() if isinstance(module, FSDPModule)]
+    modules = {name or ROOT: module for name, module in model.named_modules() if isinstance(module, FSDPModule)}
     if not modules:
         raise ValueError("no module of the model is an FSDP2 module: call torch.distributed.fsdp.fully_shard first")
-    if not hasattr(FSDPModule, "set_custom_reduce_scatter"):
-        raise ValueError(
-            f"torch {torch.__version__}: it has no FSDPModule.set_custom_reduce_scatter, torch 2.11 and later do"
-        )
-    how = {"seed": seed, "timeout_s": timeout_s, **settings}
-    installed: list[Any] = [CompressedReduceScatter(method, name or "the root module", **how) for name, _ in modules]
-    for (_, module), reduce_scatter in zip(modules, installed, strict=True):
-        module.set_custom_reduce_scatter(reduce_scatter)
-    return installed
+    if not hasattr(FSDPModule, setter):
+        raise ValueError(f"torch {torch.__version__}: it has no FSDPModule.{setter}, torch 2.11 and later do")
+    return modules
 
 
 def _factor(op: Any, world: int) -> float:
@@ -65,23 +115,31 @@ def _factor(op: Any, world: int) -> float:
 class CompressedReduceScatter:
     """The compressed reduce-scatter that ``FSDPModule.set_custom_reduce_scatter`` takes.
 
-    name: keys the random roundings, one per module; settings: of the method.
+    name: keys the random roundings, one per module; settings: of the method, and ``nuq.settings.fsdp.Fsdp``.
 
-    Adaptive methods fit their levels to each gradient as it is sent.  It remembers nothing of what messages leave out.
-    A shard whose mean overflows float32 is infinite, as it is under FSDP alone: an error on the rank that owns it would
-    leave the others waiting.
+    Adaptive methods fit their levels to each gradient as it is sent.  The memory begins anew where the vector's length
+    changes, as when other parameters have gradients.  A shard whose mean overflows float32 is infinite, as it is under
+    FSDP alone: an error on the rank that owns it would leave the others waiting.
     """
+
+    kind = "gradients"
 
     def __init__(self, method: str, name: str, *, seed: int = 0, timeout_s: float = 300.0, **settings: Any) -> None:
         # a reduce-scatter leaves no choice of collective, and encodes nothing twice
-        (own,) = sorted_settings(method, (), settings, {})
+        own, self._chosen = sorted_settings(method, (Fsdp,), settings, {})
+        self._chosen.check(method)
         self._compressors = CompressorMap(method, own, Exchange.second_bits)
         if self._compressors.single_worker:
             raise ValueError(
                 f"method={method!r}: sends one worker's gradient alone, not all ranks'; legal here: all other methods"
             )
-        self._name, self._seed, self._timeout_s = name, seed, timeout_s
-        self._step = 0
+        if self._chosen.feedback == "average":
+            how = {"weight": self._chosen.beta, "reset_every": self._chosen.reset_every}
+            self._compressors.surround(lambda encoder: AveragedErrors(encoder, {}, **how))  # sizes: once they are known
+        for memory in self._compressors.memories:
+            memory.may_undo = True
+        self.name, self._seed, self.timeout_s = name, seed, timeout_s
+        self.step = 0
         self._driver: Driver | None = None
         self._shards: list[FlatLayout] = []
 
@@ -102,20 +160,72 @@ class CompressedReduceScatter:
         driver = self._driver = self._driver or self._made(group, input_tensor.device)
         rank, world = driver.transport.rank, driver.transport.world
         if not self._shards or self._shards[0].num_coordinates != size:
-            starts = [owner * size for owner in range(world)]
-            self._shards = [FlatLayout((Segment(self._name, start, size, first=start),)) for start in starts]
-        key = Key(self._seed, self._step, rank, piece_of=2)
-        self._step += 1
+            self._arrange(world, size)
+        key = Key(self._seed, self.step, rank, piece_of=2)
+        self.step += 1
         driver.fit_levels(flat, [shard.segments[0] for shard in self._shards], key)
-        with told_plainly():
-            total = driver.reduce_scatter(flat, self._shards, key, _factor(op, world))
+        try:
+            with told_plainly():
+                total = driver.reduce_scatter(flat, self._shards, key, _factor(op, world))
+        except NonFiniteError:  # on all ranks: none of these messages has counted
+            self._settle(undo=True)
+            raise
+        self._settle()
         output_tensor.copy_(total.view_as(output_tensor))
         return None
 
+    def _arrange(self, world: int, size: int) -> None:
+        """Expect vectors of so many shards of so many coordinates from now on; nothing is remembered of them yet."""
+        starts = [owner * size for owner in range(world)]
+        self._shards = [FlatLayout((Segment(self.name, start, size, first=start),)) for start in starts]
+        for memory in self._compressors.memories:
+            memory.sizes, memory.memories = {self.name: world * size}, {}
+
+    def _settle(self, *, undo: bool = False) -> None:
+        for memory in self._compressors.memories:
+            memory.settle(undo=undo)
+
     def _made(self, group: dist.ProcessGroup, device: torch.device) -> Driver:
         """The driver of this module's group, on whose settings all ranks agree."""
-        transport = Transport(group, timeout_s=self._timeout_s, device=device)
-        told = {"method": self._compressors.name, **vars(self._compressors.settings)}
-        check_settings(transport, {**told, "module": self._name, "seed": self._seed})
+        transport = Transport(group, timeout_s=self.timeout_s, device=device)
+        told = {"method": self._compressors.name, **vars(self._compressors.settings), **vars(self._chosen)}
+        check_settings(transport, {**told, "module": self.name, "seed": self._seed})
         nothing_remembered = FlatLayout(())
         return Driver(self._compressors, nothing_remembered, Exchange(), transport, transport.world, self._seed)
+
+    # --- what is saved (``nuq.fsdp_state``) ---
+
+    @property
+    def has_state(self) -> bool:
+        """Whether there is anything to save beside the number of steps."""
+        return bool(self._compressors.memories)
+
+    def covers(self, parameter: nn.Parameter) -> bool:
+        """Whether a parameter of the module is part of the vector."""
+        return parameter.requires_grad
+
+    def saved_row(self, transport: Transport) -> Tensor | None:
+        """This rank's shard of the mean of all ranks' memories, float32[n]; None before the first.  A collective call.
+
+        The mean is what the gradients' mean lacks, and is as long as the gradient, whatever the number of ranks.
+        """
+        (memory,) = self._compressors.memories
+        if not memory.memories:
+            return None
+        kept = memory.memories[transport.rank]["residuals"][self.name].view(transport.world, -1)
+        outgoing = {rank: kept[rank].view(torch.uint8) for rank in transport.others}
+        received = transport.swap(outgoing, dict.fromkeys(outgoing, 4 * kept.shape[1]), "state")
+        rows = (
+            received[rank].view(torch.float32).to(kept.device) if rank in received else kept[rank]
+            for rank in range(transport.world)
+        )
+        return torch.stack(list(rows)).mean(dim=0)
+
+    def resume(self, step: int, rows: Tensor | None, rank: int) -> None:
+        """Go on from a number of steps and from all ranks' saved rows, float32[ranks, n]; None: from no memory."""
+        self.step = step
+        self._shards = []
+        if rows is not None:
+            self._arrange(*rows.shape)
+            (memory,) = self._compressors.memories
+            memory.memories = {rank: {"residuals": {self.name: rows.reshape(-1)}}}

@@ -11,6 +11,13 @@ beta, where |p - beta q| <= |p| still, by a margin.
 With a ``decay`` below 1, p = gradient + decay residual: DeMo's momentum, of which what was sent is taken away (Peng,
 Quesnelle, Kingma, arXiv 2411.19870, Algorithm 1; see ``nuq.compressors.demo``).
 
+**A moving average of the errors** (LoCo: Xie, Lin, Toh, Zhou, "LoCo: Low-Bit Communication Adaptor for Large-scale
+Model Training", arXiv 2407.04480, 2024; for FSDP, ``nuq.fsdp``): h = gradient + e, and with a weight w and q = beta
+decoded(encoded(h)) as above, e becomes (1 - w) e + w (h - q); after every ``reset_every`` steps it is zero again.  With
+w = 1 and no reset e is the residual.  As in the paper, ranks send each other their shards of h.  Differences: e is
+float32 (theirs takes 8 bits), any method encodes h (theirs rounds to 4 bits), and its beta makes h - q no longer than
+h.  The weight is the paper's beta, and 1 - w is ``err_beta`` in DeepSpeed's LoCo, which its authors name as theirs.
+
 **Momentum correction** (Lin et al., Deep Gradient Compression, ICLR 2018, Section 3.1): the optimizer's momentum m acts
 before the compression, in each worker: u = m u + g, p = residual + u, or with Nesterov's u = m (u + g), p = residual +
 u + g; then as above.  What was sent leaves u too (factor masking, Section 3.2), where the method sends chosen
@@ -262,6 +269,27 @@ class MomentumCorrection(ErrorFeedback):
         indices = self.inner.indices(message) if self.masking else None
         if indices is not None:
             after["momenta"][indices] = 0.0
+
+
+class AveragedErrors(ErrorFeedback):
+    """LoCo: error feedback whose residual is a moving average of what messages left out.
+
+    weight: of the newest error, in (0, 1].  reset_every: the residual is zero before every step, by the key, that is a
+    multiple of it; 0 for never.
+    """
+
+    def __init__(self, inner: Compressor, sizes: Mapping[str, int], *, weight: float, reset_every: int = 0) -> None:
+        super().__init__(inner, sizes)
+        self.weight, self.reset_every = weight, reset_every
+
+    def encode(self, vector: Tensor, key: Key) -> Message:
+        if self.reset_every and key.step % self.reset_every == 0:
+            for kept in self.place(key, vector).values():
+                kept.zero_()
+        return super().encode(vector, key)
+
+    def _remember(self, owed: Owed, sent: Tensor) -> None:
+        owed.memory["residuals"].lerp_(owed.wanted.reshape(-1) - sent, self.weight)
 
 
 class CompressedDifferences(ErrorFeedback):

@@ -197,6 +197,13 @@ class CompressorMap:
             method_state.remember(feedback, sizes, num_workers, momentum, nesterov)
         self._join()
 
+    def surround(self, memory: Callable[[Compressor], ErrorFeedback]) -> None:
+        """Put a memory, which ``memory`` makes around an encoder, around those of gradients, not around ``bare``."""
+        for method_state in self.every:
+            around = memory(method_state.encoder)
+            method_state.encoder, method_state.memories = around, [around]
+        self._join()
+
     @property
     def sends_differences(self) -> bool:
         """Whether messages hold differences (EF21), whose mean ``complete`` turns into that of the gradients."""

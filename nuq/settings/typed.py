@@ -83,6 +83,20 @@ class OfExchange(OfMethod, total=False):
     second_bits: int
 
 
+class OfFsdp(OfMethod, total=False):
+    """Those of methods, and of FSDP2's reduce-scatter."""
+
+    beta: float
+    feedback: Literal["none", "average"] | str
+    reset_every: int
+
+
+class OfFsdpWeights(OfMethod, total=False):
+    """Those of methods, and of FSDP2's gather of parameters."""
+
+    full_every: int
+
+
 class OfOuter(OfMethod, total=False):
     """Those of methods, and of an outer loop."""
 

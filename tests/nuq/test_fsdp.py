@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
@@ -14,6 +15,8 @@ from torch.distributed.fsdp import fully_shard
 import nuq
 from nuq.errors import NonFiniteError
 from nuq.fsdp import CompressedReduceScatter
+from nuq.kernels.spec import Key
+from nuq.registry import METHODS
 from tests.nuq.small_training import assert_same_bits, backward, net
 
 
@@ -111,6 +114,94 @@ def scatters(group):
 
 def test_the_reduce_scatter_by_itself(ranks):
     ranks.run(scatters, world=3)
+
+
+def averaged(group):
+    """LoCo's recursion in NumPy, of all ranks at once, around messages of the same method."""
+    rank, world, size = dist.get_rank(group), dist.get_world_size(group), 70
+    beta, reset_every, quantizer = 0.3, 4, {"bits": 2, "bucket_size": 32}
+    scatter = CompressedReduceScatter(
+        "qsgdinf", "test", feedback="average", beta=beta, reset_every=reset_every, timeout_s=30, **quantizer
+    )
+    compressor = METHODS["qsgdinf"].load()(METHODS["qsgdinf"].settings(**quantizer))
+    errors, out, largest = np.zeros((world, world * size)), torch.empty(size), 0.0
+    for step in range(6):
+        if step % reset_every == 0:
+            errors[:] = 0
+        mine = [torch.randn(world * size, generator=torch.Generator().manual_seed(10 * step + r)) for r in range(world)]
+        sent = np.zeros((world, world * size))
+        for r in range(world):
+            for first in range(0, world * size, size):
+                key = Key(0, step, r, f"test[{first}]", piece_of=2, workers=world)
+                wanted = (mine[r].numpy() + errors[r])[first : first + size]
+                decoded = compressor.decode(compressor.encode(torch.from_numpy(wanted).float(), key)).double().numpy()
+                factor = np.clip(wanted @ decoded / (decoded @ decoded), 0, 1)
+                sent[r, first : first + size] = factor * decoded
+            errors[r] = (1 - beta) * errors[r] + beta * (mine[r].numpy() + errors[r] - sent[r])
+        scatter(out, mine[rank], group, dist.ReduceOp.AVG)
+        wanted = sent[:, rank * size : (rank + 1) * size].mean(axis=0)
+        np.testing.assert_allclose(out.numpy(), wanted, rtol=1e-4, atol=1e-5)
+        largest = max(largest, np.abs(errors).max())
+    assert largest > 0.1
+    remembered = kept(scatter)
+    np.testing.assert_allclose(remembered.numpy(), errors[rank], rtol=1e-4, atol=1e-5)
+    broken = mine[rank].clone()
+    broken[-1] = torch.nan if rank == 1 else 0  # of a shard that is encoded after others
+    with pytest.raises(NonFiniteError):
+        scatter(out, broken, group, dist.ReduceOp.AVG)
+    assert torch.equal(kept(scatter), remembered)
+    scatter(torch.empty(5), torch.ones(world * 5), group, dist.ReduceOp.AVG)  # other parameters have gradients
+    assert kept(scatter).shape == (world * 5,)
+
+
+def kept(scatter: CompressedReduceScatter) -> torch.Tensor:
+    """What this rank remembers of its messages."""
+    (of_worker,) = scatter._compressors.memories[0].memory()["workers"].values()
+    return of_worker["residuals"]["test"]
+
+
+def test_a_moving_average_of_the_errors_is_locos(ranks):
+    ranks.run(averaged, world=2)
+
+
+def sums(group):
+    """Over steps the ranks' means add up to that of the gradients, also of a biased method."""
+    rank, world, size, steps = dist.get_rank(group), dist.get_world_size(group), 200, 60
+    mine = torch.randn(world * size, generator=torch.Generator().manual_seed(rank))
+    out, errors = torch.empty(size), []
+    ways: list[dict[str, Any]] = [{}, {"feedback": "average"}, {"feedback": "average", "beta": 1.0, "reset_every": 0}]
+    for settings in ways:
+        scatter, total = CompressedReduceScatter("topk", "test", ratio=0.2, timeout_s=30, **settings), torch.zeros(size)
+        for _ in range(steps):
+            scatter(out, mine, group, dist.ReduceOp.SUM)
+            total += out / steps
+        wanted = mine.clone()
+        dist.all_reduce(wanted, group=group)
+        wanted = wanted[rank * size : (rank + 1) * size]
+        errors.append(float((total - wanted).norm() / wanted.norm()))
+    return errors
+
+
+def test_what_is_left_out_comes_later(ranks):
+    for without, average, feedback in ranks.run(sums, world=2):
+        assert without > 0.5
+        assert average < 0.3 and feedback < 0.1
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ({"beta": 0.1}, "beta=0.1: has no effect with feedback='none'; it is read with feedback='average' only"),
+        ({"reset_every": 8}, "reset_every=8: has no effect with feedback='none'"),
+        ({"feedback": "average", "beta": 0}, "beta=0.0: must be at least 1e-09"),
+        ({"feedback": "error"}, "feedback='error': must be one of none, average"),
+        ({"method": "supersgd", "feedback": "average"}, "has no effect with method=supersgd, whose messages leave"),
+    ],
+)
+def test_settings_of_the_memory_are_checked(settings: dict[str, Any], why: str):
+    given: dict[str, Any] = {"method": "qsgdinf", "name": "x", **settings}
+    with pytest.raises(ValueError, match=why):
+        CompressedReduceScatter(**given)
 
 
 @pytest.mark.parametrize("settings", [{"method": "alqq"}, {"bitz": 1}, {"bits": 99}], ids=str)

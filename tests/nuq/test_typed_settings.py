@@ -16,6 +16,7 @@ from nuq.registry import METHODS
 from nuq.settings import Declared, declared
 from nuq.settings.exchange import Exchange, Hook, HookExchange
 from nuq.settings.feedback import HookFeedback
+from nuq.settings.fsdp import Fsdp, FsdpWeights
 from nuq.settings.outer import Outer, OuterExchange
 
 FILE = Path(__file__).parents[2] / "nuq" / "settings" / "typed.py"
@@ -41,6 +42,8 @@ def text() -> str:
     parts = [HEAD, _typed("OfMethod", "TypedDict, total=False", "Settings of all methods.", methods)]
     for name, schemas, what in (
         ("OfExchange", [Exchange], "Those, and of the exchange of one tensor."),
+        ("OfFsdp", [Fsdp], "Those of methods, and of FSDP2's reduce-scatter."),
+        ("OfFsdpWeights", [FsdpWeights], "Those of methods, and of FSDP2's gather of parameters."),
         ("OfOuter", [OuterExchange, Outer], "Those of methods, and of an outer loop."),
         ("OfHook", [HookExchange, Hook, HookFeedback], "Those of methods, and of the DDP hook."),
     ):

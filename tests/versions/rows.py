@@ -44,6 +44,8 @@ FILES = (
     "tests/nuq/kernels/test_cuda_smaq.py",
     "tests/nuq/levels/test_distributions.py",
     "tests/nuq/test_fsdp.py",
+    "tests/nuq/test_fsdp_gather.py",
+    "tests/nuq/test_fsdp_state.py",
     "tests/nuq/test_ddp.py",
     "tests/nuq/quantized_training/test_interrupted_passes.py",
     "tests/nuq/native/test_library.py",

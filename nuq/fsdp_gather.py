@@ -1,0 +1,202 @@
+"""The gather of FSDP2's parameters from compressed differences of weights.
+
+Every rank keeps a replica r of all ranks' shards, the same bits everywhere.  Where a shard is x now, its owner sends
+the difference between the two, and all ranks add what they decode::
+
+    q = beta decoded(encoded(x - r)),    r becomes r + q
+
+The difference is to the replica, not to the last shard, so what a message leaves out is in the next one: errors do not
+add up.  After every gather |x - r| is the error of that one message, and as beta is the factor that makes it least
+(``nuq.compressors.feedback``), no method's replica runs away.  For a method that leaves out at most a share c < 1 of a
+vector, and shards that move by at most s from one gather to the next, |x - r| <= c s / (1 - c).  A full refresh sends
+the shards as they are: then r = x, bit for bit.
+
+Source: Jia et al., "SDP4Bit: Toward 4-bit Communication Quantization in Sharded Data Parallelism for LLM Training",
+NeurIPS 2024, arXiv 2410.15526 (quantization on weight differences).  Differences: any method takes part, not 4 bits by
+groups alone; beta; the refresh; and a second gather of the same shards, as in the backward pass, sends nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.optim.optimizer import register_optimizer_step_post_hook
+
+from nuq.compressors.feedback import ErrorFeedback
+from nuq.errors import NonFiniteError
+from nuq.exchange.agreement import check_settings
+from nuq.exchange.collectives.collective import WorkerPlacement, sizes_by_rank, to_everyone
+from nuq.exchange.compressor_map import CompressorMap, sorted_settings
+from nuq.exchange.flat_layout import FlatLayout, Segment
+from nuq.exchange.level_updates import fit_levels
+from nuq.exchange.payload import RemoteNonFinite
+from nuq.exchange.transport import Transport
+from nuq.kernels.spec import DTYPES, Key
+from nuq.settings.exchange import Exchange
+from nuq.settings.fsdp import FsdpWeights
+
+
+class _OptimizerSteps:
+    """The steps that this process's optimizers have taken since they are watched."""
+
+    def __init__(self) -> None:
+        self.taken, self._watched = 0, False
+
+    def watch(self) -> None:
+        if not self._watched:
+            self._watched = True
+            register_optimizer_step_post_hook(self._count)
+
+    def _count(self, *call: Any) -> None:
+        del call
+        self.taken += 1
+
+
+_steps = _OptimizerSteps()
+
+
+class CompressedGather:
+    """The compressed gather that ``FSDPModule.set_custom_all_gather`` takes.
+
+    name: keys the random roundings, one per module.  parameters: gives the module's own parameters as they are sharded
+    now, in the order in which FSDP gathers them.  settings: of the method, and ``nuq.settings.fsdp.FsdpWeights``.
+
+    All ranks have to know without a message whether a shard anywhere has changed since the last gather.  It may have
+    where an optimizer has taken a step, or where a parameter was written to in place, as PyTorch counts that.
+    """
+
+    kind = "weights"
+    has_state = True  # to save, beside the number of gathers
+
+    def __init__(
+        self,
+        method: str,
+        name: str,
+        parameters: Callable[[], Sequence[Tensor]],
+        *,
+        seed: int = 0,
+        timeout_s: float = 300.0,
+        **settings: Any,
+    ) -> None:
+        own, self._chosen = sorted_settings(method, (FsdpWeights,), settings, {})
+        self._compressors = CompressorMap(method, own, Exchange.second_bits)
+        if self._compressors.single_worker:
+            raise ValueError(f"method={method!r}: sends one worker's vector alone; legal here: all other methods")
+        # without sizes it remembers nothing: it gives each message its factor
+        self._compressors.surround(lambda encoder: ErrorFeedback(encoder, {}))
+        _steps.watch()
+        self.name, self.parameters = name, parameters
+        self._seed, self.timeout_s = seed, timeout_s
+        self.step = 0  # gathers that sent something
+        self.transport: Transport | None = None  # carries the messages and counts their bytes, from the first call on
+        self._replica: Tensor | None = None  # float32[ranks, size]
+        self._gathered: list[tuple[int, int]] = []  # what had been written (``_writes``) at the last gather
+        self._done: torch.Event | None = None  # the last call's work, on a GPU
+
+    def allocate(self, size: Sequence[int], *, dtype: torch.dtype, device: torch.device) -> Tensor:
+        return torch.empty(*size, dtype=dtype, device=device)
+
+    def __call__(
+        self, output_tensor: Tensor, input_tensor: Tensor, group: dist.ProcessGroup, async_op: bool = False
+    ) -> dist.Work | None:
+        """Write all ranks' shards, as the replica has them, into ``output_tensor``; input: this rank's."""
+        del async_op  # what is done when the call returns needs no waiting for
+        transport = self.transport = self.transport or self._made(group, input_tensor)
+        if group is not transport.group:
+            raise ValueError(
+                f"{self.name} is gathered from two groups of ranks, as with a number for reshard_after_forward: "
+                "differences are of one replica; legal here: True, False"
+            )
+        on_cuda = input_tensor.is_cuda
+        if on_cuda and self._done is not None:  # FSDP calls from several streams
+            torch.cuda.current_stream(input_tensor.device).wait_event(self._done)
+        now = self._writes()
+        if self._replica is None or now != self._gathered:
+            with torch.inference_mode(mode=False), torch.no_grad():  # the replica outlives an evaluation
+                self._replica = self._gather(transport, input_tensor.reshape(-1))
+            self._gathered = now
+        output_tensor.copy_(self._replica.view(output_tensor.shape))
+        if on_cuda:
+            self._done = torch.cuda.current_stream(input_tensor.device).record_event()
+        return None
+
+    def _writes(self) -> list[tuple[int, int]]:
+        """What differs after anything that may have changed the parameters, on this rank or another."""
+        return [(0, _steps.taken), *((id(p), p._version) for p in self.parameters())]
+
+    def _made(self, group: dist.ProcessGroup, shard: Tensor) -> Transport:
+        """The transport of this module's group, on whose settings all ranks agree."""
+        if shard.dtype not in DTYPES:
+            raise ValueError(
+                f"{self.name} gathers {shard.dtype}, as of parameters of several types: there is no difference of "
+                f"that; legal here: {', '.join(map(str, DTYPES))}"
+            )
+        transport = Transport(group, timeout_s=self.timeout_s, device=shard.device)
+        told = {"method": self._compressors.name, **vars(self._compressors.settings), **vars(self._chosen)}
+        check_settings(transport, {**told, "module": self.name, "seed": self._seed})
+        return transport
+
+    def _gather(self, transport: Transport, shard: Tensor) -> Tensor:
+        """The replica after an exchange.  Whatever goes wrong, the next gather is a refresh, on all ranks alike."""
+        replica, self._replica = self._replica, None
+        if replica is None or self.step % self._chosen.full_every == 0:
+            rows = transport.all_gather(shard, "refresh")
+            replica = torch.stack([row.to(shard.device, torch.float32) for row in rows])
+        else:
+            self._add_differences(transport, shard, replica)
+        self.step += 1
+        return replica
+
+    def _add_differences(self, transport: Transport, shard: Tensor, replica: Tensor) -> None:
+        """Send the difference between this rank's shard and the replica, and add all ranks' to the replica."""
+        world, codec = transport.world, self._compressors.codec
+        layout = FlatLayout((Segment(f"weights of {self.name}", 0, shard.numel()),))
+        key, difference = Key(self._seed, self.step, transport.rank, piece_of=2), shard - replica[transport.rank]
+        fit_levels(self._compressors, difference, layout.segments, key)
+        mine = [codec.encode_or_mark(difference, layout, key)]
+        placement = WorkerPlacement.of(world, world)
+        sizes = sizes_by_rank(transport, placement, mine, codec, [layout] * world)
+        payloads = to_everyone(transport, placement, mine, sizes, "messages")()
+        try:
+            for row, payload in zip(replica, payloads, strict=True):
+                codec.add(payload, layout, row)
+        except RemoteNonFinite as marked:
+            what = f"the weights of {self.name!r} on rank {marked.worker}"
+            raise NonFiniteError(f"{what} are not finite, or their change overflows float32") from None
+
+    # --- what is saved (``nuq.fsdp_state``) ---
+
+    def covers(self, parameter: nn.Parameter) -> bool:
+        """Whether a parameter of the module is part of the vector: all are."""
+        del parameter
+        return True
+
+    def saved_row(self, transport: Transport) -> Tensor | None:
+        """This rank's shard as the replica has it, float32[n]; None before the first gather."""
+        return None if self._replica is None else self._replica[transport.rank]
+
+    def resume(self, step: int, rows: Tensor | None, rank: int) -> None:
+        """Go on from a number of gathers and a replica, float32[ranks, n]; None: the next gather is a full one."""
+        del rank
+        self.step, self._replica, self._gathered = step, rows, []
+
+
+def own_parameters(module: nn.Module) -> list[Any]:
+    """The parameters that an FSDP module gathers, in its order: without those of FSDP modules inside it.
+
+    They are DTensors.
+    """
+    from torch.distributed.fsdp import FSDPModule
+    from torch.distributed.tensor import DTensor
+
+    def walk(one: nn.Module) -> Iterator[nn.Parameter]:
+        for child in one.children():
+            if not isinstance(child, FSDPModule):
+                yield from walk(child)
+        yield from one.parameters(recurse=False)
+
+    return [p for p in dict.fromkeys(walk(module)) if isinstance(p, DTensor)]  # others are ignored ones

@@ -1,0 +1,42 @@
+"""Settings of FSDP2's compressed collectives beside their method."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nuq.registry import METHODS
+from nuq.settings import setting
+from nuq.settings.quantizers import Uncompressed
+
+FEEDBACK = (
+    "average: a moving average of what earlier messages left out is added to each gradient (LoCo), in as much memory "
+    "as the gradients take in float32; none: nothing is remembered"
+)
+BETA = "weight of the newest error in the average, DeepSpeed's for LoCo; 1: error feedback"
+RESET_EVERY = "reduce-scatters of a module after which its memory is zero again, DeepSpeed's for LoCo; 0: never"
+FULL_EVERY = "gathers of a module after which its shards are sent as they are: 1 in so many, and the first one"
+_AVERAGE = ("feedback", "average")
+
+
+@dataclass
+class Fsdp:
+    """Settings of the reduce-scatter of gradients."""
+
+    feedback: str = setting("none", FEEDBACK, choices=("none", "average"))
+    beta: float = setting(0.2, BETA, low=1e-9, high=1, read_if=_AVERAGE)
+    reset_every: int = setting(1024, RESET_EVERY, low=0, read_if=_AVERAGE)
+
+    def check(self, method: str) -> None:
+        """Raise ValueError for a memory of messages that leave nothing out."""
+        if self.feedback != "none" and issubclass(METHODS[method].settings, Uncompressed):
+            raise ValueError(
+                f"feedback={self.feedback!r}: has no effect with method={method}, whose messages leave nothing out; "
+                f"legal here: none"
+            )
+
+
+@dataclass
+class FsdpWeights:
+    """Settings of the gather of parameters."""
+
+    full_every: int = setting(1000, FULL_EVERY, low=1)
