@@ -126,13 +126,11 @@ def check_memory(settings: Feedback | HookFeedback, methods: Sequence[str], coll
         )
 
 
-def check_leaves_out(memory: str, methods: Sequence[str]) -> None:
+def check_leaves_out(memory: str, methods: Sequence[str], legal: str = "auto, none") -> None:
     """Raise ValueError for a memory, as it is set, of what these methods' messages leave out where that is nothing."""
     if all(issubclass(METHODS[name].settings, Uncompressed) for name in methods):
-        raise ValueError(
-            f"{memory}: has no effect with method={', '.join(methods)}, whose messages leave nothing out; legal here: "
-            f"auto, none"
-        )
+        why = f"has no effect with method={', '.join(methods)}, whose messages leave nothing out"
+        raise ValueError(f"{memory}: {why}; legal here: {legal}")
 
 
 def check_nesterov(nesterov: bool, momentum: float, where: str = "") -> None:

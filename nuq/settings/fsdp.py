@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nuq.registry import METHODS
 from nuq.settings import setting
-from nuq.settings.quantizers import Uncompressed
+from nuq.settings.feedback import check_leaves_out
 
 FEEDBACK = (
     "average: a moving average of what earlier messages left out is added to each gradient (LoCo), in as much memory "
@@ -28,11 +27,8 @@ class Fsdp:
 
     def check(self, method: str) -> None:
         """Raise ValueError for a memory of messages that leave nothing out."""
-        if self.feedback != "none" and issubclass(METHODS[method].settings, Uncompressed):
-            raise ValueError(
-                f"feedback={self.feedback!r}: has no effect with method={method}, whose messages leave nothing out; "
-                f"legal here: none"
-            )
+        if self.feedback != "none":
+            check_leaves_out(f"feedback={self.feedback!r}", [method], "none")
 
 
 @dataclass
