@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
 
 from nuq.compressors.feedback import ErrorFeedback
 from nuq.exchange.finite import first_not_finite, largest
-from nuq.exchange.flat_layout import FlatLayout, neighbors
+from nuq.exchange.flat_layout import FlatLayout
+from nuq.exchange.parts import parts_of
 from nuq.kernels.spec import Key
 
 
@@ -75,41 +75,18 @@ class Fragment:
         ]
 
 
-def sent_at(number: int, count: int, every: int) -> int:
-    """The local step of a round of ``every`` after which one of ``count`` fragments is sent; 0 for its end."""
-    return (every * (number + 1) // count) % every
-
-
 def fragments_of(
     parameters: Mapping[str, nn.Parameter],
     count: int,
     every: int,
     arrange: Callable[[Mapping[str, Sequence[int]]], FlatLayout],
 ) -> list[Fragment]:
-    """At most ``count`` fragments of neighboring tensors, with about as many coordinates in each.
-
-    every: local steps of a round, over which they are sent at even distances, the last one at its end.  arrange: the
-    layout of a vector of parameters, from their shapes.
-    """
-    items, made, begins = list(parameters.items()), [], Counter[str]()
-    for number, run in enumerate(neighbors([p.numel() for p in parameters.values()], count)):
-        if part := dict(items[run.start : run.stop]):
-            layout = _continued(arrange({name: p.shape for name, p in part.items()}), begins)
-            ordered = {name: part[name] for name in layout.arranged(list(part))}
-            fragment = Fragment(ordered, layout, sent_at(number, count, every), torch.empty(0), torch.empty(0))
-            fragment.outer = fragment.local()
-            fragment.momentum = torch.zeros_like(fragment.outer)
-            made.append(fragment)
+    """The parts of these parameters (``parts_of``), as the first parameters have them."""
+    made = []
+    for part in parts_of({name: p.shape for name, p in parameters.items()}, count, every, arrange):
+        own = {name: parameters[name] for name in part.names}
+        fragment = Fragment(own, part.layout, part.at, torch.empty(0), torch.empty(0))
+        fragment.outer = fragment.local()
+        fragment.momentum = torch.zeros_like(fragment.outer)
+        made.append(fragment)
     return made
-
-
-def _continued(layout: FlatLayout, begins: Counter[str]) -> FlatLayout:
-    """A fragment's layout whose part of a vector of the whole model (scope=model) begins where the last one ended.
-
-    So every fragment has a part of its own of what is remembered.  begins: by vector, which it moves on.
-    """
-    segments = []
-    for own in layout.segments:
-        segments.append(replace(own, first=begins[own.name]) if begins[own.name] and not own.exact else own)
-        begins[own.name] += 0 if own.exact else own.size
-    return FlatLayout(tuple(segments), layout.order)

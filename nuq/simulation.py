@@ -11,10 +11,12 @@ the same exchange, so that all processes leave together.
 
 from __future__ import annotations
 
+import functools
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -24,19 +26,30 @@ from torch import Tensor
 from nuq.errors import NonFiniteError
 from nuq.exchange import gathered_state
 from nuq.exchange.agreement import gathered_verdicts
+from nuq.exchange.collectives.collective import nothing_left
 from nuq.exchange.collectives.means import scale
 from nuq.exchange.compressor_map import CompressorMap
 from nuq.exchange.driver import Driver, Memory
 from nuq.exchange.exchanged import BadGradientError, Exchanged
 from nuq.exchange.finite import first_not_finite, largest, surely_finite
-from nuq.exchange.flat_layout import FlatLayout, Part, of_parameters
+from nuq.exchange.flat_layout import of_parameters
 from nuq.exchange.level_updates import LevelUpdater
+from nuq.exchange.parts import Part, parts_of
 from nuq.exchange.payload import RemoteNonFinite
 from nuq.exchange.transport import Transport
 from nuq.kernels.spec import Key
 from nuq.kernels.statistics import Statistics
 from nuq.settings import layers as layer_list
 from nuq.settings.exchange import Exchange
+
+
+@dataclass
+class Begun:
+    """A mean on its way, float32[n], which is there once ``end`` was called; encoded: bytes as ``ExchangeStats``."""
+
+    mean: Tensor
+    encoded: Counter[str]
+    end: Callable[[], None]
 
 
 class Workers:
@@ -78,7 +91,7 @@ class Workers:
         self.driver = Driver(self.compressors, self.layout, exchange, self.transport, num_workers, seed, memory=memory)
         self.num_workers, self.hosted = self.driver.num_workers, self.driver.hosted
         self.levels = self.driver.levels
-        self.levels.spoil = self._spoil
+        self._whole = Part(tuple(self.layout.arranged(list(parameters))), self.layout, 0)
 
     # --- vectors ---
 
@@ -102,9 +115,15 @@ class Workers:
         """A vector in the model's order."""
         return self.layout.restored(vector, self._sizes)
 
-    def parts(self, count: int) -> list[Part]:
-        """``count`` parts of the vector with about as many coordinates in each; some may be empty."""
-        return self.layout.parts(self._sizes, count)
+    def parts(self, count: int, every: int) -> list[Part]:
+        """The parts of the model in a round of ``every`` local steps (``parts_of``)."""
+        return parts_of(self.parameters, count, every, self.compressors.arrange)
+
+    def _named(self, vector: Tensor, part: Part) -> dict[str, Tensor]:
+        """The parameters of a part's vector, flat, in the model's order."""
+        sizes = [self.parameters[name].numel() for name in part.names]
+        pieces = dict(zip(part.names, vector.split(sizes), strict=True))
+        return {name: pieces[name] for name in self.parameters if name in pieces}
 
     @property
     def _sizes(self) -> list[int]:
@@ -162,57 +181,59 @@ class Workers:
         NonFiniteError, on all processes alike, names the step, the worker and the parameter (or the loss);
         BadGradientError where that is known before anything is encoded.
         """
-        begun, end = self.begin(gradients, losses, step, self.layout, stop=stop, number=step)
-        end()
-        return replace(begun, mean=self._restored(begun.mean))
-
-    def begin(
-        self,
-        gradients: Mapping[int, Tensor],
-        losses: Mapping[int, float],
-        step: int,
-        layout: FlatLayout,
-        *,
-        stop: bool,
-        number: int,
-    ) -> tuple[Exchanged, Callable[[], None]]:
-        """Begin an ``exchange`` of a part of the vector; its mean is there once what is returned with it was called.
-
-        layout: of the part, where it lies in the vector of all; the mean is of it alone, in its order.  number: of the
-        exchange, by which methods draw and follow their schedules.  Means end in the order in which they began, before
-        levels change, on all processes after the same step.  Errors as those of ``exchange``, from both.
-        """
         gradients = {worker: gradients[worker] for worker in self.hosted}
         every_loss, stop = self.agree(self.first_bad(gradients), losses, step, stop=stop)
-        vectors = {of: self._vector(one)[layout.place] for of, one in gradients.items()}
-        before, key = self.driver.stats.encoded.copy(), Key(self.seed, number, 0)
-        mean = torch.empty(layout.num_coordinates, dtype=torch.float32, device=self.device)
-        with self._named(gradients, step):
-            arrived = self.driver.begin(vectors, layout.packed, key, mean)
+        begun = self._begin(
+            {of: self._vector(one) for of, one in gradients.items()}, self._whole, step, step, "gradient"
+        )
+        begun.end()
+        return Exchanged(self._restored(begun.mean), every_loss, begun.encoded.total(), stop, begun.encoded["means"])
+
+    def begin(self, moves: Mapping[int, Tensor], part: Part, step: int, number: int) -> Begun:
+        """Begin the mean of what the hosted workers moved a part by, and all others.
+
+        moves: its vectors float32[n], one for every hosted worker.  number: of the round, by which methods draw and
+        follow their schedules.  Means end in the order in which they began, before levels change, on all processes
+        after the same step.  NonFiniteError as that of ``exchange``, from here or from the end.
+        """
+        return self._begin(moves, part, step, number, "move")
+
+    def _begin(self, vectors: Mapping[int, Tensor], part: Part, step: int, number: int, what: str) -> Begun:
+        before, named = self.driver.stats.encoded.copy(), functools.partial(self._at_fault, vectors, part, step, what)
+        mean = torch.empty(part.layout.num_coordinates, dtype=torch.float32, device=self.device)
+        with named():
+            arrived = self.driver.begin(vectors, part.layout, Key(self.seed, number, 0), mean)
         encoded = self.driver.stats.encoded - before
 
         def end() -> None:
-            with self._named(gradients, step):
+            with named():
                 arrived()
 
-        return Exchanged(mean, every_loss, encoded.total(), stop, encoded["means"]), end
+        if self.transport.world == 1:  # nothing is on its way, and no vector is kept for it
+            end()
+        return Begun(mean, encoded, end if self.transport.world > 1 else nothing_left)
 
     @contextmanager
-    def _named(self, gradients: Mapping[int, Tensor], step: int) -> Iterator[None]:
+    def _at_fault(self, vectors: Mapping[int, Tensor], part: Part, step: int, what: str) -> Iterator[None]:
         """Name the step, the worker and the parameter where an exchange meets what is not finite."""
         try:
             yield
-        except RemoteNonFinite as marked:  # finite coordinates whose norm overflows
-            views = self.model_layout.views
-            suspects = {worker: torch.tensor(largest(views(gradients[worker]))) for worker in self.hosted}
-            largest_one = int(self.driver.gather(suspects)[marked.worker])
-            raise NonFiniteError(self._not_finite(step, marked.worker, largest_one)) from marked
+        except RemoteNonFinite as marked:  # such coordinates, or finite ones whose norm overflows
+            suspects = {worker: torch.tensor(self._suspect(vectors[worker], part)) for worker in self.hosted}
+            number = int(self.driver.gather(suspects)[marked.worker])
+            raise NonFiniteError(self._not_finite(step, marked.worker, number, what)) from marked
         except NonFiniteError as error:
             raise NonFiniteError(f"step {step}: {error}") from error
 
-    def _not_finite(self, step: int, worker: int, number: int) -> str:
+    def _suspect(self, vector: Tensor, part: Part) -> int:
+        """The number in the model of a part's first parameter that is not finite, or else of the largest one."""
+        views = self._named(vector, part)
+        bad = first_not_finite(views.values())
+        return list(self.parameters).index(list(views)[largest(list(views.values())) if bad is None else bad])
+
+    def _not_finite(self, step: int, worker: int, number: int, what: str = "gradient") -> str:
         name = list(self.parameters)[number]
-        return f"step {step}: the gradient of {name!r} on worker {worker} is not finite or overflows float32"
+        return f"step {step}: the {what} of {name!r} on worker {worker} is not finite or overflows float32"
 
     # --- levels ---
 
@@ -221,15 +242,18 @@ class Workers:
         gradients: Mapping[int, Tensor],
         step: int,
         which: Sequence[LevelUpdater] | None = None,
-        layout: FlatLayout | None = None,
+        part: Part | None = None,
     ) -> None:
         """Add the hosted workers' gradients of a step to the statistics of these methods, or of all.
 
-        layout: of a part of the vector, where nothing else of it counts.  A gradient that is left out adds nothing.
-        One that is not finite makes the statistics useless: ``update_levels`` says so, on all processes together.
+        part: whose vectors are given in place of gradients.  A gradient that is left out adds nothing.  One that is not
+        finite makes the statistics useless: ``update_levels`` says so, on all processes together.
         """
-        vectors = {worker: self._vector(gradients[worker]) for worker in self.hosted if worker in gradients}
-        self.levels.observe(vectors, (layout or self.layout).segments, step, which)
+        vectors = {worker: gradients[worker] for worker in self.hosted if worker in gradients}
+        if part is None:
+            part, vectors = self._whole, {worker: self._vector(one) for worker, one in vectors.items()}
+        self.levels.spoil = functools.partial(self._spoil, part)
+        self.levels.observe(vectors, part.layout.segments, step, which)
 
     def update_levels(self, which: Sequence[LevelUpdater] | None = None) -> str | None:
         """Update these methods' levels, or all, on every process alike.
@@ -239,11 +263,9 @@ class Workers:
         spoilt = self.levels.update(which)
         return spoilt and f"{list(self.parameters)[int(spoilt[1].totals[1])]!r} on worker {spoilt[0]}"
 
-    def _spoil(self, statistics: Statistics, vector: Tensor) -> None:
-        """Mark the statistics behind a gradient that is not finite, with the number of the parameter."""
-        parts = self.model_layout.views(self._restored(vector))
-        bad = first_not_finite(parts)
-        statistics.totals[:] = math.nan, largest(parts) if bad is None else bad, 0.0
+    def _spoil(self, part: Part, statistics: Statistics, vector: Tensor) -> None:
+        """Mark the statistics behind a vector that is not finite, with the number of the parameter."""
+        statistics.totals[:] = math.nan, self._suspect(vector, part), 0.0
 
     # --- checkpoints ---
 

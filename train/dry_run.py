@@ -145,7 +145,7 @@ def _updates_s(trainer: Trainer, config: dict[str, Any], full_pass_s: float) -> 
         fresh = settings.statistics == "fresh" or not trainer.trains_on_method
         samples = settings.num_samples * workers.num_workers
         one_s = samples * (observe_s + (full_pass_s if fresh else 0.0)) + solve_s
-        total_s += num_updates(vars(settings), _num_rounds(config) * config["exchange"]["fragments"]) * one_s
+        total_s += num_updates(vars(settings), _num_rounds(config)) * one_s
     return total_s
 
 
@@ -157,9 +157,9 @@ def _step_s(trainer: Trainer, every: int) -> float:
     """The seconds of a step of all workers in rounds of ``every``, from those of a round of the trial."""
     local_s, sent_s = [], []
     for _ in range(trainer.local_steps):
-        before = trainer.num_exchanges
+        before = trainer.totals.bytes
         seconds = _seconds(trainer.train_step, trainer.device)
-        (sent_s if trainer.num_exchanges > before else local_s).append(seconds)
+        (sent_s if trainer.totals.bytes > before else local_s).append(seconds)
     alone_s = sum(local_s) / max(len(local_s), 1)
     return alone_s + sum(seconds - alone_s for seconds in sent_s) / every
 

@@ -23,15 +23,6 @@ class Exchanged:
     stop: bool
     means_bytes: int = 0
 
-    @property
-    def bits_per_coordinate(self) -> float:
-        return 8 * self.bytes_per_worker / max(self.mean.numel(), 1)
-
-    @property
-    def means_bits_per_coordinate(self) -> float:
-        """The share of the means in ``bits_per_coordinate``."""
-        return 8 * self.means_bytes / max(self.mean.numel(), 1)
-
 
 class BadGradientError(NonFiniteError):
     """The error for a worker's gradient or loss that is not finite, known to all before a memory has changed.

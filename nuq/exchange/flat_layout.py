@@ -89,18 +89,6 @@ class FlatLayout:
         starts = itertools.accumulate((segment.size for segment in self.segments), initial=0)
         return FlatLayout(tuple(replace(own, start=start) for own, start in zip(self.segments, starts, strict=False)))
 
-    def parts(self, sizes: Sequence[int], count: int) -> list[Part]:
-        """``count`` parts with about as many coordinates in each; some may be empty.  sizes: as in ``restored``."""
-        order = self.arranged(range(len(sizes)))
-        ends = [0, *itertools.accumulate(sizes[number] for number in order)]
-        return [
-            Part(
-                tuple(order[run.start : run.stop]),
-                FlatLayout(tuple(_between(self.segments, ends[run.start], ends[run.stop]))),
-            )
-            for run in neighbors([sizes[number] for number in order], count)
-        ]
-
     def views(self, vector: Tensor) -> list[Tensor]:
         """The segments of a vector as views of it, in a parameter's shape where they are a whole one."""
         pieces = ((vector[own.place], own) for own in self.segments)
@@ -122,51 +110,26 @@ class FlatLayout:
         return torch.cat([pieces[number] for number in range(len(sizes))])
 
 
-@dataclass(frozen=True, eq=False)
-class Part:
-    """Parameters that lie side by side in a flat vector, and travel apart from the others.
-
-    numbers: of the parameters in the model, in the vector's order; layout: of their coordinates, where they lie.
-    """
-
-    numbers: tuple[int, ...]
-    layout: FlatLayout
-
-
 def of_parameters(shapes: Mapping[str, Sequence[int]]) -> FlatLayout:
     """The layout of a vector of all parameters in the model's order, one segment for each."""
     return arranged(shapes, dict.fromkeys(shapes, 0), [None])
-
-
-def neighbors(sizes: Sequence[int], count: int) -> list[range]:
-    """Runs of neighbors among so many sizes, with about as much in each; some may be empty."""
-    total, before = max(sum(sizes), 1), 0
-    ends = [0] * count
-    for number, size in enumerate(sizes):
-        run = min(int(count * (before + size / 2) / total), count - 1)  # where its middle lies
-        ends[run] = number + 1
-        before += size
-    bounds = [0, *itertools.accumulate(ends, max)]
-    return [range(low, high) for low, high in itertools.pairwise(bounds)]
 
 
 def _cut(segments: Sequence[Segment], num_shards: int) -> list[list[Segment]]:
     total, begin = sum(segment.size for segment in segments), segments[0].start if segments else 0
     assert all(own.start + own.size == after.start for own, after in itertools.pairwise(segments)), "a hole"
     bounds = [min(-(-total * i // num_shards // _ALIGNMENT) * _ALIGNMENT, total) for i in range(num_shards)] + [total]
-    return [_between(segments, low, high) for low, high in itertools.pairwise(begin + bound for bound in bounds)]
-
-
-def _between(segments: Sequence[Segment], low: int, high: int) -> list[Segment]:
-    """The segments from one coordinate to another, cut there."""
-    inside = []
-    for segment in segments:
-        start, end = max(segment.start, low), min(segment.start + segment.size, high)
-        if start < end:
-            whole = end - start == segment.size
-            first = segment.first if whole else max(segment.first, 0) + start - segment.start
-            inside.append(replace(segment, start=start, size=end - start, first=first))
-    return inside
+    shards: list[list[Segment]] = []
+    for low, high in itertools.pairwise(begin + bound for bound in bounds):
+        inside = []
+        for segment in segments:
+            start, end = max(segment.start, low), min(segment.start + segment.size, high)
+            if start < end:
+                whole = end - start == segment.size
+                first = segment.first if whole else max(segment.first, 0) + start - segment.start
+                inside.append(replace(segment, start=start, size=end - start, first=first))
+        shards.append(inside)
+    return shards
 
 
 def arranged(

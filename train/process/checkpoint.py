@@ -43,7 +43,13 @@ _KEPT = re.compile(r"checkpoint-\d+\.pt")
 _END = b"PK\x05\x06"  # the end of an archive, with 18 bytes behind it
 _CHUNK_BYTES = 1 << 22
 _PLAIN = {"identity": str, "step": int, "evaluated": bool, "fingerprint": str, "transform_input": bool}
-_LATER = ("totals.network_bytes", "tensors.seed", "tensors.formats")  # names that older checkpoints lack
+_LATER = (
+    "totals.network_bytes",
+    "totals.round_bytes",
+    "totals.round_means",
+    "tensors.seed",
+    "tensors.formats",
+)  # names that older checkpoints lack
 UNREADABLE = (
     *(RuntimeError, EOFError, ValueError, TypeError, LookupError, AttributeError, OverflowError),
     *(pickle.UnpicklingError, zipfile.BadZipFile, zlib.error, struct.error),

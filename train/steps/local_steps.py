@@ -10,7 +10,8 @@ Streaming DiLoCo (Douillard et al., 2025, arXiv 2501.18512, Algorithm 2): parts 
 one after another in a round, at even distances; their means are taken over ``overlap`` local steps later, when a share
 (``mixing``) of each worker's own parameters stays.  Meanwhile messages are on their way where the collective is gather
 and their lengths are known beforehand; otherwise an exchange ends before the next local step, and its mean waits.
-Difference from the paper: parts are neighboring tensors of about as many coordinates, not layers far apart.
+Difference from the paper: parts are neighboring tensors of about as many coordinates, not layers far apart.  Means that
+are on their way after the last step are not taken over.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ import torch
 from torch import Tensor, nn
 
 from nuq.exchange.driver import Driver
-from nuq.exchange.flat_layout import FlatLayout, Part
-from nuq.fragments import sent_at
+from nuq.exchange.flat_layout import FlatLayout
+from nuq.exchange.parts import Part
 from nuq.outer import outer_step
 from settings.sections import dotted
 from train.process.checkpoint import Open
@@ -34,11 +35,12 @@ from train.steps.update import check_finite
 
 
 @dataclass
-class Coming:
-    """The mean of a part's moves, float32[its coordinates], there once ``end`` was called; step: it was sent after."""
+class Sent:
+    """A part that was sent after so many local steps, and the mean of its moves, float32[n], there after ``end``."""
 
-    mean: Tensor
+    part: Part
     step: int
+    mean: Tensor
     end: Callable[[], None]
 
 
@@ -72,9 +74,8 @@ class LocalModels:
         self._every: int = exchange["local_steps"]
         self._overlap: int = exchange["overlap"]
         self._mixing: float = exchange["mixing"] if self._overlap else 0.0
-        self._parts = {
-            sent_at(number, len(parts), self._every): part for number, part in enumerate(parts) if part.numbers
-        }
+        self._parts = {part.at: part for part in parts}
+        self._number = {name: number for number, name in enumerate(parameters)}
         self.hosted = list(hosted)
         self._live = [*(p.detach() for p in parameters.values()), *model.buffers()]  # what the module computes with
         self.begin()
@@ -85,7 +86,7 @@ class LocalModels:
         self._momentum = torch.zeros_like(self._outer)
         self._kept = {worker: [value.clone() for value in self._live] for worker in self.hosted}
         self._memories: dict[int, Any] = {worker: defaultdict(dict) for worker in self.hosted}
-        self._coming: dict[int, Coming] = {}  # by the step of a round after which it was sent; the oldest first
+        self._sent: list[Sent] = []  # not taken over yet, the oldest first
         self._turn: int | None = None  # the worker whose model is in the module, and newer than what is kept of it
 
     # --- turns ---
@@ -112,62 +113,57 @@ class LocalModels:
 
     # --- exchanges ---
 
-    def exchanges(self, step: int) -> int:
-        """The number of exchanges in so many local steps."""
-        return sum((step + self._every - (at or self._every)) // self._every for at in self._parts)
-
     def sent_after(self, step: int) -> Part | None:
         """The part that is sent after so many local steps, if one is."""
         return self._parts.get(step % self._every)
 
-    def moves(self, part: Part) -> dict[int, Tensor]:
-        """What each hosted worker moved a part by: the outer parameters minus its own, float32[n], elsewhere zero."""
-        self._put_back()
-        moved = {worker: torch.zeros_like(self._outer) for worker in self.hosted}
-        outer = self._layout.views(self._outer)
-        for worker, vector in moved.items():
-            views, kept = self._layout.views(vector), self._kept[worker]
-            for number in part.numbers:
-                torch.sub(outer[number], kept[number], out=views[number])
-        return moved
+    @property
+    def last(self) -> Part:
+        """The part that is sent last in a round."""
+        return max(self._parts.values(), key=lambda part: part.at or self._every)
 
-    def expect(self, mean: Tensor, step: int, end: Callable[[], None]) -> None:
-        """Expect the mean of all workers' moves of the part that was sent after so many local steps (``Coming``)."""
-        self._coming[step % self._every] = Coming(mean, step, end)
+    def moves(self, part: Part) -> dict[int, Tensor]:
+        """What each hosted worker moved a part by: the outer parameters minus its own, as the part's vector."""
+        self._put_back()
+        outer, numbers = self._layout.views(self._outer), [self._number[name] for name in part.names]
+        return {
+            worker: torch.cat([(outer[number] - kept[number]).reshape(-1) for number in numbers])
+            for worker, kept in self._kept.items()
+        }
+
+    def expect(self, sent: Sent) -> None:
+        """Expect a mean, which ``take_over`` steps along when it is due."""
+        self._sent.append(sent)
 
     def wait(self) -> None:
-        """Wait for what is on its way, which is taken over when it is due.  Every process calls it."""
-        for coming in self._coming.values():
-            coming.end()
-            coming.end = _there
+        """Wait for what is on its way.  Every process calls it after the same step."""
+        for sent in self._sent:
+            sent.end()
+            sent.end = _there
 
     def take_over(self, step: int) -> None:
         """Step the outer optimizer along the means that are due after so many local steps, and bring all workers there.
 
         NonFiniteError names the step and the parameter that is no longer finite.
         """
-        for at, coming in list(self._coming.items()):
-            if step >= coming.step + self._overlap:
-                coming.end()
-                del self._coming[at]
-                self._put_back()
-                self._take_over(self._parts[at], coming.mean, step - 1)
+        while self._sent and step >= self._sent[0].step + self._overlap:
+            sent = self._sent.pop(0)
+            sent.end()
+            self._put_back()
+            outer, momentum = self._layout.views(self._outer), self._layout.views(self._momentum)
+            for name, piece in self._pieces(sent.part, sent.mean).items():
+                number = self._number[name]
+                outer_step(outer[number], momentum[number], piece, **self._how)
+                check_finite(step - 1, f"the outer parameter {name!r}", outer[number])
+                for kept in self._kept.values():
+                    own = kept[number]
+                    own.copy_(torch.lerp(outer[number], own, self._mixing) if self._mixing else outer[number])
 
-    def _take_over(self, part: Part, mean: Tensor, step: int) -> None:
-        outer, momentum = self._layout.views(self._outer), self._layout.views(self._momentum)
-        for number, piece in self._pieces(part, mean).items():
-            outer_step(outer[number], momentum[number], piece, **self._how)
-            check_finite(step, f"the outer parameter {list(self._parameters)[number]!r}", outer[number])
-        for kept in self._kept.values():
-            for number in part.numbers:
-                own = kept[number]
-                own.copy_(torch.lerp(outer[number], own, self._mixing) if self._mixing else outer[number])
-
-    def _pieces(self, part: Part, vector: Tensor) -> dict[int, Tensor]:
-        """A part's vector as views in the parameters' shapes, by their numbers."""
-        like = self._layout.views(self._outer)
-        pieces = vector.split([like[number].numel() for number in part.numbers])
-        return {number: piece.view_as(like[number]) for number, piece in zip(part.numbers, pieces, strict=True)}
+    def _pieces(self, part: Part, vector: Tensor) -> dict[str, Tensor]:
+        """A part's vector as views in its parameters' shapes."""
+        parameters = [self._parameters[name] for name in part.names]
+        pieces = vector.split([p.numel() for p in parameters])
+        return {name: piece.view(p.shape) for name, p, piece in zip(part.names, parameters, pieces, strict=True)}
 
     def _flat(self, values: Sequence[Tensor]) -> Tensor:
         flat = torch.empty(self._layout.num_coordinates, dtype=torch.float32, device=values[0].device)
@@ -177,7 +173,7 @@ class LocalModels:
     # --- checkpoints ---
 
     def state_dict(self, driver: Driver, step: int) -> dict[str, Any]:
-        """The momentum of the outer optimizer, every worker's model and what is coming, the same in every split.
+        """The momentum of the outer optimizer, every worker's model and what was sent, the same in every split.
 
         The outer parameters are what ``show`` puts into the module.  Every process calls it, since it gathers.
         NonFiniteError where a worker's state is not worth keeping.
@@ -198,13 +194,13 @@ class LocalModels:
         """The means that are not taken over yet, and the step after which each was sent, where there may be some."""
         if not self._overlap:
             return {}
-        means, sent = torch.zeros_like(self._outer), dict.fromkeys(self._parts, 0)
+        means, steps = torch.zeros_like(self._outer), dict.fromkeys(self._parts, 0)
         views = self._layout.views(means)
-        for at, coming in self._coming.items():
-            sent[at] = coming.step
-            for number, piece in self._pieces(self._parts[at], coming.mean).items():
-                views[number].copy_(piece)
-        return {"coming": {"means": means, "sent": sent}}
+        for sent in self._sent:
+            steps[sent.part.at] = sent.step
+            for name, piece in self._pieces(sent.part, sent.mean).items():
+                views[self._number[name]].copy_(piece)
+        return {"sent": {"means": means, "steps": steps}}
 
     def _of_worker(self, worker: int) -> dict[str, Any]:
         values, num = self._kept[worker], len(self._parameters)
@@ -232,11 +228,12 @@ class LocalModels:
             optim.restore(self._optimizer, {"state": own["optimizer"], "param_groups": groups})
             self._memories[worker] = self._optimizer.state
         if self._overlap:
-            means = self._layout.views(state["coming"]["means"].to(self._outer.device))
-            for at, step in sorted(state["coming"]["sent"].items(), key=lambda item: item[1]):
+            means = self._layout.views(state["sent"]["means"].to(self._outer.device))
+            for at, step in sorted(state["sent"]["steps"].items(), key=lambda item: item[1]):
                 if step:
-                    mean = torch.cat([means[number].reshape(-1) for number in self._parts[at].numbers])
-                    self._coming[at] = Coming(mean, step, _there)
+                    names = self._parts[at].names
+                    mean = torch.cat([means[self._number[name]].reshape(-1) for name in names])
+                    self._sent.append(Sent(self._parts[at], step, mean, _there))
 
 
 def _there() -> None:

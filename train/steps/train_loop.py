@@ -167,7 +167,7 @@ class _Attempt:
             "niters": trainer.step,
             "batch_idx": step % trainer.order.steps_per_epoch,
             "loss": sum(result.losses) / len(result.losses),
-            **(self._traffic(result) if trainer.trains_on_method else {}),
+            **(self._traffic() if trainer.trains_on_method else {}),
             **(trainer.loss_scale.scalars() if trainer.loss_scale is not None else {}),
             **quantized_training.scalars(trainer.tensors, result),
             "time/step_s": self._seconds / self._steps,
@@ -179,17 +179,18 @@ class _Attempt:
             },
         }
 
-    def _traffic(self, result: Exchanged) -> dict[str, float]:
+    def _traffic(self) -> dict[str, float]:
         """The scalars of what was encoded, the same in every split; bits are of a step, also where a round has several.
 
         Where there are several processes, they include what the first one sent, with headers.
         """
         totals, every = self.trainer.totals, self.trainer.local_steps
         values: dict[str, float] = {"comm/bytes": totals.bytes}
-        if every == 1 or result.mean.numel():
-            values["comm/bits_per_coordinate"] = result.bits_per_coordinate / every
-        if result.means_bytes:
-            values["comm/means_bits_per_coordinate"] = result.means_bits_per_coordinate / every
+        if self.trainer.step % every == 0:
+            coordinates = self.trainer.trained.num_coordinates
+            values["comm/bits_per_coordinate"] = 8 * totals.round_bytes / coordinates / every
+            if totals.round_means:
+                values["comm/means_bits_per_coordinate"] = 8 * totals.round_means / coordinates / every
         if self.trainer.trained.transport.world > 1:
             values["comm/network_bytes"] = totals.network_bytes
         return values

@@ -6,7 +6,6 @@ import functools
 import hashlib
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -19,9 +18,9 @@ from nuq.exchange import agreement
 from nuq.exchange.driver import Memory
 from nuq.exchange.exchanged import BadGradientError, Exchanged
 from nuq.exchange.finite import first_not_finite
-from nuq.exchange.flat_layout import FlatLayout
 from nuq.exchange.level_updates import LevelUpdater
-from nuq.exchange.transport import Transport
+from nuq.exchange.parts import Part
+from nuq.exchange.transport import Transport, apart
 from nuq.simulation import Workers
 from settings import run_identity, sections
 from train import data, models
@@ -31,24 +30,15 @@ from train.process.checkpoint import Open
 from train.process.status import Progress
 from train.steps import estimator, optim, quantized_training
 from train.steps.gradients import Gradients, evaluate
-from train.steps.local_steps import LocalModels
+from train.steps.local_steps import LocalModels, Sent
 from train.steps.loss_scale import skipped
 from train.steps.order import Order, generator
+from train.steps.totals import Totals
 from train.steps.update import check_finite, check_state, update
 
 
 class Interrupted(Exception):
     """The request, on all processes alike, to stop amid something that is done again from its beginning."""
-
-
-@dataclass
-class Totals:
-    """The values that a run adds up over its attempts."""
-
-    bytes: int = 0  # bytes that the first worker encoded, the same in every split
-    network_bytes: int = 0  # bytes that the first process handed to the network in its steps
-    update_s: float = 0.0
-    measure_s: float = 0.0
 
 
 class Trainer:
@@ -87,10 +77,13 @@ class Trainer:
         self.fp32_workers = self._workers("supersgd", None)
         self.trains_on_method = config["trajectory"] == "method"
         self.trained = self.workers if self.trains_on_method else self._workers("sgd", None)
+        # by which a step's losses are told: they do not wait behind messages that overlap with it
+        self.words = self.fp32_workers if config["exchange"]["overlap"] else self.trained
         self.local: LocalModels | None = None
         if self.local_steps > 1:
             outer, how = config["exchange"], (self.model, self.parameters, self.gradients.layout, self.optimizer)
-            self.local = LocalModels(*how, self.trained.hosted, self.trained.parts(outer["fragments"]), outer)
+            parts = self.trained.parts(outer["fragments"], self.local_steps)
+            self.local = LocalModels(*how, self.trained.hosted, parts, outer)
         self.order = self._order(self.trained.num_workers, "train")
         self.measure_order = self._order(config["workers"], "measure")
         self.update_order = self._order(config["workers"], "update")
@@ -113,9 +106,11 @@ class Trainer:
             values, acts = self.config["optim"], sections.momentum_acts_in_workers(self.config)
             own = (values["momentum"], values["nesterov"]) if acts else (0.0, False)
             memory, layers = Memory(args.Feedback(**self.config["feedback"]), *own), self.config["layers"]
-        workers, seed = self.config["workers"], self.config["seed"]
+        workers, seed, group = self.config["workers"], self.config["seed"], self.group
+        if exchange is not None and exchange.overlap and group is not None:
+            group = apart(group)
         more = {"timeout_s": self.config["exchange"]["timeout_s"], "memory": memory, "layers": layers}
-        return Workers(name, settings, workers, shapes, seed, self.device, self.group, exchange, **more)
+        return Workers(name, settings, workers, shapes, seed, self.device, group, exchange, **more)
 
     def _order(self, workers: int, purpose: str) -> Order:
         config = self.config
@@ -131,8 +126,8 @@ class Trainer:
 
     @property
     def num_exchanges(self) -> int:
-        """The exchanges so far, by which methods follow their schedules: steps, or of local steps rounds, or parts."""
-        return self.step if self.local is None else self.local.exchanges(self.step)
+        """The exchanges so far, by which methods follow their schedules: steps, or rounds of local steps."""
+        return self.step // self.local_steps
 
     def sync_buffers(self) -> None:
         """Give every process worker 0's batch-norm buffers, for evaluation; NonFiniteError, on all, names a bad one.
@@ -177,12 +172,16 @@ class Trainer:
         The result of a local step has the losses and no mean; where the moves of a part are sent, it has the part's,
         which may still be on its way.
         """
-        before = self.trained.driver.bytes_sent
+        before = self._network_bytes()
+        if self.step % self.local_steps == 0:
+            self.totals.begin_round()
         result = self._common_step(stop) if self.local is None else self._local_step(self.local, stop)
         self.step += 1
-        self.totals.bytes += result.bytes_per_worker
-        self.totals.network_bytes += self.trained.driver.bytes_sent - before
+        self.totals.add(result, self._network_bytes() - before)
         return result
+
+    def _network_bytes(self) -> int:
+        return sum(one.driver.bytes_sent for one in {self.trained, self.words})
 
     def _local_step(self, local: LocalModels, stop: bool) -> Exchanged:
         trained, bad, losses = self.trained, {}, {}
@@ -193,19 +192,17 @@ class Trainer:
             losses[worker] = float(loss)
             if bad[worker] is None:
                 update(self.config, self.optimizer, self.parameters, gradient, self.step)
-        every_loss, stop = trained.agree(bad, losses, self.step, stop=stop or self.stop_requested())
+        every_loss, stop = self.words.agree(bad, losses, self.step, stop=stop or self.stop_requested())
         taken = self.step + 1
         local.take_over(taken)
         if (part := local.sent_after(taken)) is None:
             return Exchanged(torch.empty(0), every_loss, 0, stop)
-        moves, number = local.moves(part), self.num_exchanges
-        if self._due():
-            local.wait()  # messages are decoded by the levels that they were encoded by
-        self._update_levels(moves, part.layout)
-        result, end = trained.begin(moves, losses, self.step, part.layout, stop=stop, number=number)
-        local.expect(result.mean, taken, end)
+        moves = local.moves(part)
+        self._update_levels(moves, part)
+        begun = trained.begin(moves, part, self.step, self.num_exchanges)
+        local.expect(Sent(part, taken, begun.mean, begun.end))
         local.take_over(taken)
-        return result
+        return Exchanged(begun.mean, every_loss, begun.encoded.total(), stop, begun.encoded["means"])
 
     def _common_step(self, stop: bool) -> Exchanged:
         self._sample_for_levels()
@@ -224,9 +221,13 @@ class Trainer:
                 self.loss_scale.taken()
         return result
 
-    def _due(self) -> list[LevelUpdater]:
-        """The level updaters whose levels are updated at this step."""
-        return [one for one in self.workers.levels.every if one.due(self.num_exchanges)]
+    def _due(self, part: Part | None = None) -> list[LevelUpdater]:
+        """The level updaters whose levels are updated at this step, before a part of the model is sent, if it is one.
+
+        That is before the last part of a round, from the moves of all, and for first levels as soon as there are moves.
+        """
+        ends = part is None or self.local is None or part is self.local.last
+        return [one for one in self.workers.levels.every if one.due(self.num_exchanges) and (ends or one.begins)]
 
     def _is_running(self, level_updater: LevelUpdater) -> bool:
         """Whether the updater learns from training gradients; on SGD's trajectory only the first worker has one."""
@@ -247,8 +248,8 @@ class Trainer:
         finally:
             self.totals.update_s += time.perf_counter() - started
 
-    def _update_levels(self, gradients: dict[int, Tensor], layout: FlatLayout | None = None) -> None:
-        """Update the levels that are due; layout: of the part of the vector that is sent."""
+    def _update_levels(self, gradients: dict[int, Tensor], part: Part | None = None) -> None:
+        """Update the levels that are due; part: of the model, whose moves they are."""
         workers = self.workers
         if not workers.levels.every:
             return
@@ -258,8 +259,11 @@ class Trainer:
                 worker: gradient for worker, gradient in gradients.items() if first_not_finite([gradient]) is None
             }
         collecting = [one for one in workers.levels.every if self._is_running(one) and one.collects(self.num_exchanges)]
-        workers.observe(gradients, self.num_exchanges, collecting, layout)
-        for one in self._due():
+        workers.observe(gradients, self.num_exchanges, collecting, part)
+        due = self._due(part)
+        if due and self.local is not None:
+            self.local.wait()  # messages are decoded by the levels that they were encoded by
+        for one in due:
             bad = workers.update_levels([one])
             if bad and not self._is_running(one):  # a running one is the step's own: its exchange names it
                 what = f"the gradient of {bad}, sampled for the level update,"

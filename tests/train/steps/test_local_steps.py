@@ -160,6 +160,29 @@ def test_levels_follow_the_moves_of_every_update() -> None:
     assert seen[H - 2] != seen[H - 1] == seen[3 * H - 2] != seen[3 * H - 1]
 
 
+def test_levels_of_one_layer_are_updated_whatever_part_it_is_sent_with() -> None:
+    layers = ["output.* = alq update_at=[1] update_every=2 num_samples=1"]
+    ours = trainer("supersgd", layers=layers, exchange__fragments=2)
+    (of_layer,) = ours.workers.levels.every
+    assert [of_layer.has(own) for part in ours.workers.parts(2, H) for own in part.layout.segments].count(True) == 1
+    for _ in range(3 * H):
+        ours.train_step()
+    assert of_layer.compressor.fitted
+
+
+def test_means_on_their_way_stay_with_their_parameters_where_a_fork_has_other_layers() -> None:
+    streaming: dict[str, Any] = {"exchange__fragments": 2, "exchange__overlap": 3}
+    parent = trainer("supersgd", **streaming)
+    for _ in range(H):
+        parent.train_step()
+    layers = ["output.* = topk ratio=0.1 scope=model", "conv1.* = qsgd scope=model"]
+    fork = trainer("supersgd", layers=layers, **streaming)
+    fork.fork(parent.state_dict(), same_method=False)
+    ours, theirs = fork.state_dict()["local"]["sent"], parent.state_dict()["local"]["sent"]
+    assert ours["steps"] == theirs["steps"] and sum(map(bool, ours["steps"].values())) == 2
+    assert torch.equal(ours["means"], theirs["means"]) and theirs["means"].count_nonzero()
+
+
 # --- any split ----------------------------------------------------------------------------------------------------
 
 WAYS: list[tuple[str, dict[str, Any]]] = [
@@ -265,15 +288,17 @@ def test_a_checkpoint_without_a_workers_model_is_refused() -> None:
 # --- what is logged and refused -----------------------------------------------------------------------------------
 
 
-def test_bits_are_those_of_a_step_and_bytes_come_with_a_round(tmp_path: Path) -> None:
+@pytest.mark.parametrize("fragments", [1, 2])
+def test_bits_are_those_of_a_step_and_bytes_come_with_a_round(fragments: int, tmp_path: Path) -> None:
     more = {"exchange.local_steps": 2, "log.csv": True, "method.rounding": "stochastic"}
+    more |= {"exchange.fragments": fragments} if fragments > 1 else {}
     assert small_runs.run(tmp_path, **more) == 0
     with open(tmp_path / "scalars.csv") as file:
         rows = [(row["tag"], int(row["step"]), float(row["value"])) for row in csv.DictReader(file)]
     sent = {step: value for tag, step, value in rows if tag == "comm/bytes"}
     told = {step: value for tag, step, value in rows if tag == "comm/bits_per_coordinate"}
     size = sum(p.numel() for p in trainer("supersgd").model.parameters())
-    assert sent[1] == 0 < sent[2] == sent[3] < sent[4]
+    assert (sent[1] == 0, sent[2] == sent[3]) == (fragments == 1, fragments == 1) and sent[2] < sent[4]
     assert told == pytest.approx({2: 8 * sent[2] / size / 2, 4: 8 * (sent[4] - sent[2]) / size / 2})
     assert 3 < 2 * told[4] < 3.5
     assert [step for tag, step, _ in rows if tag == "loss"] == [1, 2, 3, 4]
