@@ -4,6 +4,8 @@ A run of W steps to the target takes, with w workers and an exchange every H ste
 
     W compute_s + updates of levels + W / H (codec_s + wire_s) + W latency_s
 
+W is a multiple of H: a target that the runs reach within a round of H steps is reached at its end.
+
 Computation, encoding, decoding and bytes are the run's own (``analysis.run_costs``); wire_s is that of the cost model
 (``nuq.prediction.steps.Costs.wire``), in which the bandwidth and the latency are those asked about and the rates of the
 processor at the network are the profile's; fragments of a model pay it one by one.  The last term is of the losses,
@@ -154,16 +156,17 @@ class RunQuestion:
 
 
 def seconds_of(own: RunCosts, steps: float, sent: float, setup: Setup, profile: Profile) -> float:
-    """The seconds of so many steps of a run, up to which ``comm/bytes`` is ``sent``; NaN for NaN."""
-    rounds = steps / setup.every
-    computed = steps * own.compute_s + float(own.update_s(np.array([steps]))[0]) + rounds * own.codec_s(setup.workers)
+    """The seconds of so many steps of a run, up to which ``comm/bytes`` is ``sent``, in whole rounds; NaN for NaN."""
+    rounds = float(np.ceil(steps / setup.every))
+    taken = rounds * setup.every
+    computed = taken * own.compute_s + float(own.update_s(np.array([taken]))[0]) + rounds * own.codec_s(setup.workers)
     if own.collective == ALONE or not steps > 0:
         return computed
     parts = min(own.fragments, setup.every)
     size = own.copies(setup.workers) * sent * own.every / steps / parts  # of an exchange
     costs_of_link = Costs(profile, Network(setup.workers, setup.bandwidth))
     wire = costs_of_link.wire(size, 0.0, size, setup.workers - 1, own.rounds(setup.workers))
-    return computed + rounds * parts * wire.seconds + steps * profile.latency_s
+    return computed + rounds * parts * wire.seconds + taken * profile.latency_s
 
 
 # --- reading ------------------------------------------------------------------------------------------------------

@@ -58,6 +58,13 @@ def test_more_workers_decode_and_send_more(sweep: Path, capsys: pytest.CaptureFi
     assert (every_step["runs_every"], every_step["runs_workers"]) == (1, 4)
 
 
+def test_a_target_within_a_round_is_reached_at_its_end(sweep: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = asked(capsys, sweep, "--bandwidth", "8M", "--every", "20,32")
+    assert found["alq", 4, 32, 8.0]["steps"] == 20
+    assert found["alq", 4, 20, 8.0]["seconds"] == pytest.approx(20 * 0.1 + 0.05 + 0.2 + 0.3, rel=1e-3)
+    assert found["alq", 4, 32, 8.0]["seconds"] == pytest.approx(32 * 0.1 + 0.05 + 0.2 + 0.3, rel=1e-3)
+
+
 def test_runs_with_the_asked_h_give_their_own_steps(
     sweep: Path, write_run: Callable[..., Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
