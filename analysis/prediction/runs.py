@@ -30,6 +30,7 @@ import args
 from analysis import axes
 from analysis.aggregate import best, runs_to_use
 from analysis.logs.load import Logs, load
+from analysis.logs.parents import RUN
 from analysis.run_costs import ALONE, KNOWN, POWER, RING, RunCosts, costs
 from analysis.seed_groups import SeedGroup, groups, of_the_method, seed_groups, shown
 from analysis.time_to_accuracy import LOSS, TAG, Target, first_at
@@ -197,6 +198,23 @@ def read(folders: Sequence[Path]) -> Logs:
 
 def _is_run(folder: Path) -> bool:
     return (folder / "config.yaml").is_file()
+
+
+def without_forks(logs: Logs) -> Logs:
+    """The runs that are no forks, with a note where there are some; ValueError where all are.
+
+    The steps of a fork to a target are its parent's and its own, each with other settings.
+    """
+    if RUN not in logs.settings:
+        return logs
+    whole = [run for run, parent in logs.settings[RUN].items() if not isinstance(parent, str) or not parent]
+    if not whole:
+        raise ValueError("all of these runs are forks, whose steps to a target are not of one setting: give whole runs")
+    if not (num_forks := len(logs.settings) - len(whole)):
+        return logs
+    told = "1 fork is left out: its" if num_forks == 1 else f"{num_forks} forks are left out: their"
+    told += " steps to a target are not of one setting"
+    return replace(logs.keep(whole), notes=(*logs.notes, told))
 
 
 def question(logs: Logs, target: str | None, profile: Profile) -> RunQuestion:

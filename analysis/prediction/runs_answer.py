@@ -12,7 +12,7 @@ from typing import Any
 from analysis.commands import note
 from analysis.prediction import profile
 from analysis.prediction.ranges import bandwidths_of, counts_of
-from analysis.prediction.runs import Answer, RunQuestion, Setup, Setups, question, read
+from analysis.prediction.runs import Answer, RunQuestion, Setup, Setups, question, read, without_forks
 from analysis.seed_groups import title
 from analysis.selection import select
 from files.aligned import aligned
@@ -32,7 +32,7 @@ def answer(options: argparse.Namespace) -> None:
         rates = replace(rates, latency_s=options.latency)
     logs = read(options.folders)
     chosen = [*options.where, *([f"method={','.join(options.methods)}"] if options.methods else [])]
-    logs = select(logs, chosen)
+    logs = without_forks(select(logs, chosen))
     asked = question(logs, options.target, rates)
     setups = Setups(
         counts_of(options.workers) if options.workers else sorted({max(2, count) for count in asked.workers}),

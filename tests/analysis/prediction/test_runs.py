@@ -78,6 +78,17 @@ def test_runs_with_the_asked_h_give_their_own_steps(
     assert asked(capsys, sweep).keys() >= {("alq", 4, every, 10.0) for every in (1, 10)}
 
 
+def test_forks_are_left_out(sweep: Path, write_run: Callable[..., Path], capsys: pytest.CaptureFixture[str]) -> None:
+    (parent,) = sweep.glob("supersgd-*")
+    forked = {"method": "topk", "workers": 4, "eval_every": 10, "fork.run": str(parent), "fork.at": 10}
+    fork = write_run("s", forked, run_of(1e4))
+    assert main(["predict", str(sweep), "--bandwidth", "8M"]) == 0
+    told = capsys.readouterr()
+    assert "note: 1 fork is left out: its steps to a target" in told.err and "TopK" not in told.out
+    assert main(["predict", str(fork)]) == 2
+    assert "error: all of these runs are forks, whose steps" in capsys.readouterr().err
+
+
 def test_latency_counts_for_each_round_of_messages_and_each_step_s_losses(
     sweep: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
