@@ -41,6 +41,7 @@ from nuq.settings import declared
 
 WORKERS, EVERY = "workers", "exchange.local_steps"
 BASELINES = ("bf16", "supersgd")  # the methods in full precision, the first of which a speed-up is over
+ELSEWHERE = "*"  # marks a time whose steps are those of runs with another H or number of workers
 NEEDED = ("comm/bytes", "time/step_s")
 _OF_ROUNDS = [  # settings that runs with H = 1 do not read
     f"exchange.{name}"
@@ -207,7 +208,7 @@ def without_forks(logs: Logs) -> Logs:
     """
     if RUN not in logs.settings:
         return logs
-    whole = [run for run, parent in logs.settings[RUN].items() if not isinstance(parent, str) or not parent]
+    whole = [str(run) for run, parent in logs.settings[RUN].items() if not isinstance(parent, str) or not parent]
     if not whole:
         raise ValueError("all of these runs are forks, whose steps to a target are not of one setting: give whole runs")
     if not (num_forks := len(logs.settings) - len(whole)):

@@ -12,7 +12,7 @@ from typing import Any
 from analysis.commands import note
 from analysis.prediction import profile
 from analysis.prediction.ranges import bandwidths_of, counts_of
-from analysis.prediction.runs import Answer, RunQuestion, Setup, Setups, question, read, without_forks
+from analysis.prediction.runs import ELSEWHERE, Answer, RunQuestion, Setup, Setups, question, read, without_forks
 from analysis.seed_groups import title
 from analysis.selection import select
 from files.aligned import aligned
@@ -20,7 +20,6 @@ from files.tables import as_json, beside_json, encoded
 from nuq.prediction.units import duration, shown_bandwidth
 
 BANDWIDTHS = "10M..10G"  # where nothing is asked
-ELSEWHERE = "*"  # marks a time whose steps are those of runs with another H or number of workers
 
 
 def answer(options: argparse.Namespace) -> None:

@@ -50,7 +50,7 @@ def test_on_sgd_s_trajectory_a_step_has_one_worker_s_gradient(write_run: Callabl
         write_run("s", of_sgd, [("time/step_s", 10, 1.2)])
     logs = load(tmp_path / "runs", "s")
     assert [own.compute_s for own in costs(logs).values()] == [1.0] * 3
-    assert not costs(logs.keep([run for run, of in logs.settings["trajectory"].items() if of == "sgd"]))
+    assert not costs(logs.keep([str(run) for run, of in logs.settings["trajectory"].items() if str(of) == "sgd"]))
 
 
 @pytest.mark.parametrize("hosted", [1, 4])

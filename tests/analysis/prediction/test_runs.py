@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from matplotlib.figure import Figure
 
 from analysis.__main__ import main
+from analysis.prediction import fastest_map
 from tests.analysis.conftest import Rows
 
 ENDLESS = "1000000G"
@@ -127,6 +129,21 @@ def test_one_run_is_enough_and_draws_its_map(sweep: Path, tmp_path: Path, capsys
     assert {row["speedup"] for row in rows} == {"1.0"}
     assert picture.stat().st_size > 10_000
     assert picture.with_suffix(".pdf").exists()
+
+
+def test_the_map_marks_cells_whose_method_has_no_such_runs(
+    sweep: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[Figure] = []
+    monkeypatch.setattr(fastest_map, "saved", lambda figure, _: drawn.append(figure) or [])
+    words = ["predict", str(sweep), "--bandwidth", "1M,1G", "--every", "1,2", "--figure", str(tmp_path / "map.png")]
+    assert main(words) == 0
+    (axes,) = drawn[0].axes
+    assert [(text.get_position()[1], text.get_text()[-1]) for text in axes.texts] == [
+        *[(0, "x")] * 2,
+        *[(1, "*")] * 2,
+    ]
+    assert "*: steps of runs with another H" in drawn[0].get_suptitle()
 
 
 @pytest.mark.parametrize(
