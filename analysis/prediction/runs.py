@@ -39,7 +39,7 @@ from nuq.prediction.rates import Profile
 from nuq.prediction.steps import Costs, Network
 from nuq.settings import declared
 
-WORKERS, EVERY = "workers", "exchange.local_steps"
+WORKERS, EVERY, OVERLAP = "workers", "exchange.local_steps", "exchange.overlap"
 BASELINES = ("bf16", "supersgd")  # the methods in full precision, the first of which a speed-up is over
 ELSEWHERE = "*"  # marks a time whose steps are those of runs with another H or number of workers
 NEEDED = ("comm/bytes", "time/step_s")
@@ -226,19 +226,47 @@ def question(logs: Logs, target: str | None, profile: Profile) -> RunQuestion:
     """
     settings = _comparable(logs)
     of_runs, ways = costs(logs), []
-    for seed_group in seed_groups(settings.drop(columns=[EVERY, WORKERS])):
-        used = runs_to_use(logs, seed_group)
+    for seed_group, parts in _joined(seed_groups(settings.drop(columns=[EVERY, WORKERS]))):
+        used = [run for part in parts for run in runs_to_use(logs, part)]
         _check(logs, used, of_runs)
         places: dict[tuple[int, int], list[str]] = {}
         for run in used:
             places.setdefault((of_runs[run].every, int(logs.settings.loc[run].to_dict()[WORKERS])), []).append(run)
         if places:
-            ways.append(Way(seed_group, {place: tuple(runs) for place, runs in places.items()}))
-    runs = [run for way in ways for group in way.runs.values() for run in group]
+            label = _with_overlap(seed_group.label, settings.loc[used])
+            runs_of = {place: tuple(runs) for place, runs in places.items()}
+            ways.append(Way(replace(seed_group, label=label), runs_of))
+    runs = [*dict.fromkeys(run for way in ways for group in way.runs.values() for run in group)]
     tag, goal = _target(logs, runs, target)
     steps = {str(run): float(step) for run, step in first_at(logs, runs, goal.percent, "step", tag).items()}
     sent = {run: float(axes.positions(logs, "bytes", [run], [step]).iloc[0, 0]) for run, step in steps.items()}
     return RunQuestion(tuple(ways), goal, tag, of_runs, steps, sent, profile)
+
+
+def _joined(found: Sequence[SeedGroup]) -> list[tuple[SeedGroup, list[SeedGroup]]]:
+    """Each seed group with those whose runs are its own, too; only in settings of rounds do they differ.
+
+    Runs with H = 1 read no such setting, and belong to every group of rounds that is like them in the others.
+    """
+
+    def others(one: SeedGroup) -> tuple[str, dict[str, str]]:
+        return one.method, {name: shown(value) for name, value in one.differs.items() if name not in _OF_ROUNDS}
+
+    in_rounds = [one for one in found if not one.differs.keys().isdisjoint(_OF_ROUNDS)]
+    joined = []
+    for one in found:
+        alike = [other for other in found if others(other) == others(one)]
+        if one in in_rounds:
+            joined.append((one, [one, *(other for other in alike if other not in in_rounds)]))
+        elif alike == [one]:
+            joined.append((one, alike))
+    return joined
+
+
+def _with_overlap(label: str, settings: pd.DataFrame) -> str:
+    """The label of runs with these settings; it names their overlap, which no prediction counts."""
+    steps = max(settings[OVERLAP].dropna().tolist(), default=0) if OVERLAP in settings else 0
+    return f"{label}, overlap {steps:g}" if steps > 0 and "overlap" not in label else label
 
 
 def _comparable(logs: Logs) -> pd.DataFrame:

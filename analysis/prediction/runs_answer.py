@@ -108,7 +108,7 @@ def text(asked: RunQuestion, setups: Setups) -> str:
 
 def _head(asked: RunQuestion) -> list[str]:
     rule = f" ({asked.target.rule})" if asked.target.rule else ""
-    of_runs = [run for way in asked.ways for runs in way.runs.values() for run in runs]
+    of_runs = [*dict.fromkeys(run for way in asked.ways for runs in way.runs.values() for run in runs)]
     num = f"{len(of_runs)} run{'s' * (len(of_runs) != 1)}"
     computes = duration(asked.costs[of_runs[0]].compute_s)
     return [

@@ -80,6 +80,20 @@ def test_runs_with_the_asked_h_give_their_own_steps(
     assert asked(capsys, sweep).keys() >= {("alq", 4, every, 10.0) for every in (1, 10)}
 
 
+def test_runs_without_rounds_are_those_of_every_kind_of_rounds(
+    sweep: Path, write_run: Callable[..., Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    rounds = {"method": "alq", "workers": 4, "eval_every": 10, "exchange.local_steps": 10}
+    for own in ({}, {"exchange.fragments": 2}, {"exchange.fragments": 5, "exchange.overlap": 1}):
+        write_run("s", rounds | own, run_of(1e4))
+    assert main(["predict", str(sweep), "--bandwidth", "8M", "--every", "1,10", "--methods", "alq"]) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert "from the logs of 5 runs" in said[0]
+    labels = [line.partition("  ")[0] for line in said if line.startswith("ALQ")]
+    assert labels == ["ALQ (fragments 1)", "ALQ (fragments 2)", "ALQ (fragments 5), overlap 1"] * 2
+    assert not any(line.endswith("*") for line in said)
+
+
 def test_forks_are_left_out(sweep: Path, write_run: Callable[..., Path], capsys: pytest.CaptureFixture[str]) -> None:
     (parent,) = sweep.glob("supersgd-*")
     forked = {"method": "topk", "workers": 4, "eval_every": 10, "fork.run": str(parent), "fork.at": 10}
