@@ -20,11 +20,13 @@ from analysis.tables.paired import Difference, difference
 class Branch:
     """A seed group of forks, and the runs that they left.
 
-    ours, theirs: values of one tag, steps down, forks across, at the steps after ``at`` that all have.
+    ours, theirs: values of one tag, steps down, forks across, at the steps after ``at`` that all have.  num_forks: with
+    those that are left out, because they or the runs that they left have none such.
     """
 
     seed_group: SeedGroup
     at: int
+    num_forks: int
     parents: tuple[str, ...]
     ours: pd.DataFrame
     theirs: pd.DataFrame
@@ -64,8 +66,11 @@ def branches(logs: Logs, seed_groups: tuple[SeedGroup, ...], tag: str) -> list[B
             continue
         ours, theirs = (wide(logs, tag, names) for names in (runs, [parents[run] for run in runs]))
         theirs.columns = ours.columns
-        both = [step for step in ours.dropna().index.intersection(theirs.dropna().index) if step > at]
-        if both:
-            at_both = (ours.loc[both], theirs.loc[both])
-            found.append(Branch(seed_group, at, tuple(parents[run] for run in runs), *at_both))
+        steps = [step for step in ours.index.intersection(theirs.index) if step > at]
+        there = ours.loc[steps].notna() & theirs.loc[steps].notna()
+        runs = [run for run in runs if there[run].any()]
+        both = there.index[there[runs].all(axis=1)]
+        if runs and len(both):
+            at_both = (ours.loc[both, runs], theirs.loc[both, runs])
+            found.append(Branch(seed_group, at, len(parents), tuple(parents[run] for run in runs), *at_both))
     return found or f"no fork has {tag} at a step at which the run that it left has it, too"

@@ -88,7 +88,8 @@ def costs(logs: Logs) -> dict[str, RunCosts]:
 
     compute_s is the same for all, the median over these runs, as they do the same passes: of a run, the median of
     ``time/step_s`` without encoding, wire, decoding and updates of levels, over the workers of a process.  Where these
-    share one model, the step of the optimizer (``time/optimizer_s``) is not divided among them.
+    share one model, the step of the optimizer (``time/optimizer_s``) is not divided among them.  Runs on SGD's
+    trajectory, whose steps have one worker's gradient, do not count in it; without others there are no costs.
     """
     runs = list(logs.settings.index)
     step = logs.of_tag("time/step_s").index.to_numpy(float)
@@ -110,7 +111,8 @@ def costs(logs: Logs) -> dict[str, RunCosts]:
         total, encode, wire, decode, updated, optimizer = (np.nan_to_num(values[there, number]) for values in timed)
         update = np.diff(updated, prepend=0.0) / np.maximum(np.diff(step[there], prepend=0.0), 1.0)
         passes = (total - encode - wire - decode - update - optimizer) / hosted
-        computed.append(float(np.median(passes + optimizer)))
+        if settings.get("trajectory") != "sgd":
+            computed.append(float(np.median(passes + optimizer)))
         every = _whole(settings.get("exchange.local_steps"), 1)
         found[run] = RunCosts(
             ALONE if alone else _collective(settings, has_means=means[run] > 0),
@@ -124,8 +126,7 @@ def costs(logs: Logs) -> dict[str, RunCosts]:
             means[run],
             (step[there], updated),
         )
-    compute_s = float(np.median(computed)) if computed else np.nan
-    return {run: replace(own, compute_s=compute_s) for run, own in found.items()}
+    return {run: replace(own, compute_s=float(np.median(computed))) for run, own in found.items() if computed}
 
 
 def _whole(value: Any, default: int) -> int:

@@ -1,6 +1,7 @@
 """The map of the fastest methods: bandwidth against the number of workers, or H, with a colour for each method.
 
-SGD, whose one worker exchanges nothing, is not among them.
+SGD, whose one worker exchanges nothing, is not among them.  A ``*`` marks a cell whose method has no runs with its H
+and number of workers, so that the steps to the target may be others.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from matplotlib.patches import Rectangle
 from analysis.plots import style
 from analysis.plots.legends import legend_below
 from analysis.prediction.figure import saved
-from analysis.prediction.runs import RunQuestion, Setup, Setups
+from analysis.prediction.runs import ELSEWHERE, RunQuestion, Setup, Setups
 from analysis.seed_groups import title
 from nuq.prediction.units import shown_bandwidth
 
@@ -63,6 +64,8 @@ def draw(asked: RunQuestion, setups: Setups, path: Path) -> list[Path]:
         for axes in every[len(panels) :]:
             axes.axis("off")
         over = f"\nspeed-up over {title(asked.baseline)}" if asked.baseline else ""
+        if any(text.get_text().endswith(ELSEWHERE) for axes in every for text in axes.texts):
+            over += f"\n{ELSEWHERE}: steps of runs with another H or number of workers"
         figure.suptitle(f"fastest to {asked.goal}{over}", fontsize=8.5)
         legend_below(figure, width)
         return saved(figure, path)
@@ -85,16 +88,9 @@ def _panel(axes: Axes, asked: RunQuestion, lines: Sequence[Sequence[Setup]]) -> 
             colour = style.look(seed_group).colour
             cell = {"facecolor": colour, "edgecolor": "white", "linewidth": 0.6, "label": seed_group.label}
             axes.add_patch(Rectangle((column - 0.5, row - 0.5), 1, 1, **cell))
-            if math.isfinite(faster):
-                axes.text(
-                    column,
-                    row,
-                    f"{faster:.{2 if faster < 10 else 0}f}x",
-                    color=_ink(colour),
-                    fontsize=6.5,
-                    ha="center",
-                    va="center",
-                )
+            told = f"{faster:.{2 if faster < 10 else 0}f}x" if math.isfinite(faster) else ""
+            told += "" if found[best].of == (setup.every, setup.workers) else ELSEWHERE
+            axes.text(column, row, told, color=_ink(colour), fontsize=6.5, ha="center", va="center")
     axes.set_xlim(-0.5, len(lines[0]) - 0.5)
     axes.set_ylim(-0.5, len(lines) - 0.5)
     axes.grid(visible=False)

@@ -4,6 +4,8 @@ A run of W steps to the target takes, with w workers and an exchange every H ste
 
     W compute_s + updates of levels + W / H (codec_s + wire_s) + W latency_s
 
+W is a multiple of H: a target that the runs reach within a round of H steps is reached at its end.
+
 Computation, encoding, decoding and bytes are the run's own (``analysis.run_costs``); wire_s is that of the cost model
 (``nuq.prediction.steps.Costs.wire``), in which the bandwidth and the latency are those asked about and the rates of the
 processor at the network are the profile's; fragments of a model pay it one by one.  The last term is of the losses,
@@ -28,6 +30,7 @@ import args
 from analysis import axes
 from analysis.aggregate import best, runs_to_use
 from analysis.logs.load import Logs, load
+from analysis.logs.parents import RUN
 from analysis.run_costs import ALONE, KNOWN, POWER, RING, RunCosts, costs
 from analysis.seed_groups import SeedGroup, groups, of_the_method, seed_groups, shown
 from analysis.time_to_accuracy import LOSS, TAG, Target, first_at
@@ -36,8 +39,9 @@ from nuq.prediction.rates import Profile
 from nuq.prediction.steps import Costs, Network
 from nuq.settings import declared
 
-WORKERS, EVERY = "workers", "exchange.local_steps"
+WORKERS, EVERY, OVERLAP = "workers", "exchange.local_steps", "exchange.overlap"
 BASELINES = ("bf16", "supersgd")  # the methods in full precision, the first of which a speed-up is over
+ELSEWHERE = "*"  # marks a time whose steps are those of runs with another H or number of workers
 NEEDED = ("comm/bytes", "time/step_s")
 _OF_ROUNDS = [  # settings that runs with H = 1 do not read
     f"exchange.{name}"
@@ -154,16 +158,17 @@ class RunQuestion:
 
 
 def seconds_of(own: RunCosts, steps: float, sent: float, setup: Setup, profile: Profile) -> float:
-    """The seconds of so many steps of a run, up to which ``comm/bytes`` is ``sent``; NaN for NaN."""
-    rounds = steps / setup.every
-    computed = steps * own.compute_s + float(own.update_s(np.array([steps]))[0]) + rounds * own.codec_s(setup.workers)
+    """The seconds of so many steps of a run, up to which ``comm/bytes`` is ``sent``, in whole rounds; NaN for NaN."""
+    rounds = float(np.ceil(steps / setup.every))
+    taken = rounds * setup.every
+    computed = taken * own.compute_s + float(own.update_s(np.array([taken]))[0]) + rounds * own.codec_s(setup.workers)
     if own.collective == ALONE or not steps > 0:
         return computed
     parts = min(own.fragments, setup.every)
     size = own.copies(setup.workers) * sent * own.every / steps / parts  # of an exchange
     costs_of_link = Costs(profile, Network(setup.workers, setup.bandwidth))
     wire = costs_of_link.wire(size, 0.0, size, setup.workers - 1, own.rounds(setup.workers))
-    return computed + rounds * parts * wire.seconds + steps * profile.latency_s
+    return computed + rounds * parts * wire.seconds + taken * profile.latency_s
 
 
 # --- reading ------------------------------------------------------------------------------------------------------
@@ -196,6 +201,23 @@ def _is_run(folder: Path) -> bool:
     return (folder / "config.yaml").is_file()
 
 
+def without_forks(logs: Logs) -> Logs:
+    """The runs that are no forks, with a note where there are some; ValueError where all are.
+
+    The steps of a fork to a target are its parent's and its own, each with other settings.
+    """
+    if RUN not in logs.settings:
+        return logs
+    whole = [str(run) for run, parent in logs.settings[RUN].items() if not isinstance(parent, str) or not parent]
+    if not whole:
+        raise ValueError("all of these runs are forks, whose steps to a target are not of one setting: give whole runs")
+    if not (num_forks := len(logs.settings) - len(whole)):
+        return logs
+    told = "1 fork is left out: its" if num_forks == 1 else f"{num_forks} forks are left out: their"
+    told += " steps to a target are not of one setting"
+    return replace(logs.keep(whole), notes=(*logs.notes, told))
+
+
 def question(logs: Logs, target: str | None, profile: Profile) -> RunQuestion:
     """The question to these runs; ValueError in one sentence where they cannot answer one.
 
@@ -204,19 +226,47 @@ def question(logs: Logs, target: str | None, profile: Profile) -> RunQuestion:
     """
     settings = _comparable(logs)
     of_runs, ways = costs(logs), []
-    for seed_group in seed_groups(settings.drop(columns=[EVERY, WORKERS])):
-        used = runs_to_use(logs, seed_group)
+    for seed_group, parts in _joined(seed_groups(settings.drop(columns=[EVERY, WORKERS]))):
+        used = [run for part in parts for run in runs_to_use(logs, part)]
         _check(logs, used, of_runs)
         places: dict[tuple[int, int], list[str]] = {}
         for run in used:
             places.setdefault((of_runs[run].every, int(logs.settings.loc[run].to_dict()[WORKERS])), []).append(run)
         if places:
-            ways.append(Way(seed_group, {place: tuple(runs) for place, runs in places.items()}))
-    runs = [run for way in ways for group in way.runs.values() for run in group]
+            label = _with_overlap(seed_group.label, settings.loc[used])
+            runs_of = {place: tuple(runs) for place, runs in places.items()}
+            ways.append(Way(replace(seed_group, label=label), runs_of))
+    runs = [*dict.fromkeys(run for way in ways for group in way.runs.values() for run in group)]
     tag, goal = _target(logs, runs, target)
     steps = {str(run): float(step) for run, step in first_at(logs, runs, goal.percent, "step", tag).items()}
     sent = {run: float(axes.positions(logs, "bytes", [run], [step]).iloc[0, 0]) for run, step in steps.items()}
     return RunQuestion(tuple(ways), goal, tag, of_runs, steps, sent, profile)
+
+
+def _joined(found: Sequence[SeedGroup]) -> list[tuple[SeedGroup, list[SeedGroup]]]:
+    """Each seed group with those whose runs are its own, too; only in settings of rounds do they differ.
+
+    Runs with H = 1 read no such setting, and belong to every group of rounds that is like them in the others.
+    """
+
+    def others(one: SeedGroup) -> tuple[str, dict[str, str]]:
+        return one.method, {name: shown(value) for name, value in one.differs.items() if name not in _OF_ROUNDS}
+
+    in_rounds = [one for one in found if not one.differs.keys().isdisjoint(_OF_ROUNDS)]
+    joined = []
+    for one in found:
+        alike = [other for other in found if others(other) == others(one)]
+        if one in in_rounds:
+            joined.append((one, [one, *(other for other in alike if other not in in_rounds)]))
+        elif alike == [one]:
+            joined.append((one, alike))
+    return joined
+
+
+def _with_overlap(label: str, settings: pd.DataFrame) -> str:
+    """The label of runs with these settings; it names their overlap, which no prediction counts."""
+    steps = max(settings[OVERLAP].dropna().tolist(), default=0) if OVERLAP in settings else 0
+    return f"{label}, overlap {steps:g}" if steps > 0 and "overlap" not in label else label
 
 
 def _comparable(logs: Logs) -> pd.DataFrame:

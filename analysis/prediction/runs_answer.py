@@ -12,7 +12,7 @@ from typing import Any
 from analysis.commands import note
 from analysis.prediction import profile
 from analysis.prediction.ranges import bandwidths_of, counts_of
-from analysis.prediction.runs import Answer, RunQuestion, Setup, Setups, question, read
+from analysis.prediction.runs import ELSEWHERE, Answer, RunQuestion, Setup, Setups, question, read, without_forks
 from analysis.seed_groups import title
 from analysis.selection import select
 from files.aligned import aligned
@@ -20,7 +20,6 @@ from files.tables import as_json, beside_json, encoded
 from nuq.prediction.units import duration, shown_bandwidth
 
 BANDWIDTHS = "10M..10G"  # where nothing is asked
-ELSEWHERE = "*"  # marks a time whose steps are those of runs with another H or number of workers
 
 
 def answer(options: argparse.Namespace) -> None:
@@ -32,7 +31,7 @@ def answer(options: argparse.Namespace) -> None:
         rates = replace(rates, latency_s=options.latency)
     logs = read(options.folders)
     chosen = [*options.where, *([f"method={','.join(options.methods)}"] if options.methods else [])]
-    logs = select(logs, chosen)
+    logs = without_forks(select(logs, chosen))
     asked = question(logs, options.target, rates)
     setups = Setups(
         counts_of(options.workers) if options.workers else sorted({max(2, count) for count in asked.workers}),
@@ -109,7 +108,7 @@ def text(asked: RunQuestion, setups: Setups) -> str:
 
 def _head(asked: RunQuestion) -> list[str]:
     rule = f" ({asked.target.rule})" if asked.target.rule else ""
-    of_runs = [run for way in asked.ways for runs in way.runs.values() for run in runs]
+    of_runs = [*dict.fromkeys(run for way in asked.ways for runs in way.runs.values() for run in runs)]
     num = f"{len(of_runs)} run{'s' * (len(of_runs) != 1)}"
     computes = duration(asked.costs[of_runs[0]].compute_s)
     return [

@@ -25,8 +25,9 @@ LEGEND = (
 def table(logs: Logs) -> list[dict[str, Any]] | str:
     """One row for each seed group of forks and quantity; a sentence where there are none.
 
-    A row: fork (its label), left, step (where), quantity, end (the step compared), pairs, difference, half_width,
-    p (Holm's, over all rows of a quantity), unpaired (a half-width); NaN where there are fewer than two pairs.
+    A row: fork (its label), left, step (where), quantity, end (the step compared), pairs, forks (with those
+    that have no pair), difference, half_width, p (Holm's, over all rows of a quantity), unpaired (a half-width); NaN
+    where there are fewer than two pairs.
     """
     found, why = [], "no run has logged a validation loss"
     for group in groups(logs):
@@ -38,7 +39,8 @@ def table(logs: Logs) -> list[dict[str, Any]] | str:
             for branch in own:
                 run, final = branch.seed_group.runs[0], branch.final
                 row = {"fork": branch.seed_group.label, "left": logs.settings[OF][run], "step": branch.at}
-                row |= {"quantity": quantity, "end": int(branch.ours.index[-1]), "pairs": final.n}
+                row |= {"quantity": quantity, "end": int(branch.ours.index[-1])}
+                row |= {"pairs": final.n, "forks": branch.num_forks}
                 row |= {"difference": final.mean, "half_width": final.half_width, "p": final.p}
                 found.append(row | {"unpaired": branch.unpaired_half_width})
     for quantity in TAGS.values():
@@ -52,8 +54,14 @@ def text(found: list[dict[str, Any]]) -> str:
     """The table as text in aligned columns."""
     lines = [["fork", "left", "step", "quantity", "end", "pairs", "difference", "p", "unpaired"]]
     for row in found:
-        told = [f"{row['difference']:+.4f} +- {_shown(row['half_width'])}", _shown(row["p"]), _shown(row["unpaired"])]
-        lines.append([*(str(row[name]) for name in lines[0][:6]), *told])
+        pairs = str(row["pairs"]) if row["pairs"] == row["forks"] else f"{row['pairs']} of {row['forks']}"
+        told = [
+            pairs,
+            f"{row['difference']:+.4f} +- {_shown(row['half_width'])}",
+            _shown(row["p"]),
+            _shown(row["unpaired"]),
+        ]
+        lines.append([*(str(row[name]) for name in lines[0][:5]), *told])
     return aligned(lines, words=2, ruled=True)
 
 

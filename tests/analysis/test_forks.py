@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -102,6 +104,14 @@ def test_the_table_of_forks(logs: Logs) -> None:
     assert accuracy["difference"] == branch.final.mean and accuracy["unpaired"] == branch.unpaired_half_width
     assert fork_table.text(found).count("\n") == 3
     assert str(fork_table.table(logs.keep([PARENT.format(1)]))).startswith("no fork has ")
+
+
+def test_a_parent_without_logs_leaves_out_its_seed_alone(logs: Logs) -> None:
+    logged = [run for run in logs.settings.index if run != PARENT.format(2)]
+    found = fork_table.table(replace(logs, rows=logs.rows.keep(logged)))
+    assert not isinstance(found, str)
+    assert [(row["pairs"], row["forks"]) for row in found] == [(2, 3)] * 2
+    assert "2 of 3" in fork_table.text(found)
 
 
 def test_p_is_corrected_for_the_number_of_forks(logs: Logs) -> None:

@@ -42,6 +42,17 @@ def test_of_a_run_of_several_processes_the_seconds_are_one_worker_s(
     assert own.copies(4) == 1.5
 
 
+def test_on_sgd_s_trajectory_a_step_has_one_worker_s_gradient(write_run: Callable[..., Path], tmp_path: Path) -> None:
+    settings = {"method": "alq", "workers": 4}
+    write_run("s", settings, [("time/step_s", 10, 4.0)])
+    for seed in (1, 2):
+        of_sgd = {**settings, "seed": seed, "trajectory": "sgd", "measure.every": 10}
+        write_run("s", of_sgd, [("time/step_s", 10, 1.2)])
+    logs = load(tmp_path / "runs", "s")
+    assert [own.compute_s for own in costs(logs).values()] == [1.0] * 3
+    assert not costs(logs.keep([str(run) for run, of in logs.settings["trajectory"].items() if str(of) == "sgd"]))
+
+
 @pytest.mark.parametrize("hosted", [1, 4])
 def test_two_stages_encode_a_share_of_the_mean_and_decode_two_vectors(hosted: int) -> None:
     """With 1 s to encode a vector and 2 to decode one, whatever of it a process does."""

@@ -109,6 +109,19 @@ def test_what_a_fork_must_keep(
     assert code == EXIT_BAD_SETTINGS and sentence in capsys.readouterr().err
 
 
+def test_a_fork_keeps_the_groups_of_the_optimizer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What is remembered of parameters is saved in the order of their groups, so that it would go to others."""
+    settings = {name: value for name, value in BASE.items() if not name.startswith("method.")}
+    settings |= {"method": "supersgd", "optim.momentum": 0.9, "optim.weight_decay": 1e-3, "steps": 2}
+    folder = tmp_path / "parent"
+    layers = {"layers": ["conv1 = dgc ratio=0.1"], "checkpoint_at": [1]}
+    assert launch.launch(resolving.resolve(settings | layers | {"run_dir": str(folder)})) == 0
+    assert _fork((folder, settings), 1, layers=["conv1 = dgc ratio=0.2"])[0] == 0
+    for changed in ({"layers": ["conv2 = dgc ratio=0.1"]}, {}, {**layers, "optim.decay_norms": False}):
+        assert _fork((folder, settings), 1, **changed)[0] == EXIT_BAD_SETTINGS
+        assert "groups of parameters, by where their momentum acts" in capsys.readouterr().err
+
+
 def test_a_damaged_checkpoint_is_named(
     parent: tuple[Path, dict[str, Any]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -30,15 +30,9 @@ def build(config: dict[str, Any], named: Mapping[str, nn.Parameter], model: nn.M
     Groups of parameters: of one kind each, those whose momentum acts in the workers first, and in turn those that decay
     first.
     """
-    values, parameters = config["optim"], list(named.values())
-    in_workers = sections.momentum_in_workers_of(config, named)
-    spared = set() if values["decay_norms"] else {id(p) for p in without_decay(model)}
-    kinds = [(here, id(p) not in spared) for p, here in zip(parameters, in_workers, strict=True)]
-    groups = {
-        kind: [p for p, its in zip(parameters, kinds, strict=True) if its == kind]
-        for kind in sorted(set(kinds), reverse=True)
-    }
-    if any(in_workers):
+    values = config["optim"]
+    groups = {kind: [named[name] for name in names] for kind, names in _groups(config, named, model).items()}
+    if any(in_workers for in_workers, _ in groups):
         # a group's "decays" is absent where it is true, as from checkpoints that are older than it
         listed = [
             {"params": of, "in_workers": here} | ({} if decays else {"decays": False})
@@ -62,6 +56,34 @@ def build(config: dict[str, Any], named: Mapping[str, nn.Parameter], model: nn.M
         return SignSGD(listed, values["lr"], values["momentum"])
     kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[values["name"]]
     return kind(listed, lr=values["lr"], betas=(values["beta1"], values["beta2"]))
+
+
+def _groups(
+    config: Mapping[str, Any], named: Mapping[str, nn.Parameter], model: nn.Module
+) -> dict[tuple[bool, bool], list[str]]:
+    """The names of the parameters of each group, by whether their momentum acts in the workers and whether they decay.
+
+    They are in the optimizer's order.
+    """
+    in_workers = sections.momentum_in_workers_of(config, named)
+    spared = set() if config["optim"]["decay_norms"] else {id(p) for p in without_decay(model)}
+    kinds = {name: (here, id(p) not in spared) for (name, p), here in zip(named.items(), in_workers, strict=True)}
+    return {kind: [name for name in named if kinds[name] == kind] for kind in sorted({*kinds.values()}, reverse=True)}
+
+
+def check_groups(
+    config: Mapping[str, Any], parent: Mapping[str, Any], named: Mapping[str, nn.Parameter], model: nn.Module
+) -> None:
+    """Raise ValueError where a fork groups its parameters otherwise than its parent; both configurations.
+
+    A state holds what is remembered of the parameters in the order of their groups, without their names.
+    """
+    own, theirs = ([*_groups(each, named, model).values()] for each in (config, parent))
+    if own != theirs:
+        raise ValueError(
+            f"fork.run={config['fork']['run']}: the optimizer's groups of parameters, by where their momentum acts "
+            f"(method, layers, feedback.kind) and whether they decay (optim.decay_norms), must be those of that run"
+        )
 
 
 def outline(optimizer: torch.optim.Optimizer) -> dict[str, Any]:

@@ -100,6 +100,7 @@ class _Attempt:
         try:
             parent = read_config(parent_dir, "fork.run")
             check_alike(self.config, parent)
+            optim.check_groups(self.config, parent, trainer.parameters, trainer.model)
         except ValueError as error:
             raise checkpoint.CheckpointError(str(error)) from error
         found = checkpoint.on_all_ranks(

@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from matplotlib.figure import Figure
 
 from analysis.__main__ import main
+from analysis.prediction import fastest_map
 from tests.analysis.conftest import Rows
 
 ENDLESS = "1000000G"
@@ -58,6 +60,13 @@ def test_more_workers_decode_and_send_more(sweep: Path, capsys: pytest.CaptureFi
     assert (every_step["runs_every"], every_step["runs_workers"]) == (1, 4)
 
 
+def test_a_target_within_a_round_is_reached_at_its_end(sweep: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = asked(capsys, sweep, "--bandwidth", "8M", "--every", "20,32")
+    assert found["alq", 4, 32, 8.0]["steps"] == 20
+    assert found["alq", 4, 20, 8.0]["seconds"] == pytest.approx(20 * 0.1 + 0.05 + 0.2 + 0.3, rel=1e-3)
+    assert found["alq", 4, 32, 8.0]["seconds"] == pytest.approx(32 * 0.1 + 0.05 + 0.2 + 0.3, rel=1e-3)
+
+
 def test_runs_with_the_asked_h_give_their_own_steps(
     sweep: Path, write_run: Callable[..., Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -69,6 +78,31 @@ def test_runs_with_the_asked_h_give_their_own_steps(
     assert found["alq", 4, 8, 8.0]["runs_every"] == 10
     assert found["supersgd", 4, 8, 8.0]["runs_every"] == 1
     assert asked(capsys, sweep).keys() >= {("alq", 4, every, 10.0) for every in (1, 10)}
+
+
+def test_runs_without_rounds_are_those_of_every_kind_of_rounds(
+    sweep: Path, write_run: Callable[..., Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    rounds = {"method": "alq", "workers": 4, "eval_every": 10, "exchange.local_steps": 10}
+    for own in ({}, {"exchange.fragments": 2}, {"exchange.fragments": 5, "exchange.overlap": 1}):
+        write_run("s", rounds | own, run_of(1e4))
+    assert main(["predict", str(sweep), "--bandwidth", "8M", "--every", "1,10", "--methods", "alq"]) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert "from the logs of 5 runs" in said[0]
+    labels = [line.partition("  ")[0] for line in said if line.startswith("ALQ")]
+    assert labels == ["ALQ (fragments 1)", "ALQ (fragments 2)", "ALQ (fragments 5), overlap 1"] * 2
+    assert not any(line.endswith("*") for line in said)
+
+
+def test_forks_are_left_out(sweep: Path, write_run: Callable[..., Path], capsys: pytest.CaptureFixture[str]) -> None:
+    (parent,) = sweep.glob("supersgd-*")
+    forked = {"method": "topk", "workers": 4, "eval_every": 10, "fork.run": str(parent), "fork.at": 10}
+    fork = write_run("s", forked, run_of(1e4))
+    assert main(["predict", str(sweep), "--bandwidth", "8M"]) == 0
+    told = capsys.readouterr()
+    assert "note: 1 fork is left out: its steps to a target" in told.err and "TopK" not in told.out
+    assert main(["predict", str(fork)]) == 2
+    assert "error: all of these runs are forks, whose steps" in capsys.readouterr().err
 
 
 def test_latency_counts_for_each_round_of_messages_and_each_step_s_losses(
@@ -109,6 +143,21 @@ def test_one_run_is_enough_and_draws_its_map(sweep: Path, tmp_path: Path, capsys
     assert {row["speedup"] for row in rows} == {"1.0"}
     assert picture.stat().st_size > 10_000
     assert picture.with_suffix(".pdf").exists()
+
+
+def test_the_map_marks_cells_whose_method_has_no_such_runs(
+    sweep: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[Figure] = []
+    monkeypatch.setattr(fastest_map, "saved", lambda figure, _: drawn.append(figure) or [])
+    words = ["predict", str(sweep), "--bandwidth", "1M,1G", "--every", "1,2", "--figure", str(tmp_path / "map.png")]
+    assert main(words) == 0
+    (axes,) = drawn[0].axes
+    assert [(text.get_position()[1], text.get_text()[-1]) for text in axes.texts] == [
+        *[(0, "x")] * 2,
+        *[(1, "*")] * 2,
+    ]
+    assert "*: steps of runs with another H" in drawn[0].get_suptitle()
 
 
 @pytest.mark.parametrize(
