@@ -142,18 +142,24 @@ def _until_all_have_asked() -> None:
     _ask_store(ask)
 
 
-def apart(group: dist.ProcessGroup) -> dist.ProcessGroup:
+def apart(group: dist.ProcessGroup, timeout_s: float | None = None) -> dist.ProcessGroup:
     """A new group of all ranks.  A collective call: every rank makes it.
 
     A backend matches collectives by their order, so what a thread of ours issues must not share a group with what
     another thread does (DDP's own in the backward pass: its map of unused parameters, synchronised batch norm).
-    ValueError for a part of the ranks, of which only all together can make a group.
+    ValueError for a part of the ranks, of which only all together can make a group; RankLost where one of them is not
+    there within ``timeout_s`` (None: the backend's own limit).
     """
     some, every = dist.get_world_size(group), dist.get_world_size()
     if some < every:
         remedy = "make a second one by torch.distributed.new_group for this state alone and give it as group"
         raise ValueError(f"a group of {some} of the {every} ranks, which others may use: {remedy}")
-    made = dist.new_group(backend=dist.get_backend(group))
+    limit = None if timeout_s is None else timedelta(seconds=timeout_s)
+    try:
+        made = dist.new_group(backend=dist.get_backend(group), timeout=limit)
+    except dist.DistError as error:
+        why = str(error).strip().splitlines()[0]
+        raise RankLost(f"no second group of all {every} ranks: one of them is gone or late ({why})") from error
     assert isinstance(made, dist.ProcessGroup)
     return made
 

@@ -79,6 +79,9 @@ class Trainer:
         self.trained = self.workers if self.trains_on_method else self._workers("sgd", None)
         # by which a step's losses are told: they do not wait behind messages that overlap with it
         self.words = self.fp32_workers if config["exchange"]["overlap"] else self.trained
+        if self.words is not self.trained:  # a rank that is lost to one is lost to both
+            one, other = self.words.transport, self.trained.transport
+            one.siblings, other.siblings = [*one.siblings, other], [*other.siblings, one]
         self.local: LocalModels | None = None
         if self.local_steps > 1:
             outer, how = config["exchange"], (self.model, self.parameters, self.gradients.layout, self.optimizer)
@@ -108,7 +111,7 @@ class Trainer:
             memory, layers = Memory(args.Feedback(**self.config["feedback"]), *own), self.config["layers"]
         workers, seed, group = self.config["workers"], self.config["seed"], self.group
         if exchange is not None and exchange.overlap and group is not None:
-            group = apart(group)
+            group = apart(group, exchange.timeout_s)
         more = {"timeout_s": self.config["exchange"]["timeout_s"], "memory": memory, "layers": layers}
         return Workers(name, settings, workers, shapes, seed, self.device, group, exchange, **more)
 
