@@ -30,6 +30,8 @@ SWEEPS = [title for title, block in BLOCKS.items() if isinstance(MEASUREMENTS.ge
 class Anything(float):
     """A number that has every name, each of which is such a number."""
 
+    __iter__ = None  # Python would go through it for ever
+
     def __getitem__(self, name: object) -> Anything:
         return self
 
