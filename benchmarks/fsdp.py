@@ -14,15 +14,13 @@ that bfloat16 sends 4 bytes a parameter here (two ranks) where it would send 3 o
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
-import socket
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.network import Loopback, Network, network
+from benchmarks.network import Network, network_or_loopback
 from benchmarks.rank_processes import ask_all, rank_processes
 from benchmarks.timing import summary
 from files.aligned import aligned
@@ -36,23 +34,13 @@ WARM_UP = 2  # steps: the first gather is a refresh
 Row = dict[str, Any]
 
 
-@contextlib.contextmanager
-def _link(quick: bool) -> Iterator[tuple[Network | Loopback, int]]:
-    """A network of namespaces, or this machine's loopback, and a port of it for the ranks to meet at."""
-    if not quick:
-        with network(RANKS, FASTEST_MBIT) as net:
-            yield net, PORT
-        return
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    yield Loopback(RANKS), port
-
-
 def measured(rates: Sequence[str], rounds: int, *, quick: bool) -> list[Row]:
     """One row for every rate and variant; ``rate`` is "loopback" where quick."""
     rows = []
-    with _link(quick) as (net, port), rank_processes("benchmarks.fsdp_rank", net, port) as ranks:
+    with (
+        network_or_loopback(not quick, RANKS, FASTEST_MBIT, PORT) as (net, port),
+        rank_processes("benchmarks.fsdp_rank", net, port) as ranks,
+    ):
         ask_all(ranks, {"do": "prepare", "variants": VARIANTS, "small": quick, "steps": WARM_UP})
         for rate in ["loopback"] if quick else rates:
             if isinstance(net, Network):

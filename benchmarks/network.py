@@ -17,6 +17,7 @@ import contextlib
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -195,6 +196,24 @@ def network(num_ranks: int, rate_mbit: float) -> Iterator[Network]:
     finally:
         for name in [name for name in _namespaces() if name.startswith(f"{made.prefix}-")]:
             _delete(name)
+
+
+@contextlib.contextmanager
+def network_or_loopback(
+    shaped: bool, num_ranks: int, rate_mbit: float, port: int
+) -> Iterator[tuple[Network | Loopback, int]]:
+    """A ``network`` if ``shaped``, else this machine's loopback, and a port of it for the ranks to meet at.
+
+    port: the network's; on the loopback it is one that is free.
+    """
+    if shaped:
+        with network(num_ranks, rate_mbit) as net:
+            yield net, port
+        return
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    yield Loopback(num_ranks), port
 
 
 def delete_abandoned() -> None:

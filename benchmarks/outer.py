@@ -18,18 +18,16 @@ all ways; the outer settings, and how many times DDP's steps a way takes, were c
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import os
-import socket
 import statistics
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from benchmarks.network import Loopback, Network, network, why_not
+from benchmarks.network import Network, network_or_loopback, why_not
 from benchmarks.outer_ways import DDP, SIZES, SPARSE, WAYS, Size
 from benchmarks.rank_processes import Rank, ask_all, rank_processes
 from benchmarks.timing import summary
@@ -60,26 +58,16 @@ class Measured:
 # --- measuring ---
 
 
-@contextlib.contextmanager
-def _link(shaped: bool) -> Iterator[tuple[Network | Loopback, int]]:
-    """A network of namespaces, or this machine's loopback, and a port of it for the ranks to meet at."""
-    if shaped:
-        with network(RANKS, FASTEST_MBIT) as net:
-            yield net, PORT
-        return
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    yield Loopback(RANKS), port
-
-
 def measured(size: Size, names: Sequence[str], seeds: Sequence[int], links: Sequence[str], turns: int) -> Measured:
     """All trainings, and so many rounds of each way on each link.
 
     Raises ValueError where there can be no network, and RuntimeError with a rank's last words where one failed.
     """
     found = Measured()
-    with _link(LOOPBACK not in links) as (net, port), rank_processes("benchmarks.outer_rank", net, port) as ranks:
+    with (
+        network_or_loopback(LOOPBACK not in links, RANKS, FASTEST_MBIT, PORT) as (net, port),
+        rank_processes("benchmarks.outer_rank", net, port) as ranks,
+    ):
         found.told = ask_all(ranks, {"do": "begin", "size": asdict(size)})[0]
         for seed in seeds:
             for name in names:
