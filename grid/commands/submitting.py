@@ -177,8 +177,8 @@ def submit(argv: Sequence[str], root: Path) -> int:
     from grid.engine.submission import planning
     from grid.engine.submission.plan import differences
 
-    sbatch_command.check_sbatch()
     _, experiments = named(parsed.grid, parsed.run_name)
+    sbatch_command.check_sbatch()
     folder = experiments[0].folder
     with chunk_submission.only_one(root, folder):
         before = planning.reviewed(root, folder)
@@ -337,9 +337,9 @@ def retry(argv: Sequence[str], root: Path) -> int:
     bounds = _bounds(parsed)
     as_planned(parsed, root, needs_plan=True)
     options = _options(parsed)
+    folder = named(parsed.grid, parsed.run_name, parsed.seeds, parsed.overrides)[1][0].folder
     if not parsed.here:
         sbatch_command.check_sbatch()
-    folder = named(parsed.grid, parsed.run_name, parsed.seeds, parsed.overrides)[1][0].folder
     with chunk_submission.only_one(root, folder):
         evidence.settle(ledger.read_all(root, folder), root)
         options = _inherited(options, planning.reviewed(root, folder))
