@@ -70,10 +70,11 @@ VARIANTS = (
     "atomo atoms=entries ratio=0.3",
 )
 CASES = (*METHODS, *VARIANTS)
+MANY_DRAWS = ("test_unbiased", "test_the_error_is_the_one_of_theory")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    parametrize(metafunc, CASES)
+    parametrize(metafunc, CASES, slow=VARIANTS if metafunc.function.__name__ in MANY_DRAWS else ())
 
 
 def test_the_error_is_the_one_of_theory(name):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import pytest
@@ -17,11 +17,16 @@ SMALL = {"bucket_size": 64}
 OF_CLAIM = {"test_unbiased": "unbiased", "test_contractive": "contractive"}
 
 
-def parametrize(metafunc: pytest.Metafunc, cases: Sequence[str]) -> None:
-    """Let a test that takes ``name`` run for each of these methods, those of a claim for the methods that make it."""
+def parametrize(metafunc: pytest.Metafunc, cases: Sequence[str], slow: Collection[str] = ()) -> None:
+    """Let a test that takes ``name`` run for each of these methods, those of a claim for the methods that make it.
+
+    slow: those whose tests get the mark ``slow``.
+    """
     if "name" in metafunc.fixturenames:
         claim = OF_CLAIM.get(metafunc.function.__name__)
-        metafunc.parametrize("name", [case for case in cases if claim is None or getattr(claims(case), claim)])
+        claiming = [case for case in cases if claim is None or getattr(claims(case), claim)]
+        marks = {case: [pytest.mark.slow] if case in slow else [] for case in claiming}
+        metafunc.parametrize("name", [pytest.param(case, marks=marks[case], id=case) for case in claiming])
 
 
 def claims(case: str) -> Method:
