@@ -146,6 +146,19 @@ def test_a_file_system_without_links_keeps_a_copy(tmp_path: Path, monkeypatch: p
     assert [_step(tmp_path / "run", at) for at in (1, 3)] == [1, 3]
 
 
+def test_a_run_that_was_killed_before_it_kept_a_checkpoint_keeps_it_when_it_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("train.process.checkpoint.keep", killed)
+        assert run(tmp_path / "run", checkpoint_at=[3]) != 0
+    assert not checkpoint.of_step(tmp_path / "run", 3).exists()
+    assert run(tmp_path / "run", checkpoint_at=[3]) == 0 and _step(tmp_path / "run", 3) == 3
+
+
 def _step(run_dir: Path, at: int) -> int:
     return torch.load(checkpoint.of_step(run_dir, at), weights_only=True)["step"]
 
