@@ -328,8 +328,8 @@ def _target(logs: Logs, runs: Sequence[str], asked: str | None) -> tuple[str, Ta
         number = float(value)
     except ValueError:
         number = math.nan
-    if name not in ("", "loss") or not math.isfinite(number):
-        raise ValueError(f"--target {asked!r}: must be an accuracy in percent, such as 90, or a loss, such as loss=1.5")
+    if name not in ("", "loss") or not math.isfinite(number) or not (name or 0 <= number <= 100):
+        raise ValueError(f"--target {asked!r}: must be an accuracy of 0 to 100 percent, or a loss, as in loss=1.5")
     tag = LOSS if name else TAG
     if tag not in logs.tags:
         raise ValueError(f"--target {asked}: no run has logged {tag}")
