@@ -90,8 +90,8 @@ def test_what_was_kept_stays_when_newer_checkpoints_come(parent: tuple[Path, dic
 def test_steps_without_a_checkpoint_are_refused(
     parent: tuple[Path, dict[str, Any]], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, _ = _fork(parent, 1)
-    assert code == EXIT_BAD_SETTINGS
+    code, folder = _fork(parent, 1)
+    assert code == EXIT_BAD_SETTINGS and not folder.exists()
     assert re.search(r"parent has no checkpoint of step 1 \(legal: (2, )?3, 4\): run it with", capsys.readouterr().err)
 
 
