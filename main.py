@@ -83,6 +83,10 @@ def main() -> None:
             raise ValueError("--resolve: says how --cfg shows the settings; write --cfg job --resolve")
         if words.multirun and os.environ.get("WORLD_SIZE", "1") != "1":
             raise ValueError("-m: one run after another is for a single process; start each with a torchrun of its own")
+        if words.multirun and parent and (words.config_name or words.config_dir):
+            raise ValueError(
+                "fork=: several forks at once take no --config-name or --config-dir; start each without -m"
+            )
         # clearer, and sooner, than Hydra would refuse
         resolving.check_overrides([] if words.help else overrides, complete, sweep=words.multirun)
         overrides = complete(overrides)

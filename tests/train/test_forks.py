@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ from train.process.config_file import read_config
 from train.process.status import EXIT_BAD_SETTINGS
 from train.steps.trainer import Trainer
 
+ROOT = Path(__file__).parents[2]
 FEEDBACK = {"method": "topk", "method.ratio": 0.1, "method.bucket_size": None, "method.update_at": None}
 
 
@@ -228,6 +231,21 @@ def test_each_of_several_runs_takes_what_it_would_take_alone(parent: tuple[Path,
         resolving.resolve(parse_overrides(fork_words.with_inherited(config, job)))["method"] for job in jobs(together)
     ]
     assert methods == [own, resolving.resolve({"method": "trn"})["method"]]
+
+
+@pytest.mark.slow
+def test_several_forks_by_main(parent: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
+    own = read_config(parent[0])["method"]
+    command = [sys.executable, str(ROOT / "main.py"), "-m", f"fork={parent[0]}", "at=3", f"method={own['name']},trn"]
+    subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
+    methods = [read_config(path)["method"] for path in (tmp_path / "runs" / "main").iterdir()]
+    assert sorted(methods, key=lambda one: one["name"] == "trn") == [
+        own,
+        resolving.resolve({"method": "trn"})["method"],
+    ]
+    command += ["--config-dir", str(tmp_path)]
+    said = subprocess.run(command, cwd=tmp_path, check=False, capture_output=True, text=True).stderr
+    assert said.startswith("main.py: fork=: several forks at once take no --config-name or --config-dir")
 
 
 def test_a_fork_goes_on_without_the_run_that_it_left(parent: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
