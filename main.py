@@ -71,7 +71,8 @@ def main() -> None:
                 "-sc: Hydra's completion knows none of these settings; docs/start.md has the line for ours"
             )
         mode, overrides = command_line.split_mode(words.overrides)
-        overrides = fork_words.spelled_out(overrides, functools.partial(read_config, name="fork"))
+        overrides, parent = fork_words.named(overrides, functools.partial(read_config, name="fork"))
+        complete = functools.partial(fork_words.with_inherited, parent)
         if mode == "evaluate" or words.help:
             stop.let_go()
         if mode == "evaluate" and not words.help:
@@ -82,8 +83,13 @@ def main() -> None:
             raise ValueError("--resolve: says how --cfg shows the settings; write --cfg job --resolve")
         if words.multirun and os.environ.get("WORLD_SIZE", "1") != "1":
             raise ValueError("-m: one run after another is for a single process; start each with a torchrun of its own")
+        if words.multirun and parent and (words.config_name or words.config_dir):
+            raise ValueError(
+                "fork=: several forks at once take no --config-name or --config-dir; start each without -m"
+            )
         # clearer, and sooner, than Hydra would refuse
-        resolving.check_overrides([] if words.help else overrides, sweep=words.multirun)
+        resolving.check_overrides([] if words.help else overrides, complete, sweep=words.multirun)
+        overrides = complete(overrides)
     except ValueError as error:
         _end(_refuse(error, tell="mode=evaluate" not in words.overrides))
     # Hydra knows of no mode= and no fork=
@@ -98,7 +104,7 @@ def main() -> None:
                 config = resolving.of_composed(OmegaConf.to_container(composed))  # type: ignore[arg-type]
             else:
                 given: Any = OmegaConf.to_container(HydraConfig.get().overrides, resolve=False)  # ${...} stays text
-                config = resolving.of_words(*given["task"])
+                config = resolving.of_words(*complete(given["task"]))
         except ValueError as error:
             codes.append(_refuse(error))
             return

@@ -66,7 +66,7 @@ def _parser() -> argparse.ArgumentParser:
     against = _options("--x", nargs="+", choices=axes, metavar="AXIS", help=drawn)
     redraw = _options("--redraw", action="store_true", help="draw again although nothing has changed")
     reached = "validation accuracy of the figure of times to accuracy (default: a point below SuperSGD's)"
-    target = _options("--target", type=float, metavar="PERCENT", help=reached)
+    target = _options("--target", type=_percent, metavar="PERCENT", help=reached)
     which = argparse.ArgumentParser(add_help=False)
     chosen = which.add_argument_group("which figures").add_mutually_exclusive_group().add_argument
     chosen("--only", nargs="+", metavar="NAME", help="these, by the names that --list gives: overview 'accuracy*'")
@@ -139,6 +139,16 @@ def _count(text: str) -> int:
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"{text!r}: must be a whole number, 0 or more")
     return int(text)
+
+
+def _percent(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 100:
+        raise argparse.ArgumentTypeError(f"{text!r}: must be an accuracy of 0 to 100 percent")
+    return value
 
 
 def _seconds(text: str) -> float:

@@ -52,7 +52,15 @@ def _folder_name(text: str) -> str:
 
 def loaded(options: argparse.Namespace) -> Logs:
     """The chosen runs of a sweep; FileNotFoundError for a sweep, ValueError for a condition that does not exist."""
-    every, conditions = load(options.runs, options.sweep, cache=not options.no_cache), _conditions(options)
+    return _chosen(options, _every(options))
+
+
+def _every(options: argparse.Namespace) -> Logs:
+    return load(options.runs, options.sweep, cache=not options.no_cache)
+
+
+def _chosen(options: argparse.Namespace, every: Logs) -> Logs:
+    conditions = _conditions(options)
     chosen = select(every, conditions)
     lost = without_partner(every.settings, chosen.settings, options.where, _methods(options)) if conditions else []
     return dataclasses.replace(chosen, notes=(*chosen.notes, *lost))
@@ -254,12 +262,16 @@ def _watch(options: argparse.Namespace) -> int:
 
 
 def _forks(options: argparse.Namespace) -> int:
+    from analysis.forks import unfinished, with_left
+    from analysis.seed_groups import groups
     from analysis.tables import fork_table
 
-    logs = loaded(options)
+    every = _every(options)
+    logs = with_left(_chosen(options, every), every)
     note(logs.notes)
     if _is_empty(logs):
         return 1
+    note([sentence for group in groups(logs) for sentence in unfinished(logs, group.seed_groups)])
     found = fork_table.table(logs)
     if isinstance(found, str):
         print(f"nothing to show: {found}", file=sys.stderr)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +21,7 @@ class Branch:
     """A seed group of forks, and the runs that they left.
 
     ours, theirs: values of one tag, steps down, forks across, at the steps after ``at`` that all have.  num_forks: with
-    those that are left out, because they or the runs that they left have none such.
+    those that are left out, because they have not finished where others have, or have no such values in both runs.
     """
 
     seed_group: SeedGroup
@@ -72,5 +72,30 @@ def branches(logs: Logs, seed_groups: tuple[SeedGroup, ...], tag: str) -> list[B
         both = there.index[there[runs].all(axis=1)]
         if runs and len(both):
             at_both = (ours.loc[both, runs], theirs.loc[both, runs])
-            found.append(Branch(seed_group, at, len(parents), tuple(parents[run] for run in runs), *at_both))
+            found.append(Branch(seed_group, at, len(seed_group.runs), tuple(parents[run] for run in runs), *at_both))
     return found or f"no fork has {tag} at a step at which the run that it left has it, too"
+
+
+def with_left(chosen: Logs, every: Logs) -> Logs:
+    """The chosen ones of some runs, and those that their forks left, which are compared with them."""
+    if RUN not in chosen.settings:
+        return chosen
+    parents = {Path(str(folder)).name for folder in chosen.settings[RUN].dropna()}
+    names = [run for run in every.settings.index if run in parents or run in chosen.settings.index]
+    return replace(every.keep(names), notes=chosen.notes)
+
+
+def unfinished(logs: Logs, seed_groups: tuple[SeedGroup, ...]) -> list[str]:
+    """A sentence for each seed group of forks on those that have not finished: seed, state and step."""
+    told = []
+    for seed_group in seed_groups:
+        runs = [run for run in seed_group.runs if RUN in logs.settings and isinstance(logs.settings[RUN][run], str)]
+        status = logs.status.loc[runs].fillna({"step": 0}).assign(seed=logs.settings.loc[runs, "seed"])
+        ends = [
+            f"seed {row['seed']:g} ({row['state'] or 'unknown'} at step {row['step']:g} of {row['steps']:g})"
+            for row in status.to_dict("records")
+            if not row["complete"]
+        ]
+        if ends:
+            told.append(f"{seed_group.label}: not finished: {', '.join(ends)}")
+    return told

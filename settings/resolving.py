@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from args import DEFAULTS, GROUPS, SECTIONS, Config
@@ -205,11 +205,14 @@ def _validate_exchange(config: Mapping[str, Any]) -> None:
         raise ValueError(f"{chosen['num_aggregate']}: must be at most workers={workers} (0: all)")
 
 
-def check_overrides(overrides: Sequence[str], *, sweep: bool = False) -> None:
+def check_overrides(
+    overrides: Sequence[str], complete: Callable[[Sequence[str]], Sequence[str]] = list, *, sweep: bool = False
+) -> None:
     """Raise ValueError, with the legal choices, where Hydra would refuse less clearly. Hydra's own settings pass.
 
-    sweep: several values of a setting are as many runs, none of which begins before all are checked.
+    complete: makes all words of a run of those that are given.  sweep: several values of a setting are as many runs,
+    none of which begins before all are checked.
     """
     own = [text for text in overrides if not text.startswith("hydra")]
     for words in jobs(own) if sweep else [own]:
-        of_words(*words)
+        of_words(*complete(words))

@@ -8,17 +8,20 @@ import json
 import os
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from args import GROUPS, SECTIONS, Config
 from nuq.settings import Unless, declared
+from settings.fork import Fork
 from settings.sections import methods_of
 
 
 def counting(schema: type, values: Mapping[str, Any]) -> dict[str, Any]:
     """The values that make the identity.
 
-    Left out are those that cannot change a result, and what runs older than a setting have (``Unless``).
+    Left out are those that cannot change a result, and what runs older than a setting have (``Unless``).  Of the run
+    that a fork leaves there is what it is, wherever it lies (``parent_run``).
     """
     fields = declared(schema)
 
@@ -26,7 +29,19 @@ def counting(schema: type, values: Mapping[str, Any]) -> dict[str, Any]:
         rule = fields[key].rule["identity"] if key in fields else True
         return value != rule.value if isinstance(rule, Unless) else rule
 
-    return {key: value for key, value in values.items() if counts(key, value)}
+    counted = {key: value for key, value in values.items() if counts(key, value)}
+    return counted | {"run": parent_run(counted["run"])} if schema is Fork and "run" in counted else counted
+
+
+def parent_run(folder: str) -> str:
+    """What says which run a fork leaves: its folder from the last ``runs`` on, else a run's name, else the whole path.
+
+    So a fork is the same one from wherever it is started, and in a checkout that was moved.
+    """
+    path = Path(os.path.normpath(folder))
+    if "runs" in path.parts:
+        return "/".join(path.parts[-1 - path.parts[::-1].index("runs") :])
+    return path.name if NAME.fullmatch(path.name) else str(path)
 
 
 @functools.cache

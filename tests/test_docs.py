@@ -143,7 +143,8 @@ def check(command: str, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         case ["python", "main.py", "mode=evaluate", *rest]:
             assert command_line.evaluation(command_line.parse_overrides(rest)).run
         case ["python", "main.py", str(run), *rest] if run.startswith("fork="):
-            _check_overrides(fork_words.spelled_out([run, *rest], lambda _: resolving.resolve({"method": "supersgd"})))
+            words, config = fork_words.named([run, *rest], lambda _: resolving.resolve({"method": "supersgd"}))
+            _check_overrides(fork_words.with_inherited(config, words))
         case ["python", "main.py", *rest]:
             _check_overrides(plugins.start(rest))
         case ["python", "-m", "nuq", "advise", *rest]:

@@ -18,6 +18,7 @@ from settings import command_line, resolving, run_identity, sections
 from tests.experiments import CHOICES, FORMATS, ROUNDS, SETTINGS, experiments, needed_by
 
 ROOT = Path(__file__).parent.parent
+NAME = "qsgd-2b-mlp-digits-s1-0123456789abcd"
 
 
 def _another(value: Any, item: dataclasses.Field[Any]) -> Any:
@@ -169,6 +170,23 @@ def test_a_default_that_moved_is_another_experiment_and_older_runs_keep_their_na
     assert today["method"]["rounding"] == "correlated"
     assert run_identity.identity(older) == named(**{"method.rounding": "stochastic"}) != named()
     assert resolving.resolve(sections.as_set(older))["method"]["rounding"] == "stochastic"
+
+
+@pytest.mark.parametrize(
+    ("folder", "same"),
+    [
+        (f"runs/main/{NAME}", [f"/home/a/b/runs/main/{NAME}", f"../runs/main/{NAME}", f"runs/b/../main/{NAME}/"]),
+        ("runs/left", ["/runs/old/runs/left", "../../runs/left"]),
+        (NAME, [f"/data/{NAME}", f"../{NAME}"]),
+    ],
+)
+def test_a_fork_is_known_by_the_run_that_it_left_wherever_that_lies(folder: str, same: list[str]) -> None:
+    def config(run: str) -> dict[str, Any]:
+        return resolving.resolve({"fork.run": run, "fork.at": 3})
+
+    assert run_identity.result_settings(config(folder))["fork"] == {"run": folder, "at": 3}
+    assert {run_identity.identity(config(run)) for run in same} == {run_identity.identity(config(folder))}
+    assert run_identity.identity(config("left")) != run_identity.identity(config("/data/left"))
 
 
 def test_with_dither_workers_round_by_themselves_and_names_stay() -> None:

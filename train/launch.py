@@ -6,6 +6,7 @@ import contextlib
 import errno
 import os
 import platform
+import shutil
 import warnings
 from pathlib import Path
 from typing import Any
@@ -71,6 +72,8 @@ def launch(config: dict[str, Any], stop: StopSignal | None = None) -> int:
                 return statuses.EXIT_DONE
             device = choose_device(config["device"], int(os.environ.get("LOCAL_RANK", "0")))
             if rank == 0:
+                if config["fork"]["run"] and not run_dir.exists():
+                    held.callback(_remove_if_refused, run_dir)
                 run_dir.mkdir(parents=True, exist_ok=True)
                 await_silence(run_dir, held.enter_context(only_process_in(run_dir)), lambda: stop.requested)
                 statuses.tidy(run_dir, "config.yaml", "status.json", "exit_code")
@@ -166,6 +169,14 @@ def _check_folder(run_dir: Path, config: dict[str, Any]) -> None:
     if before != run_identity.identity(config):
         what = "holds a run of other settings (see its config.yaml)"
         raise ValueError(f"run_dir={str(run_dir)!r} {what}: choose another folder")
+
+
+def _remove_if_refused(run_dir: Path) -> None:
+    """Remove the folder of a fork that was refused before its first step, of which nothing is to be kept."""
+    with contextlib.suppress(OSError, ValueError):
+        status = statuses.read(run_dir)
+        if status.get("exit_code") == statuses.EXIT_BAD_SETTINGS and not status["step"]:
+            shutil.rmtree(run_dir)
 
 
 def _elsewhere(run_dir: Path, config: dict[str, Any]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from pathlib import Path
 
 import pandas as pd
@@ -16,16 +17,18 @@ _NO_RESULT = {name for name, one in declared(args.Config).items() if not one.rul
 
 
 def with_parents(settings: pd.DataFrame) -> pd.DataFrame:
-    """The settings with a column OF: the run that each fork left, but for its seed, or its name where it is not here.
+    """The settings with a column OF: the run that each fork left, but for its seed.
 
-    Runs that are no forks have AT 0 and OF "", so that they are told from forks.  Where there are no forks, nothing of
-    them is left.
+    One that is not here counts as a run of its name but for the seed, as long as no fork left another of its name and
+    seed.  Runs that are no forks have AT 0 and OF "", so that they are told from forks.  Where there are no forks,
+    nothing of them is left.
     """
     forked = settings[RUN].fillna("").astype(bool) if RUN in settings else pd.Series(dtype=bool)
     if not any(forked):
         return settings.drop(columns=[name for name in (RUN, AT) if name in settings])
     alike = [name for name in settings if name not in {*_NO_RESULT, "seed", RUN}]
     parents = {run: Path(str(path)).name for run, path in settings.loc[forked, RUN].items()}
+    alike_named = Counter(parent.rpartition("-")[0] for parent in set(parents.values()))
     numbers: dict[str, dict[str, int]] = {}  # stem -> settings but for the seed -> 1, 2, ...
 
     def name(run: str) -> str:
@@ -33,7 +36,7 @@ def with_parents(settings: pd.DataFrame) -> pd.DataFrame:
         if run not in parents:
             return ""
         if (parent := parents[run]) not in settings.index:
-            return parent
+            return _SEED.sub("", parent) if alike_named[parent.rpartition("-")[0]] == 1 else parent
         key, stem = repr((name(parent), settings.loc[parent, alike].astype(str).tolist())), _SEED.sub("", parent)
         number = numbers.setdefault(stem, {}).setdefault(key, len(numbers[stem]) + 1)
         return stem if number == 1 else f"{stem} {number}"

@@ -144,16 +144,24 @@ class RunQuestion:
         """Whether the workers of a method exchange anything: SGD has one, which the links do not matter to."""
         return any(self.costs[run].collective != ALONE for runs in way.runs.values() for run in runs)
 
+    def is_dense(self, way: Way) -> bool:
+        """Whether a method sends plain numbers, which a ring adds up: BF16 with entropy coding does not."""
+        return all(self.costs[run].collective == RING for runs in way.runs.values() for run in runs)
+
     @property
     def baseline(self) -> str:
-        """The first of BASELINES that the runs have; empty where they have none."""
-        there = [way.seed_group.method for way in self.ways]
+        """The first of BASELINES that the runs have, sent as plain numbers; empty where they have none."""
+        there = [way.seed_group.method for way in self.ways if self.is_dense(way)]
         return next((name for name in BASELINES if name in there), "")
 
     def answers(self, setup: Setup) -> tuple[list[Answer], float]:
         """The times of all ways, and that of the baseline, the quickest of its settings (NaN for none)."""
         found = [self.answer(way, setup) for way in self.ways]
-        own = [one.seconds for one, way in zip(found, self.ways, strict=True) if way.seed_group.method == self.baseline]
+        own = [
+            one.seconds
+            for one, way in zip(found, self.ways, strict=True)
+            if way.seed_group.method == self.baseline and self.is_dense(way)
+        ]
         return found, min((seconds for seconds in own if math.isfinite(seconds)), default=math.nan)
 
 
@@ -233,7 +241,7 @@ def question(logs: Logs, target: str | None, profile: Profile) -> RunQuestion:
         for run in used:
             places.setdefault((of_runs[run].every, int(logs.settings.loc[run].to_dict()[WORKERS])), []).append(run)
         if places:
-            label = _with_overlap(seed_group.label, settings.loc[used])
+            label = _with_coding(_with_overlap(seed_group.label, settings.loc[used]), settings.loc[used])
             runs_of = {place: tuple(runs) for place, runs in places.items()}
             ways.append(Way(replace(seed_group, label=label), runs_of))
     runs = [*dict.fromkeys(run for way in ways for group in way.runs.values() for run in group)]
@@ -267,6 +275,13 @@ def _with_overlap(label: str, settings: pd.DataFrame) -> str:
     """The label of runs with these settings; it names their overlap, which no prediction counts."""
     steps = max(settings[OVERLAP].dropna().tolist(), default=0) if OVERLAP in settings else 0
     return f"{label}, overlap {steps:g}" if steps > 0 and "overlap" not in label else label
+
+
+def _with_coding(label: str, settings: pd.DataFrame) -> str:
+    """The label of runs with these settings; for BF16 it names entropy coding, with which it is no plain sum."""
+    rows = settings.to_dict("records")
+    coded = all(row["method.name"] == "bf16" and row.get("method.coding") == "rans" for row in rows)
+    return f"{label}, rANS" if coded and "rans" not in label else label
 
 
 def _comparable(logs: Logs) -> pd.DataFrame:
@@ -313,8 +328,8 @@ def _target(logs: Logs, runs: Sequence[str], asked: str | None) -> tuple[str, Ta
         number = float(value)
     except ValueError:
         number = math.nan
-    if name not in ("", "loss") or not math.isfinite(number):
-        raise ValueError(f"--target {asked!r}: must be an accuracy in percent, such as 90, or a loss, such as loss=1.5")
+    if name not in ("", "loss") or not math.isfinite(number) or not (name or 0 <= number <= 100):
+        raise ValueError(f"--target {asked!r}: must be an accuracy of 0 to 100 percent, or a loss, as in loss=1.5")
     tag = LOSS if name else TAG
     if tag not in logs.tags:
         raise ValueError(f"--target {asked}: no run has logged {tag}")

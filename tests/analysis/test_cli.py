@@ -185,6 +185,7 @@ def test_a_report_is_one_file(runs: Path, capsys: pytest.CaptureFixture[str]) ->
     ("arguments", "message"),
     [
         (["watch", "demo", "--every", "0"], "'0': must be a number of seconds from 1 to 86400"),
+        (["figures", "demo", "--target", "101"], "'101': must be an accuracy of 0 to 100 percent"),
         (["report", "demo", "--most-figures", "-1"], "'-1': must be a whole number, 0 or more"),
         (["figures", "demo", "--x", "days"], "invalid choice: 'days' (choose from 'step', 'time', 'epoch', 'bytes')"),
     ],

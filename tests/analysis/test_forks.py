@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from scipy.stats import ttest_ind, ttest_rel
 
-from analysis.forks import branches, welch
+from analysis.forks import branches, unfinished, welch, with_left
 from analysis.logs.load import Logs
 from analysis.logs.parents import AT, OF, RUN, with_parents
 from analysis.logs.rows import rows
@@ -54,6 +54,34 @@ def test_a_fork_is_told_from_the_run_with_its_settings(logs: Logs) -> None:
     assert len(set(found[OF])) == 5  # none, SuperSGD, and three whose names end otherwise: their seeds are not known
     labels = {group.label for group in seed_groups(with_parents(pd.concat([settings, more])))}
     assert labels == {"SGD", "SuperSGD (from the start)", "SuperSGD (from step 500)", "NUQSGD"}
+
+
+def test_forks_of_runs_in_another_folder_are_one_seed_group(logs: Logs) -> None:
+    forked = logs.settings.iloc[-SEEDS:].drop(columns=OF)
+    assert set(with_parents(forked)[OF]) == {"supersgd-cnn-digits"}
+    other = PARENT.format(1).replace("abcd", "abce")  # of the first seed, too, with settings that nobody knows
+    twice = pd.concat([forked, forked.iloc[:1].assign(**{RUN: f"runs/y/{other}"}).set_axis(["x"])])
+    assert set(with_parents(twice)[OF]) == {"supersgd-cnn-digits", PARENT.format(1), other}
+
+
+def test_what_forks_left_is_chosen_with_them(logs: Logs) -> None:
+    chosen = logs.keep([FORK.format(1)])
+    assert list(with_left(chosen, logs).settings.index) == [PARENT.format(1), FORK.format(1)]
+    no_fork = logs.keep([PARENT.format(1)])
+    assert list(with_left(no_fork, logs).settings.index) == [PARENT.format(1)]
+
+
+def test_forks_that_have_not_finished_are_told(logs: Logs) -> None:
+    status = logs.status.copy()
+    status.loc[FORK.format(2), ["state", "complete", "step"]] = ["diverged", False, 1500.0]
+    stopped = replace(logs, status=status)
+    steps = f"{status['steps'].iloc[0]:g}"
+    (group,) = groups(stopped)
+    told = unfinished(stopped, group.seed_groups)
+    assert told == [f"NUQSGD: not finished: seed 2 (diverged at step 1500 of {steps})"]
+    found = fork_table.table(stopped)
+    assert not isinstance(found, str) and [(row["pairs"], row["forks"]) for row in found] == [(2, 3)] * 2
+    assert not unfinished(logs, seed_groups(logs.settings))
 
 
 def test_without_forks_nothing_of_them_is_left(logs: Logs) -> None:

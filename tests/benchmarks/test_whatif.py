@@ -64,10 +64,16 @@ def test_the_page_can_be_written():
     (block,) = blocks.of_page((ROOT / "docs/results/whatif.md").read_text())
     told = {"commit": "0123456789ab", "date": "2001-01-01", "hardware": "a processor"}
     way = {"difference": 0.001, "paired": 0.002, "whole_difference": -0.003, "whole_runs": 0.008, "ratio": 0.25}
+    way |= {"whole_pairs": 0.004, "ratio_of_pairs": 0.5}
     forks = {"fork_unchanged_identical": True, "fork_seeds": 5, "paired_interval_ratio": 0.25}
+    forks |= {"paired_interval_ratio_of_pairs": 0.5, "accuracy_interval_ratio": 0.75}
+    forks["accuracy_interval_ratio_of_pairs"] = 1.25
     forks["forks"] = dict.fromkeys(("qsgdinf", "nuqsgd", "trn", "alq"), way)
+    accuracy = {**way, "ratio": 0.75, "ratio_of_pairs": 1.25}
+    forks["forks_accuracy"] = dict.fromkeys(forks["forks"], accuracy)
     page = block.words({**told, "figures": json.loads(json.dumps({**figures_of(rows), **forks}))})
-    assert "| TRN | .0010 +- .0020 | -.0030 +- .0080 | .25 |" in page and "end with the very parameters of" in page
+    assert "| TRN | .0010 +- .0020 | -.0030 +- .0080 | +- .0040 | .25 | .50 | .75 | 1.2 |" in page
+    assert "| median | | | | .25 | .50 | .75 | 1.2 |" in page and "end with the very parameters of" in page
     assert "off by 10 % in the median of 12 runs, by -10 % at worst" in page
     assert "| TopK | 300 Mbit/s | 4 | 9.00 s | 10.0 s | -10 % |" in page
 
@@ -93,10 +99,14 @@ def test_intervals_of_forks_and_of_whole_runs(tmp_path):
     loss = logs.of_tag("Vloss").iloc[-1]
     of = {form: np.array([loss[form.format(seed)] for seed in (1, 2, 3)]) for form in forms}
     left, whole, forked = (of[form] for form in (forms[1], "qsgd-{}", "fork-{}"))
-    (row,) = whatif_forks.intervals(logs).values()
+    (row,) = whatif_forks.intervals(logs, "Vloss").values()
     paired = ttest_rel(forked, left).confidence_interval()
     apart = ttest_ind(whole, left, equal_var=False).confidence_interval()
     assert row["paired"] == pytest.approx(np.diff(paired)[0] / 2, rel=1e-3)
     assert row["whole_runs"] == pytest.approx(np.diff(apart)[0] / 2, rel=1e-3)
     assert row["ratio"] == pytest.approx(np.diff(paired)[0] / np.diff(apart)[0], rel=1e-3)
+    pairs = ttest_rel(whole, left).confidence_interval()
+    assert row["whole_pairs"] == pytest.approx(np.diff(pairs)[0] / 2, rel=1e-3)
+    assert row["ratio_of_pairs"] == pytest.approx(np.diff(paired)[0] / np.diff(pairs)[0], rel=1e-3)
+    assert whatif_forks.figures_of_intervals(logs)["paired_interval_ratio_of_pairs"] == round(row["ratio_of_pairs"], 4)
     assert row["whole_difference"] == pytest.approx(whole.mean() - left.mean(), rel=1e-3)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +14,7 @@ import torch
 
 from nuq.exchange.transport import Transport
 from settings import fork_words, resolving, run_identity
-from settings.command_line import parse_overrides
+from settings.command_line import jobs, parse_overrides
 from tests.train.small_runs import BASE, run
 from train import launch
 from train.process import checkpoint
@@ -19,6 +22,7 @@ from train.process.config_file import read_config
 from train.process.status import EXIT_BAD_SETTINGS
 from train.steps.trainer import Trainer
 
+ROOT = Path(__file__).parents[2]
 FEEDBACK = {"method": "topk", "method.ratio": 0.1, "method.bucket_size": None, "method.update_at": None}
 
 
@@ -89,8 +93,8 @@ def test_what_was_kept_stays_when_newer_checkpoints_come(parent: tuple[Path, dic
 def test_steps_without_a_checkpoint_are_refused(
     parent: tuple[Path, dict[str, Any]], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, _ = _fork(parent, 1)
-    assert code == EXIT_BAD_SETTINGS
+    code, folder = _fork(parent, 1)
+    assert code == EXIT_BAD_SETTINGS and not folder.exists()
     assert re.search(r"parent has no checkpoint of step 1 \(legal: (2, )?3, 4\): run it with", capsys.readouterr().err)
 
 
@@ -145,6 +149,19 @@ def test_a_file_system_without_links_keeps_a_copy(tmp_path: Path, monkeypatch: p
     assert [_step(tmp_path / "run", at) for at in (1, 3)] == [1, 3]
 
 
+def test_a_run_that_was_killed_before_it_kept_a_checkpoint_keeps_it_when_it_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("train.process.checkpoint.keep", killed)
+        assert run(tmp_path / "run", checkpoint_at=[3]) != 0
+    assert not checkpoint.of_step(tmp_path / "run", 3).exists()
+    assert run(tmp_path / "run", checkpoint_at=[3]) == 0 and _step(tmp_path / "run", 3) == 3
+
+
 def _step(run_dir: Path, at: int) -> int:
     return torch.load(checkpoint.of_step(run_dir, at), weights_only=True)["step"]
 
@@ -160,8 +177,13 @@ def test_another_rank_gets_the_state_from_the_first(parent: tuple[Path, dict[str
 # --- the words of a command line ---
 
 
+def _spelled_out(*words: str) -> list[str]:
+    named, config = fork_words.named(words, read_config)
+    return fork_words.with_inherited(config, named)
+
+
 def test_words_take_all_else_from_the_run(parent: tuple[Path, dict[str, Any]]) -> None:
-    words = fork_words.spelled_out([f"fork={parent[0]}", "at=3", "optim.lr=0.5"], read_config)
+    words = _spelled_out(f"fork={parent[0]}", "at=3", "optim.lr=0.5")
     config, theirs = resolving.resolve(parse_overrides(words)), read_config(parent[0])
     assert config["fork"] == {"run": str(parent[0]), "at": 3} and config["optim"]["lr"] == 0.5
     left_out = {"fork", "optim", "run_dir", "checkpoint_at"}
@@ -171,7 +193,7 @@ def test_words_take_all_else_from_the_run(parent: tuple[Path, dict[str, Any]]) -
 
 
 def test_words_of_another_method_leave_those_of_the_first(parent: tuple[Path, dict[str, Any]]) -> None:
-    words = fork_words.spelled_out([f"fork={parent[0]}/", "at=3", "method=qsgd", "method.bits=2"], read_config)
+    words = _spelled_out(f"fork={parent[0]}/", "at=3", "method='qsgd'", "method.bits=2")
     method = resolving.resolve(parse_overrides(words))["method"]
     assert method == resolving.resolve({"method": "qsgd", "method.bits": 2})["method"]
 
@@ -184,6 +206,8 @@ def test_words_of_another_method_leave_those_of_the_first(parent: tuple[Path, di
         (["fork=a", "fork=b", "at=3"], "fork=a fork=b: must be the folder of one run"),
         (["fork=a,b", "at=3"], "fork=a,b: must be the folder of one run"),
         (["fork=", "at=3"], "fork=: must be the folder of one run"),
+        (["fork=a", "at=3", "at=5"], "fork=a at=3 at=5: a fork has one folder and one step; leave one out"),
+        (["fork=a", "at=3", "fork.at=5"], "fork=a at=3 fork.at=5: a fork has one folder and one step"),
     ],
 )
 def test_words_that_make_no_fork(words: list[str], sentence: str) -> None:
@@ -191,11 +215,51 @@ def test_words_that_make_no_fork(words: list[str], sentence: str) -> None:
         return read_config(folder, "fork")
 
     with pytest.raises(ValueError, match=f"^{re.escape(sentence)}"):
-        fork_words.spelled_out(words, read)
+        fork_words.named(words, read)
 
 
 def test_words_without_a_fork_stay() -> None:
-    assert fork_words.spelled_out(["method=alq", "at=3"], read_config) == ["method=alq", "at=3"]
+    assert _spelled_out("method=alq", "at=3") == ["method=alq", "at=3"]
+
+
+def test_each_of_several_runs_takes_what_it_would_take_alone(parent: tuple[Path, dict[str, Any]]) -> None:
+    """Under ``-m`` the run's own method keeps its settings, and another one has none of them."""
+    own = read_config(parent[0])["method"]
+    words, config = fork_words.named([f"fork={parent[0]}", "at=3", f"method={own['name']},trn"], read_config)
+    together = fork_words.with_inherited(config, words)
+    methods = [
+        resolving.resolve(parse_overrides(fork_words.with_inherited(config, job)))["method"] for job in jobs(together)
+    ]
+    assert methods == [own, resolving.resolve({"method": "trn"})["method"]]
+
+
+@pytest.mark.slow
+def test_several_forks_by_main(parent: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
+    own = read_config(parent[0])["method"]
+    command = [sys.executable, str(ROOT / "main.py"), "-m", f"fork={parent[0]}", "at=3", f"method={own['name']},trn"]
+    subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
+    methods = [read_config(path)["method"] for path in (tmp_path / "runs" / "main").iterdir()]
+    assert sorted(methods, key=lambda one: one["name"] == "trn") == [
+        own,
+        resolving.resolve({"method": "trn"})["method"],
+    ]
+    command += ["--config-dir", str(tmp_path)]
+    said = subprocess.run(command, cwd=tmp_path, check=False, capture_output=True, text=True).stderr
+    assert said.startswith("main.py: fork=: several forks at once take no --config-name or --config-dir")
+
+
+def test_a_fork_goes_on_without_the_run_that_it_left(parent: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
+    left, own = tmp_path / "left", tmp_path / "own"
+    shutil.copytree(parent[0], left)
+    words = [f"fork={left}", "at=3", f"run_dir={own}"]
+    config = resolving.resolve(parse_overrides(_spelled_out(*words)))
+    assert launch.launch(config) == 0
+    shutil.rmtree(left)
+    assert resolving.resolve(parse_overrides(_spelled_out(*words))) == config
+    with pytest.raises(
+        ValueError, match=r"there is no such folder; .*; a fork that has begun goes on without it where"
+    ):
+        _spelled_out(*words[:2])
 
 
 @pytest.mark.parametrize(

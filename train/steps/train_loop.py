@@ -56,12 +56,15 @@ class _Attempt:
                     trainer.evaluated = True
             except Interrupted:
                 stop = True
-            kept = trainer.step in config["checkpoint_at"]
-            if stop or kept or trainer.step == last or trainer.step % config["checkpoint_every"] == 0:
+            if (
+                stop
+                or trainer.step in config["checkpoint_at"]
+                or trainer.step == last
+                or trainer.step % config["checkpoint_every"] == 0
+            ):
                 with trainer.progress.during("saving"):
                     self._save()
-                    if kept and trainer.rank == 0:
-                        checkpoint.keep(self.run_dir, trainer.step)
+                    self._keep()
         if not (trainer.step == last and trainer.evaluated):
             raise Preempted(f"stopped after step {trainer.step} of {last}; started again, it goes on from there")
 
@@ -82,6 +85,8 @@ class _Attempt:
             self._load(found.path, lambda: trainer.load_state_dict(found.state))
             self.saved = (trainer.step, trainer.evaluated)
             self.status.saved(trainer.step)
+            if found.path.name == checkpoint.FILE:
+                self._keep()  # a run that was killed after it had saved has not kept it yet
         elif self.config["fork"]["run"]:
             self._fork(Path(self.config["fork"]["run"]))
         data = trainer.data
@@ -135,6 +140,11 @@ class _Attempt:
             checkpoint.save(self.run_dir, state)
         self.saved = (trainer.step, trainer.evaluated)
         self.status.saved(trainer.step)
+
+    def _keep(self) -> None:
+        """Keep the newest checkpoint where it is of one of ``checkpoint_at``."""
+        if self.trainer.rank == 0 and self.trainer.step in self.config["checkpoint_at"]:
+            checkpoint.keep(self.run_dir, self.trainer.step)
 
     # --- one step ---
 

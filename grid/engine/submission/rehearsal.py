@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from files.aligned import some
 from grid.engine.slurm.site import Site
 from grid.engine.states.record_values import data_told
 from grid.engine.states.runs import Run
@@ -46,6 +47,7 @@ def rehearse(
     """
     if not (root / MODULE).exists():
         return Rehearsal()
+    left = _left_without_a_checkpoint(start, runs, states)
     places = {run.run_dir: data_place(run, site or Site()) for run in runs}
     combinations: dict[str, list[Run]] = {}
     for run in start:
@@ -67,12 +69,15 @@ def rehearse(
             [found[0] for found in combinations.values()], [found[0] for found in earlier.values()], places, root
         )
     except _Silent as error:
-        return Rehearsal(notes=[f"nothing was built beforehand, nor were the data looked at: {error}"])
+        return Rehearsal(left, [f"nothing was built beforehand, nor were the data looked at: {error}"])
     refused: dict[str, list[Run]] = {}
     for why, found in zip(answer["refused"], combinations.values(), strict=True):
         if why:
             refused.setdefault(why, []).extend(found)
-    problems = [f"{_some(found)} would end before the first step: {why}" for why, found in refused.items()]
+    problems = [
+        *left,
+        *(f"{_some(found)} would end before the first step: {why}" for why, found in refused.items()),
+    ]
     for here, found in zip(answer["data"], earlier.values(), strict=True):
         problems += _of_other_data(data_told(here), found, states, places)
     untried = sum(why is None for why in answer["refused"])
@@ -102,6 +107,26 @@ def mixed(runs: Iterable[Run], states: Mapping[str, State]) -> list[str]:
         + ", ".join(f"{count} run{'s' * (count > 1)} on {which}" for which, count in counts.items())
         for key, counts in seen.items()
         if len(counts) > 1
+    ]
+
+
+def _left_without_a_checkpoint(start: Sequence[Run], runs: Sequence[Run], states: Mapping[str, State]) -> list[str]:
+    """Sentences on forks that leave runs at a step of which these, done before they had forks, keep no checkpoint."""
+    known = {run.run_dir: run for run in runs}
+    found: dict[int, list[tuple[Run, Run]]] = {}  # by step, the fork and what it leaves
+    for fork in start:
+        folder, at = (fork.experiment.config["fork"][name] for name in ("run", "at"))
+        if (left := known.get(folder)) is None or states[folder].word != "done":
+            continue
+        every, steps = (left.experiment.config[name] for name in ("checkpoint_every", "steps"))
+        two_newest = (steps, (steps - 1) // every * every)
+        if at not in two_newest and not (left.folder.path / f"checkpoint-{at}.pt").exists():
+            found.setdefault(at, []).append((fork, left))
+    return [
+        f"{_some([fork for fork, _ in pairs])} would find no checkpoint of step {at}, as what they leave is done and "
+        f"ran without checkpoint_at=[{at}]: move these run folders away to make them anew "
+        f"({some([*dict.fromkeys(left.run_dir for _, left in pairs)])})"
+        for at, pairs in found.items()
     ]
 
 

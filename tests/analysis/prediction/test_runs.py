@@ -52,6 +52,21 @@ def test_seconds_are_computation_codec_and_bytes(sweep: Path, capsys: pytest.Cap
     assert alq["speedup"] == pytest.approx(1.6 / 0.65, rel=1e-3)
 
 
+def test_coded_bf16_is_a_way_of_its_own(
+    sweep: Path, write_run: Callable[..., Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = {"method": "bf16", "workers": 4, "eval_every": 10}
+    write_run("s", {**settings, "method.coding": "rans"}, run_of(3e5))
+    (coded,) = (row for (method, *_), row in asked(capsys, sweep, "--bandwidth", "8M").items() if method == "bf16")
+    assert coded["label"] == "BF16, rANS" and coded["speedup"] == pytest.approx(1.6 / (0.1 + 0.9), rel=1e-3)
+    assert main(["predict", str(sweep), "--bandwidth", "8M"]) == 0
+    assert "speed-up over SuperSGD" in capsys.readouterr().out
+    write_run("s", settings, run_of(5e5))
+    assert main(["predict", str(sweep), "--bandwidth", "8M"]) == 0
+    said = capsys.readouterr().out
+    assert "speed-up over BF16" in said and "BF16 (packed)" in said and "BF16 (rans)" in said
+
+
 def test_more_workers_decode_and_send_more(sweep: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = asked(capsys, sweep, "--bandwidth", "8M", "--workers", "8", "--every", "1,4")
     every_step, in_rounds = found["alq", 8, 1, 8.0], found["alq", 8, 4, 8.0]
@@ -169,7 +184,8 @@ def test_the_map_marks_cells_whose_method_has_no_such_runs(
         (["runs/mixed"], "the runs have no accuracy in common (batch_size: 8, 16): keep one with --where"),
         (["runs/mixed", "--where", "batch_size=9"], "no run with batch_size=9"),
         (["runs/silent"], "has not logged comm/bytes; a prediction needs comm/bytes and time/step_s of each run"),
-        (["runs/s", "--target", "high"], "--target 'high': must be an accuracy in percent, such as 90, or a loss"),
+        (["runs/s", "--target", "high"], "--target 'high': must be an accuracy of 0 to 100 percent, or a loss"),
+        (["runs/s", "--target", "101"], "--target '101': must be an accuracy of 0 to 100 percent, or a loss"),
         (["runs/s", "--every", "0"], "--every '0': must be a number above 0"),
         (["runs/s", "--every", "1.5"], "--every '1.5': must be whole numbers from 1"),
         (["runs/s", "--latency", "-1"], "--latency -1.0: must be seconds, at least 0"),

@@ -5,7 +5,7 @@ data.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from grid.engine.states.runs import Run, runs_of
 from grid.engine.states.state import State
 from grid.engine.submission import rehearsal
 from grid.engine.submission.rehearsal import rehearse
-from grid.engine.sweep import Sweep, axis, point, product, union
+from grid.engine.sweep import Sweep, after, axis, point, product, union
 from tests.grid import bench
 from tests.grid.bench import Bench
 
@@ -132,6 +132,27 @@ def test_an_odd_note_of_data_is_none(odd: Any) -> None:
 
 def combinations(*points: Any) -> list[Run]:
     return runs_of(Sweep(union(*points), seeds=[1, 2], folder="x").experiments(), REPO)
+
+
+@pytest.mark.parametrize("at", [2, 3, 4])
+def test_forks_of_runs_that_kept_no_checkpoint_are_refused(tmp_path: Path, at: int) -> None:
+    """Of a run of 5 steps that is done, the checkpoints of steps 5 and 4 are there without checkpoint_at, too."""
+    (tmp_path / rehearsal.MODULE.parent).mkdir()
+    (tmp_path / rehearsal.MODULE).write_text("print('{')")
+    start = point("start", steps=5, checkpoint_every=2, checkpoint_at=[2, 3, 4])
+    left = product(point("fork", {"fork.run": "{after}", "fork.at": at, "steps": 7}), after("start"))
+    parent, fork = runs = runs_of(Sweep(union(start, left), folder="x").experiments(), tmp_path)
+    parent.folder.path.mkdir(parents=True)
+    (parent.folder.path / "checkpoint-2.pt").touch()
+
+    def problems(word: str) -> Sequence[str]:
+        return rehearse([fork], runs, {parent.run_dir: State(word), fork.run_dir: State("new")}, tmp_path).problems
+
+    told = (
+        f"1 run (fork) would find no checkpoint of step 3, as what they leave is done and ran without "
+        f"checkpoint_at=[3]: move these run folders away to make them anew ({parent.run_dir})"
+    )
+    assert not problems("new") and problems("done") == ([told] if at == 3 else [])
 
 
 @pytest.mark.slow
