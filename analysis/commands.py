@@ -52,15 +52,7 @@ def _folder_name(text: str) -> str:
 
 def loaded(options: argparse.Namespace) -> Logs:
     """The chosen runs of a sweep; FileNotFoundError for a sweep, ValueError for a condition that does not exist."""
-    return _chosen(options, _every(options))
-
-
-def _every(options: argparse.Namespace) -> Logs:
-    return load(options.runs, options.sweep, cache=not options.no_cache)
-
-
-def _chosen(options: argparse.Namespace, every: Logs) -> Logs:
-    conditions = _conditions(options)
+    every, conditions = load(options.runs, options.sweep, cache=not options.no_cache), _conditions(options)
     chosen = select(every, conditions)
     lost = without_partner(every.settings, chosen.settings, options.where, _methods(options)) if conditions else []
     return dataclasses.replace(chosen, notes=(*chosen.notes, *lost))
@@ -266,8 +258,8 @@ def _forks(options: argparse.Namespace) -> int:
     from analysis.seed_groups import groups
     from analysis.tables import fork_table
 
-    every = _every(options)
-    logs = with_left(_chosen(options, every), every)
+    every = load(options.runs, options.sweep, cache=not options.no_cache)
+    logs = with_left(select(every, _conditions(options)), every)
     note(logs.notes)
     if _is_empty(logs):
         return 1

@@ -6,7 +6,6 @@ import contextlib
 import errno
 import os
 import platform
-import shutil
 import warnings
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,7 @@ from train.models import WeightsError
 from train.process import machine, rendezvous
 from train.process import status as statuses
 from train.process.checkpoint import FILE, PREVIOUS, CheckpointError, checked
+from train.process.config_file import read_config
 from train.process.memory import keep_freed_memory, return_freed_memory
 from train.process.run_folder import Held, await_silence, only_process_in
 from train.process.signals import Preempted, StopSignal
@@ -33,6 +33,7 @@ from train.steps.train_loop import run
 from train.steps.trainer import Trainer
 
 BAD_SETTINGS = (CheckpointError, WeightsError, DataError)  # errors of a trainer that stands, which people can put right
+OF_A_START = ("config.yaml", "status.json", "exit_code", "scalars.csv", "events.out.tfevents.*")  # before a first step
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EIO)  # errors that are nobody's setting
 
 
@@ -72,10 +73,11 @@ def launch(config: dict[str, Any], stop: StopSignal | None = None) -> int:
                 return statuses.EXIT_DONE
             device = choose_device(config["device"], int(os.environ.get("LOCAL_RANK", "0")))
             if rank == 0:
-                if config["fork"]["run"] and not run_dir.exists():
-                    held.callback(_remove_if_refused, run_dir)
+                is_new = not run_dir.exists()
                 run_dir.mkdir(parents=True, exist_ok=True)
                 await_silence(run_dir, held.enter_context(only_process_in(run_dir)), lambda: stop.requested)
+                if config["fork"]["run"] and is_new:
+                    held.callback(_remove_if_refused, run_dir)
                 statuses.tidy(run_dir, "config.yaml", "status.json", "exit_code")
                 before = read_text(run_dir / "config.yaml") if (run_dir / "config.yaml").exists() else ""
                 statuses.write_text(run_dir / "config.yaml", yaml.safe_dump(config, sort_keys=False))
@@ -155,7 +157,8 @@ def _check_folder(run_dir: Path, config: dict[str, Any]) -> None:
     """Raise ValueError where the folder holds a run of other settings, or one whose settings cannot be read."""
     path, remedy = run_dir / "config.yaml", "put it back or choose another run_dir"
     try:
-        before = run_identity.identity(yaml.safe_load(read_text(path)))
+        before = yaml.safe_load(read_text(path))
+        its_identity = run_identity.identity(before)
     except FileNotFoundError:
         if any((run_dir / name).exists() for name in ("status.json", FILE, PREVIOUS)):
             if path.exists():  # the first rank has written both meanwhile
@@ -166,9 +169,21 @@ def _check_folder(run_dir: Path, config: dict[str, Any]) -> None:
         raise ValueError(f"{path} {error}: {remedy}") from error
     except (yaml.YAMLError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{path} is damaged ({type(error).__name__}): {remedy}") from error
-    if before != run_identity.identity(config):
+    if its_identity != run_identity.identity(config):
         what = "holds a run of other settings (see its config.yaml)"
         raise ValueError(f"run_dir={str(run_dir)!r} {what}: choose another folder")
+    if config["fork"]["run"] and _are_other_runs(before["fork"]["run"], config["fork"]["run"]):
+        what = f"holds a fork of another run ({before['fork']['run']})"
+        raise ValueError(f"run_dir={str(run_dir)!r} {what}: choose another folder")
+
+
+def _are_other_runs(one: str, other: str) -> bool:
+    """Whether two folders, of which the ends are alike, hold runs of different settings."""
+    try:
+        own, others = (run_identity.identity(read_config(Path(folder))) for folder in (one, other))
+    except ValueError:  # of a folder that was moved, or is gone, nothing is known
+        return False
+    return own != others
 
 
 def _remove_if_refused(run_dir: Path) -> None:
@@ -176,7 +191,10 @@ def _remove_if_refused(run_dir: Path) -> None:
     with contextlib.suppress(OSError, ValueError):
         status = statuses.read(run_dir)
         if status.get("exit_code") == statuses.EXIT_BAD_SETTINGS and not status["step"]:
-            shutil.rmtree(run_dir)
+            for name in OF_A_START:
+                for path in run_dir.glob(name):
+                    path.unlink()
+            run_dir.rmdir()  # fails where anything else lies there
 
 
 def _elsewhere(run_dir: Path, config: dict[str, Any]) -> str:

@@ -248,6 +248,20 @@ def test_several_forks_by_main(parent: tuple[Path, dict[str, Any]], tmp_path: Pa
     assert said.startswith("main.py: fork=: several forks at once take no --config-name or --config-dir")
 
 
+def test_a_fork_is_not_taken_for_that_of_another_run_with_the_end_of_its_path(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for place, lr in (("a", 0.1), ("b", 0.2)):
+        assert run(tmp_path / place / "runs" / "left", checkpoint_at=[3], **{"optim.lr": lr}) == 0
+    left = [str(tmp_path / place / "runs" / "left") for place in ("a", "b")]
+    own = tmp_path / "own"
+    assert run(own, **{"fork.run": left[0], "fork.at": 3}) == 0
+    assert run(own, **{"fork.run": left[1], "fork.at": 3}) == EXIT_BAD_SETTINGS
+    assert f"holds a fork of another run ({left[0]}): choose another folder" in capsys.readouterr().err
+    shutil.move(tmp_path / "a", tmp_path / "moved")
+    assert run(own, **{"fork.run": str(tmp_path / "moved" / "runs" / "left"), "fork.at": 3}) == 0
+
+
 def test_a_fork_goes_on_without_the_run_that_it_left(parent: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
     left, own = tmp_path / "left", tmp_path / "own"
     shutil.copytree(parent[0], left)

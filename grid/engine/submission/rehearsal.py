@@ -118,9 +118,7 @@ def _left_without_a_checkpoint(start: Sequence[Run], runs: Sequence[Run], states
         folder, at = (fork.experiment.config["fork"][name] for name in ("run", "at"))
         if (left := known.get(folder)) is None or states[folder].word != "done":
             continue
-        every, steps = (left.experiment.config[name] for name in ("checkpoint_every", "steps"))
-        two_newest = (steps, (steps - 1) // every * every)
-        if at not in two_newest and not (left.folder.path / f"checkpoint-{at}.pt").exists():
+        if at != left.experiment.config["steps"] and not (left.folder.path / f"checkpoint-{at}.pt").exists():
             found.setdefault(at, []).append((fork, left))
     return [
         f"{_some([fork for fork, _ in pairs])} would find no checkpoint of step {at}, as what they leave is done and "
