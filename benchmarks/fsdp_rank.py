@@ -1,7 +1,7 @@
 """One rank of ``benchmarks.fsdp``, which answers commands until its input ends; each is a line of JSON.
 
-- ``{"do": "prepare", "variants", "small", "steps"}``: a copy of the model under FSDP2 for every variant, and its first
-  steps.
+- ``{"do": "prepare", "model", "variants", "small", "steps"}``: a copy of the model under FSDP2 for every variant, and
+  its first steps.
 - ``{"do": "measure", "variant", "steps"}``: seconds of a step, and bytes of it by the interface.
 """
 
@@ -11,53 +11,72 @@ import json
 import os
 import sys
 import time
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch import nn
+from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
 import nuq
 from benchmarks.network import read_counters
-from benchmarks.wire_rank import TIMEOUT, batch_of, gpt
+from benchmarks.wire_rank import TIMEOUT, batch_of, gpt, mlp
 from train.data.text import NUM_CODES
 from train.models.gpt import GPT
 
-BATCH = 4  # windows
+BATCHES = {"mlp": 32, "gpt": 4}  # images, windows
 
 
-def sharded(variant: str, *, small: bool) -> tuple[nn.Module, torch.optim.Optimizer]:
-    """The model of a variant, and its optimizer; all start with the same weights."""
+@dataclass(frozen=True)
+class Training:
+    """The model of a variant under FSDP2, its optimizer, and a rank's own batch."""
+
+    model: nn.Module
+    optimizer: torch.optim.Optimizer
+    inputs: Tensor
+    targets: Tensor
+
+    def step(self) -> None:
+        self.optimizer.zero_grad()
+        outputs = self.model(self.inputs).flatten(0, -2).float()
+        nn.functional.cross_entropy(outputs, self.targets.flatten()).backward()
+        self.optimizer.step()
+
+
+def built(name: str, *, small: bool) -> tuple[nn.Module, list[nn.Module]]:
+    """A model of that name, and its parts that are sharded by themselves: blocks of the GPT, layers of the MLP."""
+    if name == "gpt":
+        model: Any = GPT(NUM_CODES, 128, layers=2, heads=2, width=32, dropout=0.0, tied=False) if small else gpt()
+        return model, list(model.blocks)
+    layers = nn.Sequential(nn.Flatten(), nn.Linear(3072, 8), nn.ReLU(), nn.Linear(8, 10)) if small else mlp()
+    return layers, [layer for layer in layers.children() if isinstance(layer, nn.Linear)]
+
+
+def sharded(name: str, variant: str, *, small: bool) -> Training:
+    """The training of a variant; all start with the same weights."""
     torch.manual_seed(1)
-    model: Any = GPT(NUM_CODES, 128, layers=2, heads=2, width=32, dropout=0.0, tied=False) if small else gpt()
+    model, parts = built(name, small=small)
+    batch = batch_of(model, BATCHES[name])
     how: dict[str, Any] = {"mesh": init_device_mesh("cpu", (dist.get_world_size(),))}
     if variant == "bf16":
         how["mp_policy"] = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.bfloat16)
-    for block in model.blocks:
-        fully_shard(block, **how)
-    fully_shard(model, **how)
+    for part in [*parts, model]:
+        fully_shard(part, **how)
     if variant != "bf16":
         bits = int(variant.removesuffix(" bits"))
         nuq.compress_fsdp(model, "qsgdinf", bits=bits, feedback="average")
         nuq.compress_fsdp_weights(model, "qsgdinf", bits=bits)
-    return model, torch.optim.AdamW(model.parameters(), lr=1e-4)
+    return Training(model, torch.optim.AdamW(model.parameters(), lr=1e-4), *batch)
 
 
-def step(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
-    inputs, targets = batch_of(model, BATCH)
-    optimizer.zero_grad()
-    nn.functional.cross_entropy(model(inputs).flatten(0, -2).float(), targets.flatten()).backward()
-    optimizer.step()
-
-
-def measure(model: nn.Module, optimizer: torch.optim.Optimizer, steps: int) -> dict[str, float]:
+def measure(training: Training, steps: int) -> dict[str, float]:
     interface = os.environ["GLOO_SOCKET_IFNAME"]
     dist.barrier()
     before, start = read_counters(interface), time.perf_counter()
     for _ in range(steps):
-        step(model, optimizer)
+        training.step()
     seconds = (time.perf_counter() - start) / steps
     dist.barrier()
     return {"step_s": seconds, "interface_bytes": read_counters(interface).payload_since(before) / steps}
@@ -66,17 +85,18 @@ def measure(model: nn.Module, optimizer: torch.optim.Optimizer, steps: int) -> d
 def main() -> None:
     torch.set_num_threads(1)
     dist.init_process_group("gloo", timeout=TIMEOUT)
-    trained: dict[str, tuple[nn.Module, torch.optim.Optimizer]] = {}
+    trained: dict[str, Training] = {}
     for line in sys.stdin:
         command = json.loads(line)
         answer: dict[str, float] = {}
         if command["do"] == "prepare":
-            trained = {variant: sharded(variant, small=command["small"]) for variant in command["variants"]}
-            for model, optimizer in trained.values():
+            how = {"small": command["small"]}
+            trained = {variant: sharded(command["model"], variant, **how) for variant in command["variants"]}
+            for training in trained.values():
                 for _ in range(command["steps"]):
-                    step(model, optimizer)
+                    training.step()
         else:
-            answer = measure(*trained[command["variant"]], command["steps"])
+            answer = measure(trained[command["variant"]], command["steps"])
         print(json.dumps(answer), flush=True)
     dist.destroy_process_group()
 

@@ -11,7 +11,17 @@ from benchmarks import fsdp
 @pytest.mark.slow
 def test_in_small(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     fsdp.main(["--quick", "--out", str(tmp_path / "rows.json")])
-    rows = json.loads((tmp_path / "rows.json").read_text())["rows"]
-    assert [(row["rate"], row["variant"]) for row in rows] == [("loopback", name) for name in fsdp.VARIANTS]
+    found = json.loads((tmp_path / "rows.json").read_text())
+    rows, cases = found["rows"], [(model, name) for model in fsdp.MODELS for name in fsdp.VARIANTS]
+    assert [(row["model"], row["rate"], row["variant"]) for row in rows] == [(m, "loopback", v) for m, v in cases]
     assert all(row["step_s"]["median"] > 0 and row["speedup_vs_bf16"]["median"] > 0 for row in rows)
-    assert capsys.readouterr().out.startswith("rate      variant  ms a step  of bf16's speed")
+    assert found["speedup_1g_mlp"] == found["speedup_1g_gpt"] == "not measured"
+    assert capsys.readouterr().out.startswith("model  rate      variant  ms a step  of bf16's speed")
+
+
+def test_the_bars_are_of_the_variant_chosen_beforehand() -> None:
+    rows = [
+        {"model": "mlp", "rate": rate, "variant": variant, "speedup_vs_bf16": {"median": speedup}}
+        for rate, variant, speedup in (("1G", "8 bits", 1.5), ("1G", "4 bits", 1.2), ("100M", "4 bits", 3.0))
+    ]
+    assert fsdp.bars(rows) == {"speedup_1g_mlp": 1.2, "speedup_1g_gpt": "not measured"}
