@@ -26,7 +26,7 @@ from nuq.exchange.driver import Driver
 from nuq.exchange.flat_layout import FlatLayout, Segment
 from nuq.exchange.payload import told_plainly
 from nuq.exchange.transport import Transport
-from nuq.fsdp_gather import CompressedGather, own_parameters
+from nuq.fsdp_gather import CompressedGather, own_parameters, pieces_of
 from nuq.kernels.spec import Key
 from nuq.settings.exchange import Exchange
 from nuq.settings.fsdp import Fsdp
@@ -141,7 +141,7 @@ class CompressedReduceScatter:
         self.name, self._seed, self.timeout_s = name, seed, timeout_s
         self.step = 0
         self._driver: Driver | None = None
-        self._shards: list[FlatLayout] = []
+        self._rounds: list[tuple[FlatLayout, ...]] = []  # the pieces of all owners' shards that are sent together
 
     @property
     def transport(self) -> Transport | None:
@@ -159,25 +159,25 @@ class CompressedReduceScatter:
         flat, size = input_tensor.reshape(-1), output_tensor.numel()
         driver = self._driver = self._driver or self._made(group, input_tensor.device)
         rank, world = driver.transport.rank, driver.transport.world
-        if not self._shards or self._shards[0].num_coordinates != size:
+        if not self._rounds or sum(pieces[0].num_coordinates for pieces in self._rounds) != size:
             self._arrange(world, size)
         key = Key(self._seed, self.step, rank, piece_of=2)
         self.step += 1
-        driver.fit_levels(flat, [shard.segments[0] for shard in self._shards], key)
+        driver.fit_levels(flat, [piece.segments[0] for pieces in self._rounds for piece in pieces], key)
+        out = output_tensor.view(-1)
         try:
             with told_plainly():
-                total = driver.reduce_scatter(flat, self._shards, key, _factor(op, world))
+                driver.begin_reduce_scatter(flat, self._rounds, key, _factor(op, world), out)()
         except NonFiniteError:  # on all ranks: none of these messages has counted
             self._settle(undo=True)
             raise
         self._settle()
-        output_tensor.copy_(total.view_as(output_tensor))
         return None
 
     def _arrange(self, world: int, size: int) -> None:
         """Expect vectors of so many shards of so many coordinates from now on; nothing is remembered of them yet."""
-        starts = [owner * size for owner in range(world)]
-        self._shards = [FlatLayout((Segment(self.name, start, size, first=start),)) for start in starts]
+        shards = [FlatLayout((Segment(self.name, at, size, first=at),)) for at in range(0, world * size, size)]
+        self._rounds = list(zip(*(shard.shards(pieces_of(size)) for shard in shards), strict=True))
         for memory in self._compressors.memories:
             memory.sizes, memory.memories = {self.name: world * size}, {}
 
@@ -224,7 +224,7 @@ class CompressedReduceScatter:
     def resume(self, step: int, rows: Tensor | None, rank: int) -> None:
         """Go on from a number of steps and from all ranks' saved rows, float32[ranks, n]; None: from no memory."""
         self.step = step
-        self._shards = []
+        self._rounds = []
         if rows is not None:
             self._arrange(*rows.shape)
             (memory,) = self._compressors.memories

@@ -18,6 +18,7 @@ groups alone; beta; the refresh; and a second gather of the same shards, as in t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -38,6 +39,8 @@ from nuq.exchange.transport import Transport
 from nuq.kernels.spec import DTYPES, Key
 from nuq.settings.exchange import Exchange
 from nuq.settings.fsdp import FsdpWeights
+
+PIECE = 1 << 20  # coordinates, at least, that are encoded and sent while those before them are on their way
 
 
 class _OptimizerSteps:
@@ -94,10 +97,19 @@ class CompressedGather:
         self.step = 0  # gathers that sent something
         self.transport: Transport | None = None  # carries the messages and counts their bytes, from the first call on
         self._replica: Tensor | None = None  # float32[ranks, size]
+        self._mine: Tensor | None = None  # this rank's row of it, over which FSDP may write
         self._gathered: list[tuple[int, int]] = []  # what had been written (``_writes``) at the last gather
         self._done: torch.Event | None = None  # the last call's work, on a GPU
 
     def allocate(self, size: Sequence[int], *, dtype: torch.dtype, device: torch.device) -> Tensor:
+        """The memory for all ranks' shards: on the CPU the replica itself, from which FSDP copies the parameters."""
+        replica = self._replica
+        if (
+            replica is not None
+            and device.type == "cpu"
+            and (replica.numel(), replica.dtype) == (math.prod(size), dtype)
+        ):
+            return replica.view(*size)
         return torch.empty(*size, dtype=dtype, device=device)
 
     def __call__(
@@ -118,8 +130,13 @@ class CompressedGather:
         if self._replica is None or now != self._gathered:
             with torch.inference_mode(mode=False), torch.no_grad():  # the replica outlives an evaluation
                 self._replica = self._gather(transport, input_tensor.reshape(-1))
+                self._mine = self._replica[transport.rank].clone()
             self._gathered = now
-        output_tensor.copy_(self._replica.view(output_tensor.shape))
+        else:
+            assert self._mine is not None
+            self._replica[transport.rank] = self._mine
+        if output_tensor.data_ptr() != self._replica.data_ptr():
+            output_tensor.copy_(self._replica.view(output_tensor.shape))
         if on_cuda:
             self._done = torch.cuda.current_stream(input_tensor.device).record_event()
         return None
@@ -153,18 +170,27 @@ class CompressedGather:
 
     def _add_differences(self, transport: Transport, shard: Tensor, replica: Tensor) -> None:
         """Send the difference between this rank's shard and the replica, and add all ranks' to the replica."""
-        world, codec = transport.world, self._compressors.codec
-        layout = FlatLayout((Segment(f"weights of {self.name}", 0, shard.numel()),))
-        key, difference = Key(self._seed, self.step, transport.rank, piece_of=2), shard - replica[transport.rank]
-        fit_levels(self._compressors, difference, layout.segments, key)
-        mine = [codec.encode_or_mark(difference, layout, key)]
+        rank, world, codec = transport.rank, transport.world, self._compressors.codec
+        whole = FlatLayout((Segment(f"weights of {self.name}", 0, shard.numel(), first=0),))
+        pieces, key = whole.shards(pieces_of(shard.numel())), Key(self._seed, self.step, rank, piece_of=2)
+        assert self._mine is not None
+        fit_levels(self._compressors, shard - self._mine, [piece.segments[0] for piece in pieces], key)
         placement = WorkerPlacement.of(world, world)
-        sizes = sizes_by_rank(transport, placement, mine, codec, [layout] * world)
-        payloads = to_everyone(transport, placement, mine, sizes, "messages")()
+        begun: list[Callable[[], list[Tensor]]] = []
+        for piece in pieces:  # one is encoded while the others are on their way
+            difference = shard[piece.place] - self._mine[piece.place]
+            mine = [codec.encode_or_mark(difference, piece.packed, key)]
+            sizes = sizes_by_rank(transport, placement, mine, codec, [piece] * world)
+            begun.append(to_everyone(transport, placement, mine, sizes, "messages"))
+        replica[rank] = self._mine
+        rest = iter(begun)
         try:
-            for row, payload in zip(replica, payloads, strict=True):
-                codec.add(payload, layout, row)
-        except RemoteNonFinite as marked:
+            for piece, arrived in zip(pieces, rest, strict=True):
+                for row, payload in zip(replica, arrived(), strict=True):
+                    codec.add(payload, piece, row)
+        except RemoteNonFinite as marked:  # alike on all ranks: what they have begun they bring to its end
+            for arrived in rest:
+                arrived()
             what = f"the weights of {self.name!r} on rank {marked.worker}"
             raise NonFiniteError(f"{what} are not finite, or their change overflows float32") from None
 
@@ -181,8 +207,13 @@ class CompressedGather:
 
     def resume(self, step: int, rows: Tensor | None, rank: int) -> None:
         """Go on from a number of gathers and a replica, float32[ranks, n]; None: the next gather is a full one."""
-        del rank
         self.step, self._replica, self._gathered = step, rows, []
+        self._mine = None if rows is None else rows[rank].clone()
+
+
+def pieces_of(size: int) -> int:
+    """The number of pieces in which so many coordinates are encoded and sent."""
+    return max(size // PIECE, 1)
 
 
 def own_parameters(module: nn.Module) -> list[Any]:
