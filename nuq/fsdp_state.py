@@ -39,9 +39,11 @@ class FsdpState:
       had no gradient in the last step;
     - the number of its reduce-scatters, which keys the random roundings.
 
-    What a method learns by itself (the factors of PowerSGD) begins anew.  Of replicas of the shards (HSDP), whose
-    memories differ, one's is saved.  ValueError for modules of another model, and where parameters are sharded over
-    more than one dimension of their mesh, as by tensor parallelism.
+    What a method learns by itself (the factors of PowerSGD) begins anew.  Of replicas of the shards that FSDP averages
+    itself (HSDP), whose memories differ, one's is saved; with ``between``, what the mean over machines lacks.
+
+    ValueError for modules of another model, and where parameters are sharded over more than one dimension of their
+    mesh, as by tensor parallelism.
     """
 
     def __init__(self, model: nn.Module, installed: Sequence[CompressedReduceScatter | CompressedGather]) -> None:
