@@ -2,15 +2,17 @@
 
 An MLP and a GPT of 11 million parameters each (``benchmarks.wire_rank``), the MLP's layers, the GPT's blocks and the
 rest sharded by ``fully_shard``, train on two ranks, one thread each, in network namespaces (``benchmarks.network``), on
-32 images and on 4 windows a rank.  FSDP2 in bfloat16, which is what is usual,
-runs against gradients and differences of weights by QSGDinf in 8 and in 4 bits, gradients with a moving average of the
-errors, in turns in one set of processes.  A step is forward, backward and AdamW; its time is the slowest rank's, the
-median over the rounds; speedups are taken round by round.  Bytes are those that a rank's interface sent without
-headers, in a step without a refresh.  gloo's reduce-scatter sends twice what a ring would, as its all-reduce does, so
-that bfloat16 sends 4 bytes a parameter here (two ranks) where it would send 3 over a ring.
+32 images and on 4 windows a rank.  FSDP2 in bfloat16, which is what is usual, runs against gradients and differences of
+weights by QSGDinf in 8 and in 4 bits and buckets of 128, gradients with a moving average of the errors, in turns in one
+set of processes.  A step is forward, backward and AdamW; its time is the slowest rank's, the median over the rounds;
+speedups are taken round by round.  Bytes are those that a rank's interface sent without headers, in a step without a
+refresh.  gloo's reduce-scatter sends twice what a ring would, as its all-reduce does, so that bfloat16 sends 4 bytes a
+parameter here (two ranks) where it would send 3 over a ring.
 
 The last line has ``speedup_1g_mlp`` and ``speedup_1g_gpt``: of 4 bits at 1 Gbit/s, the variant that was chosen for it
 before anything was measured.
+
+``--parity``: also the losses of a small GPT (``benchmarks.fsdp_parity``), on the loopback.
 
 ``--quick``: small models on the loopback, without root, to see that it runs.
 """
@@ -24,6 +26,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks import fsdp_parity
 from benchmarks.network import Network, network_or_loopback
 from benchmarks.rank_processes import Rank, ask_all, rank_processes
 from benchmarks.timing import summary
@@ -80,6 +83,15 @@ def rows_of(ranks: Sequence[Rank], rounds: int, *, quick: bool) -> list[Row]:
     ]
 
 
+def parity(*, quick: bool) -> Row:
+    """The figures of ``benchmarks.fsdp_parity``, from ranks of their own."""
+    with (
+        network_or_loopback(False, RANKS, FASTEST_MBIT, PORT) as (net, port),
+        rank_processes("benchmarks.fsdp_rank", net, port) as ranks,
+    ):
+        return fsdp_parity.measured(ranks, quick=quick)
+
+
 def bars(rows: Sequence[Row]) -> dict[str, float | str]:
     """The speedups that the bars are about."""
     found = {(row["model"], row["rate"], row["variant"]): row["speedup_vs_bf16"]["median"] for row in rows}
@@ -89,14 +101,18 @@ def bars(rows: Sequence[Row]) -> dict[str, float | str]:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print a table of all rows, then one JSON object."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.fsdp", description="FSDP2's steps over slow links")
-    parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS))
+    parser.add_argument(
+        "--models", nargs="*", choices=MODELS, default=list(MODELS), help="may be none, for --parity alone"
+    )
     parser.add_argument("--rates", nargs="+", choices=list(RATES_MBIT), default=list(RATES_MBIT))
     parser.add_argument("--rounds", type=int, default=5, help="turns of the variants")
+    parser.add_argument("--parity", action="store_true", help="also the losses of a small GPT after 300 steps")
     parser.add_argument("--quick", action="store_true", help="small models on the loopback, one round")
     parser.add_argument("--out", type=Path, help="write the JSON object to this file")
     chosen = parser.parse_args(arguments)
     try:
         rows = measured(chosen.models, chosen.rates, 1 if chosen.quick else chosen.rounds, quick=chosen.quick)
+        losses = {"parity": parity(quick=chosen.quick)} if chosen.parity else {}
     except (ValueError, RuntimeError) as error:
         raise SystemExit(f"benchmarks.fsdp: {error}") from error
     table = [["model", "rate", "variant", "ms a step", "of bf16's speed", "MB sent"]]
@@ -106,7 +122,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         name = [row["model"], row["rate"], row["variant"]]
         table.append([*name, f"{1e3 * row['step_s']['median']:.0f}", speed, sent])
     print(aligned(table, 3))
-    told = json.dumps({"ranks": RANKS, "rows": rows, **bars(rows)})
+    told = json.dumps({"ranks": RANKS, "rows": rows, **bars(rows), **losses})
     if chosen.out:
         chosen.out.write_text(told + "\n")
     print(told)
