@@ -12,7 +12,6 @@ Where machines hold replicas of the shards, their mean travels in bits of its ow
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from typing import Any, Unpack
 
@@ -86,19 +85,17 @@ def compress_fsdp_weights(
     Returns what was installed, one per module.  The shards, with the optimizer's state, stay as they are; every rank
     also keeps a replica of all parameters in float32, so that their memory is no longer sharded.  Forward and backward
     passes see the replica, which is the same bits on all ranks (``nuq.fsdp_gather`` says how far it is from the
-    shards).  Parameters that no step has changed since the last gather are not sent again, as in the backward pass, or
-    in an evaluation.  settings: those of the method (``bits=4``) and of ``nuq.settings.fsdp`` the ``FsdpWeights``
-    (``full_every=1000``).
+    shards).  Every forward pass sends, also one of an evaluation or a micro-batch, as under plain FSDP, and moves the
+    replica a little nearer to the shards; backward passes use that of the last forward pass and send nothing.
+
+    settings: those of the method (``bits=4``) and of ``nuq.settings.fsdp`` the ``FsdpWeights`` (``full_every=1000``).
 
     ValueError as ``compress_fsdp``; in the forward pass, on all ranks, for modules that gather several types, or from
     several groups of ranks.  NonFiniteError, on all ranks, where one's shard is not finite; RankLost.
     """
     how = {"seed": seed, "timeout_s": timeout_s, **settings}
     modules = _fsdp_modules(model, "set_custom_all_gather")
-    installed: list[Any] = [
-        CompressedGather(method, name, functools.partial(own_parameters, module), **how)
-        for name, module in modules.items()
-    ]
+    installed: list[Any] = [CompressedGather(method, name, **how) for name in modules]
     for module, gather in zip(modules.values(), installed, strict=True):
         module.set_custom_all_gather(gather)
     return installed

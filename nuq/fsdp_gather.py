@@ -13,7 +13,7 @@ the shards as they are: then r = x, bit for bit.
 
 Source: Jia et al., "SDP4Bit: Toward 4-bit Communication Quantization in Sharded Data Parallelism for LLM Training",
 NeurIPS 2024, arXiv 2410.15526 (quantization on weight differences).  Differences: any method takes part, not 4 bits by
-groups alone; beta; the refresh; and a second gather of the same shards, as in the backward pass, sends nothing.
+groups alone; beta; the refresh; and a gather inside a backward pass, which gives the replica again and sends nothing.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from nuq.compressors.feedback import ErrorFeedback
 from nuq.errors import NonFiniteError
@@ -43,33 +42,14 @@ from nuq.settings.fsdp import FsdpWeights
 PIECE = 1 << 20  # coordinates, at least, that are encoded and sent while those before them are on their way
 
 
-class _OptimizerSteps:
-    """The steps that this process's optimizers have taken since they are watched."""
-
-    def __init__(self) -> None:
-        self.taken, self._watched = 0, False
-
-    def watch(self) -> None:
-        if not self._watched:
-            self._watched = True
-            register_optimizer_step_post_hook(self._count)
-
-    def _count(self, *call: Any) -> None:
-        del call
-        self.taken += 1
-
-
-_steps = _OptimizerSteps()
-
-
 class CompressedGather:
     """The compressed gather that ``FSDPModule.set_custom_all_gather`` takes.
 
-    name: keys the random roundings, one per module.  parameters: gives the module's own parameters as they are sharded
-    now, in the order in which FSDP gathers them.  settings: of the method, and ``nuq.settings.fsdp.FsdpWeights``.
+    name: keys the random roundings, one per module.  settings: of the method, and ``nuq.settings.fsdp.FsdpWeights``.
 
-    All ranks have to know without a message whether a shard anywhere has changed since the last gather.  It may have
-    where an optimizer has taken a step, or where a parameter was written to in place, as PyTorch counts that.
+    A gather for a forward pass always sends, as under plain FSDP: nobody can know whether another rank's shard has
+    changed.  One inside a backward pass, also for a forward pass that activation checkpointing repeats there, gives the
+    replica of the last forward pass.
     """
 
     kind = "weights"
@@ -79,7 +59,6 @@ class CompressedGather:
         self,
         method: str,
         name: str,
-        parameters: Callable[[], Sequence[Tensor]],
         *,
         seed: int = 0,
         timeout_s: float = 300.0,
@@ -91,14 +70,11 @@ class CompressedGather:
             raise ValueError(f"method={method!r}: sends one worker's vector alone; legal here: all other methods")
         # without sizes it remembers nothing: it gives each message its factor
         self._compressors.surround(lambda encoder: ErrorFeedback(encoder, {}))
-        _steps.watch()
-        self.name, self.parameters = name, parameters
-        self._seed, self.timeout_s = seed, timeout_s
+        self.name, self._seed, self.timeout_s = name, seed, timeout_s
         self.step = 0  # gathers that sent something
         self.transport: Transport | None = None  # carries the messages and counts their bytes, from the first call on
         self._replica: Tensor | None = None  # float32[ranks, size]
         self._mine: Tensor | None = None  # this rank's row of it, over which FSDP may write
-        self._gathered: list[tuple[int, int]] = []  # what had been written (``_writes``) at the last gather
         self._done: torch.Event | None = None  # the last call's work, on a GPU
 
     def allocate(self, size: Sequence[int], *, dtype: torch.dtype, device: torch.device) -> Tensor:
@@ -126,12 +102,10 @@ class CompressedGather:
         on_cuda = input_tensor.is_cuda
         if on_cuda and self._done is not None:  # FSDP calls from several streams
             torch.cuda.current_stream(input_tensor.device).wait_event(self._done)
-        now = self._writes()
-        if self._replica is None or now != self._gathered:
+        if self._replica is None or not _inside_backward():
             with torch.inference_mode(mode=False), torch.no_grad():  # the replica outlives an evaluation
                 self._replica = self._gather(transport, input_tensor.reshape(-1))
                 self._mine = self._replica[transport.rank].clone()
-            self._gathered = now
         else:
             assert self._mine is not None
             self._replica[transport.rank] = self._mine
@@ -140,10 +114,6 @@ class CompressedGather:
         if on_cuda:
             self._done = torch.cuda.current_stream(input_tensor.device).record_event()
         return None
-
-    def _writes(self) -> list[tuple[int, int]]:
-        """What differs after anything that may have changed the parameters, on this rank or another."""
-        return [(0, _steps.taken), *((id(p), p._version) for p in self.parameters())]
 
     def _made(self, group: dist.ProcessGroup, shard: Tensor) -> Transport:
         """The transport of this module's group, on whose settings all ranks agree."""
@@ -207,8 +177,13 @@ class CompressedGather:
 
     def resume(self, step: int, rows: Tensor | None, rank: int) -> None:
         """Go on from a number of gathers and a replica, float32[ranks, n]; None: the next gather is a full one."""
-        self.step, self._replica, self._gathered = step, rows, []
+        self.step, self._replica = step, rows
         self._mine = None if rows is None else rows[rank].clone()
+
+
+def _inside_backward() -> bool:
+    """Whether this thread is in a backward pass now, on all ranks alike."""
+    return torch._C._current_graph_task_id() != -1
 
 
 def pieces_of(size: int) -> int:
