@@ -49,6 +49,8 @@ def compress_fsdp(
 ) -> list[CompressedReduceScatter]:
     """Compress the reduce-scatter of every FSDP module in ``model``; returns what was installed, one per module.
 
+    Modules that one call ``fully_shard([one, other])`` was given count as one, by the first one's name.
+
     settings: those of the method (``bits=4``) and of ``nuq.settings.fsdp`` the ``Fsdp`` (``feedback="average"``, with
     ``beta=0.2`` and ``reset_every=1024``, whose memory takes the bytes of the module's whole gradient in float32).
 
@@ -102,14 +104,21 @@ def compress_fsdp_weights(
 
 
 def _fsdp_modules(model: nn.Module, setter: str) -> dict[str, Any]:
-    """The FSDP2 modules by name; ValueError where there are none, or where they lack the method that is needed."""
+    """The FSDP2 modules by name, the first of those that one call of ``fully_shard`` was given.
+
+    ValueError where there are none, or where they lack the method that is needed.
+    """
     try:
         from torch.distributed.fsdp import FSDPModule
     except ImportError as error:
         raise ValueError(
             f"torch {torch.__version__} has no FSDP2: torch 2.11 and later have it, with custom collectives"
         ) from error
-    modules = {name or ROOT: module for name, module in model.named_modules() if isinstance(module, FSDPModule)}
+    first_of: dict[Any, tuple[str, Any]] = {}
+    for name, module in model.named_modules():
+        if isinstance(module, FSDPModule):
+            first_of.setdefault(module._get_fsdp_state(), (name or ROOT, module))
+    modules = dict(first_of.values())
     if not modules:
         raise ValueError("no module of the model is an FSDP2 module: call torch.distributed.fsdp.fully_shard first")
     if not hasattr(FSDPModule, setter):

@@ -191,10 +191,11 @@ def pieces_of(size: int) -> int:
     return max(size // PIECE, 1)
 
 
-def own_parameters(module: nn.Module) -> list[Any]:
+def own_parameters(module: Any) -> list[Any]:
     """The parameters that an FSDP module gathers, in its order: without those of FSDP modules inside it.
 
-    They are DTensors.
+    They are DTensors, of all modules that one call of ``fully_shard`` was given.  The module is resharded first, as an
+    evaluation may have left it with whole parameters.
     """
     from torch.distributed.fsdp import FSDPModule
     from torch.distributed.tensor import DTensor
@@ -205,4 +206,6 @@ def own_parameters(module: nn.Module) -> list[Any]:
                 yield from walk(child)
         yield from one.parameters(recurse=False)
 
-    return [p for p in dict.fromkeys(walk(module)) if isinstance(p, DTensor)]  # others are ignored ones
+    module.reshard()
+    walked = dict.fromkeys(p for together in module._get_fsdp_state()._modules for p in walk(together))
+    return [p for p in walked if isinstance(p, DTensor)]  # others are ignored ones
