@@ -133,6 +133,9 @@ class CompressedGather:
         if replica is None or self.step % self._chosen.full_every == 0:
             rows = transport.all_gather(shard, "refresh")
             replica = torch.stack([row.to(shard.device, torch.float32) for row in rows])
+            finite = torch.stack([row.isfinite().all() for row in replica]).tolist()
+            if not all(finite):  # alike on all ranks, which have the same rows
+                raise NonFiniteError(f"the weights of {self.name!r} on rank {finite.index(False)} are not finite")
         else:
             self._add_differences(transport, shard, replica)
         self.step += 1

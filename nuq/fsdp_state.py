@@ -49,8 +49,8 @@ class FsdpState:
     """
 
     def __init__(self, model: nn.Module, installed: Sequence[CompressedReduceScatter | CompressedGather]) -> None:
-        what = (CompressedReduceScatter, CompressedGather)
-        if not isinstance(installed, Sequence) or not all(isinstance(each, what) for each in installed):
+        kinds = (CompressedReduceScatter, CompressedGather)
+        if not isinstance(installed, Sequence) or not all(isinstance(each, kinds) for each in installed):
             raise ValueError(
                 f"installed={installed!r:.200}: must be a list of what compress_fsdp and compress_fsdp_weights returned"
             )

@@ -172,6 +172,15 @@ def goes_wrong(group):
         shard[3] = 7
     rows = gathered(gather, shard, group)  # whole, as nobody knows what the others have
     assert torch.equal(rows[rank], shard) and sent_by(gather)["refresh"] == 2 * (world - 1) * 160
+    fresh = CompressedGather("qsgdinf", "new", timeout_s=30)
+    with torch.no_grad():
+        shard[3] = torch.nan if rank == 1 else 7
+    for _ in range(2):  # a full one, as the first
+        with pytest.raises(NonFiniteError, match="the weights of 'new' on rank 1 are not finite"):
+            gathered(fresh, shard, group)
+    with torch.no_grad():
+        shard[3] = 7
+    assert torch.equal(gathered(fresh, shard, group)[rank], shard)
     with pytest.raises(ValueError, match="layer is gathered from two groups of ranks"):
         gathered(gather, shard, second_group(group))
     bytes_of = CompressedGather("qsgdinf", "layer", timeout_s=30)
