@@ -31,7 +31,7 @@ from nuq.fsdp_between import MeanBetween
 from nuq.fsdp_gather import CompressedGather, own_parameters, pieces_of
 from nuq.kernels.spec import Key
 from nuq.settings.exchange import Exchange
-from nuq.settings.fsdp import Fsdp
+from nuq.settings.fsdp import Fsdp, seed_and_timeout
 from nuq.settings.typed import OfFsdp, OfFsdpWeights
 
 ROOT = "the root module"
@@ -68,6 +68,8 @@ def compress_fsdp(
         for name, module in modules.items():
             _check_sharded_inside(name, own_parameters(module))
         how |= {"between": between, "bits_between": bits_between}
+    elif bits_between != 4:
+        raise ValueError(f"bits_between={bits_between!r}: has no effect without between, the group to average over")
     installed: list[Any] = [CompressedReduceScatter(method, name, **how) for name in modules]
     for module, reduce_scatter in zip(modules.values(), installed, strict=True):
         module.set_custom_reduce_scatter(reduce_scatter)
@@ -173,6 +175,7 @@ class CompressedReduceScatter:
         timeout_s: float = 300.0,
         **settings: Any,
     ) -> None:
+        self._seed, self.timeout_s = seed_and_timeout(seed, timeout_s)
         # a reduce-scatter leaves no choice of collective, and encodes nothing twice
         own, self._chosen = sorted_settings(method, (Fsdp,), settings, {})
         self._chosen.check(method)
@@ -188,9 +191,9 @@ class CompressedReduceScatter:
             memory.may_undo = True
         self.between: MeanBetween | None = None
         if between is not None:
-            how = {"bits": bits_between, "seed": seed, "timeout_s": timeout_s, "settings": settings}
+            how = {"bits": bits_between, "seed": self._seed, "timeout_s": self.timeout_s, "settings": settings}
             self.between = MeanBetween(method, name, between, **how)
-        self.name, self._seed, self.timeout_s = name, seed, timeout_s
+        self.name = name
         self.step = 0
         self._driver: Driver | None = None
         self._rounds: list[tuple[FlatLayout, ...]] = []  # the pieces of all owners' shards that are sent together
@@ -279,7 +282,7 @@ class CompressedReduceScatter:
             for rank in range(transport.world)
         )
         mean = torch.stack(list(rows)).mean(dim=0)
-        return mean if self.between is None else self.between.with_memory(mean)
+        return mean if self.between is None else self.between.with_memory(mean, transport.rank)
 
     def resume(self, step: int, rows: Tensor | None, rank: int) -> None:
         """Go on from a number of steps and from all ranks' saved rows, float32[ranks, n]; None: from no memory."""

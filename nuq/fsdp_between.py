@@ -36,7 +36,10 @@ class MeanBetween:
     """The mean of one module's shards over the machines of ``group``, which has one rank of each.
 
     bits: of the messages.  settings: the others of the method, and ``nuq.settings.fsdp.Fsdp``; with
-    ``feedback="average"`` a rank also remembers what these messages leave out.  ValueError for a method without bits.
+    ``feedback="average"`` a rank also remembers what these messages leave out.
+
+    ValueError for a method without bits and for what is no such group; in the first call, on all its ranks, for a group
+    of ranks that own different shards.
     """
 
     def __init__(
@@ -53,7 +56,12 @@ class MeanBetween:
         own, self._chosen = sorted_settings(method, (Fsdp,), settings, {})
         if "bits" not in declared(type(own)):
             raise ValueError(f"between: method={method!r} has no bits to choose between machines; leave it out")
-        own, _ = sorted_settings(method, (Fsdp,), {**settings, "bits": bits}, {})
+        try:
+            own, _ = sorted_settings(method, (Fsdp,), {**settings, "bits": bits}, {})
+        except ValueError as error:  # of these bits, as the other settings passed above
+            raise ValueError(str(error).replace("bits=", "bits_between=", 1)) from None
+        if not isinstance(group, dist.ProcessGroup):
+            raise ValueError(f'between={group!r}: must be a ProcessGroup, as mesh.get_group("machines") gives one')
         self.num_machines = dist.get_world_size(group)
         if self.num_machines < 2:
             raise ValueError(
@@ -86,7 +94,7 @@ class MeanBetween:
         """
         if failure is not None:
             shard.fill_(math.nan)
-        driver = self._driver = self._driver or self._made(shard)
+        driver = self._driver = self._driver or self._made(shard, owner)
         if self._layout.num_coordinates != shard.numel():
             self._layout = FlatLayout((Segment(f"{self._name}, shard {owner}", 0, shard.numel()),))
             self.forget()
@@ -105,8 +113,14 @@ class MeanBetween:
                 failure = NonFiniteError(f"{what} is not finite or overflows float32")
         return failure
 
-    def _made(self, shard: Tensor) -> Driver:
+    def _made(self, shard: Tensor, owner: int) -> Driver:
         transport = Transport(self._group, timeout_s=self._timeout_s, device=shard.device)
+        owners = [number for (number,) in transport.numbers([owner], "control")]
+        if any(number != owner for number in owners):  # on all ranks
+            raise ValueError(
+                f"between: its ranks own the shards {owners} of {self._name}: must be ranks that own the same shard, "
+                "one on each machine"
+            )
         told = {"method": self._compressors.name, **vars(self._compressors.settings), **vars(self._chosen)}
         check_settings(transport, {**told, "module": self._name, "seed": self._seed, "coordinates": shard.numel()})
         nothing_remembered = FlatLayout(())
@@ -123,12 +137,12 @@ class MeanBetween:
         for memory in self._compressors.memories:
             memory.sizes, memory.memories = {own.name: own.size for own in self._layout.segments}, {}
 
-    def with_memory(self, row: Tensor) -> Tensor:
+    def with_memory(self, row: Tensor, owner: int) -> Tensor:
         """The mean over machines of ``row`` float32[n] and what their messages between them left out.
 
         A collective call of the ranks that own a shard.
         """
-        driver = self._driver = self._driver or self._made(row)
+        driver = self._driver = self._driver or self._made(row, owner)
         (memory,) = self._compressors.memories
         for of_worker in memory.memories.values():
             row = row + of_worker["residuals"][self._layout.segments[0].name]

@@ -37,7 +37,7 @@ from nuq.exchange.payload import RemoteNonFinite
 from nuq.exchange.transport import Transport
 from nuq.kernels.spec import DTYPES, Key
 from nuq.settings.exchange import Exchange
-from nuq.settings.fsdp import FsdpWeights
+from nuq.settings.fsdp import FsdpWeights, seed_and_timeout
 
 PIECE = 1 << 20  # coordinates, at least, that are encoded and sent while those before them are on their way
 
@@ -70,7 +70,8 @@ class CompressedGather:
             raise ValueError(f"method={method!r}: sends one worker's vector alone; legal here: all other methods")
         # without sizes it remembers nothing: it gives each message its factor
         self._compressors.surround(lambda encoder: ErrorFeedback(encoder, {}))
-        self.name, self._seed, self.timeout_s = name, seed, timeout_s
+        self.name = name
+        self._seed, self.timeout_s = seed_and_timeout(seed, timeout_s)
         self.step = 0  # gathers that sent something
         self.transport: Transport | None = None  # carries the messages and counts their bytes, from the first call on
         self._replica: Tensor | None = None  # float32[ranks, size]

@@ -174,8 +174,20 @@ def refuses(group):
     model = sharded(mesh)
     with pytest.raises(ValueError, match="method='topk' has no bits to choose between machines; leave it out"):
         nuq.compress_fsdp(model, "topk", between=between)
-    with pytest.raises(ValueError, match="bits=99: must be"):
-        nuq.compress_fsdp(model, "qsgdinf", between=between, bits_between=99)
+    for bits, rule in ((99, "must be at most 8"), (0, "must be at least 1"), ("x", "must be of type int")):
+        given: Any = {"between": between, "bits_between": bits}
+        with pytest.raises(ValueError, match=f"^bits_between={bits!r}: {rule}"):
+            nuq.compress_fsdp(model, "qsgdinf", **given)
+    with pytest.raises(ValueError, match="bits_between=2: has no effect without between"):
+        nuq.compress_fsdp(model, "qsgdinf", bits_between=2)
+    no_group: Any = "machines"
+    with pytest.raises(ValueError, match="between='machines': must be a ProcessGroup, as mesh"):
+        nuq.compress_fsdp(model, "qsgdinf", between=no_group)
+    scatter, inside = CompressedReduceScatter("qsgdinf", "x", between=mesh.get_group("ranks")), mesh.get_group("ranks")
+    with pytest.raises(
+        ValueError, match=r"between: its ranks own the shards \[0, 1\] of x: must be ranks that own the"
+    ):
+        scatter(torch.empty(8), torch.ones(16), inside, dist.ReduceOp.AVG)
     alone = [dist.new_group([rank]) for rank in range(4)][dist.get_rank(group)]
     assert isinstance(alone, dist.ProcessGroup)
     with pytest.raises(ValueError, match="a group of 1 ranks; it takes one with the same rank of every machine"):

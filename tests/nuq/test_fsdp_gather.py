@@ -230,6 +230,9 @@ def test_forward_and_backward_gather_once(ranks):
     [
         ({"full_every": 0}, "full_every=0: must be at least 1"),
         ({"bitz": 4}, "unknown setting of method=qsgdinf 'bitz'"),
+        ({"seed": "a"}, "seed='a': must be of type int"),
+        ({"seed": -1}, "seed=-1: must be at least 0"),
+        ({"timeout_s": 0}, r"timeout_s=0\.0: must be at least 0\.1"),
         ({"method": "sgd"}, "method='sgd': sends one worker's vector alone"),
     ],
 )
