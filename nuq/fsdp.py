@@ -52,7 +52,8 @@ def compress_fsdp(
     Modules that one call ``fully_shard([one, other])`` was given count as one, by the first one's name.
 
     settings: those of the method (``bits=4``) and of ``nuq.settings.fsdp`` the ``Fsdp`` (``feedback="average"``, with
-    ``beta=0.2`` and ``reset_every=1024``, whose memory takes the bytes of the module's whole gradient in float32).
+    ``beta=0.2`` and ``reset_every=1024``, whose memory takes the bytes of the module's whole gradient in float32;
+    parameters of equal total length that take turns in having gradients would get each other's: ``"none"`` there).
 
     between: for machines that hold replicas, each sharded over its own ranks alone: the group of the ranks that own the
     same shards, one on each machine.  Gradients are averaged over it, too, in ``bits_between`` bits, the same bits on
@@ -94,8 +95,9 @@ def compress_fsdp_weights(
 
     settings: those of the method (``bits=4``) and of ``nuq.settings.fsdp`` the ``FsdpWeights`` (``full_every=1000``).
 
-    ValueError as ``compress_fsdp``; in the forward pass, on all ranks, for modules that gather several types, or from
-    several groups of ranks.  NonFiniteError, on all ranks, where one's shard is not finite; RankLost.
+    ValueError as ``compress_fsdp``; on all ranks, in the forward pass for modules that gather several types, and in the
+    backward pass for those that gather from another group of ranks there (a number for ``reshard_after_forward``).
+    NonFiniteError, on all ranks, where one's shard is not finite; RankLost.
     """
     how = {"seed": seed, "timeout_s": timeout_s, **settings}
     modules = _fsdp_modules(model, "set_custom_all_gather")
@@ -158,8 +160,9 @@ class CompressedReduceScatter:
     between: the group of the ranks that own the same shard, one on each machine, if their mean is wanted, too.
 
     Adaptive methods fit their levels to each gradient as it is sent.  The memory begins anew where the vector's length
-    changes, as when other parameters have gradients.  A shard whose mean overflows float32 is infinite, as it is under
-    FSDP alone: an error on the rank that owns it would leave the others waiting.
+    changes, as when other parameters have gradients; others of the same total length get it as it is.  A shard whose
+    mean overflows float32 is infinite, as it is under FSDP alone: an error on the rank that owns it would leave the
+    others waiting.
     """
 
     kind = "gradients"

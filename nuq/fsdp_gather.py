@@ -8,8 +8,8 @@ the difference between the two, and all ranks add what they decode::
 The difference is to the replica, not to the last shard, so what a message leaves out is in the next one: errors do not
 add up.  After every gather |x - r| is the error of that one message, and as beta is the factor that makes it least
 (``nuq.compressors.feedback``), no method's replica runs away.  For a method that leaves out at most a share c < 1 of a
-vector, and shards that move by at most s from one gather to the next, |x - r| <= c s / (1 - c).  A full refresh sends
-the shards as they are: then r = x, bit for bit.
+vector, and shards that move by at most s from one gather to the next, with everything that changes them,
+|x - r| <= c s / (1 - c).  A full refresh sends the shards as they are: then r = x, bit for bit.
 
 Source: Jia et al., "SDP4Bit: Toward 4-bit Communication Quantization in Sharded Data Parallelism for LLM Training",
 NeurIPS 2024, arXiv 2410.15526 (quantization on weight differences).  Differences: any method takes part, not 4 bits by
