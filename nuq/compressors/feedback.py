@@ -289,7 +289,7 @@ class AveragedErrors(ErrorFeedback):
         return super().encode(vector, key)
 
     def _remember(self, owed: Owed, sent: Tensor) -> None:
-        owed.memory["residuals"].lerp_(owed.wanted.reshape(-1) - sent, self.weight)
+        owed.memory["residuals"].lerp_(owed.wanted.reshape(-1).sub_(sent), self.weight)
 
 
 class CompressedDifferences(ErrorFeedback):
