@@ -12,7 +12,8 @@ Where machines hold replicas of the shards, their mean travels in bits of its ow
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any, Unpack
 
 import torch
@@ -29,6 +30,7 @@ from nuq.exchange.payload import told_plainly
 from nuq.exchange.transport import Transport
 from nuq.fsdp_between import MeanBetween
 from nuq.fsdp_gather import CompressedGather, own_parameters, pieces_of
+from nuq.fsdp_overlap import AtTheEnd, check_views, filled_later
 from nuq.kernels.spec import Key
 from nuq.settings.exchange import Exchange
 from nuq.settings.fsdp import Fsdp, seed_and_timeout
@@ -43,6 +45,7 @@ def compress_fsdp(
     *,
     between: dist.ProcessGroup | None = None,
     bits_between: float = 4,
+    overlap: bool = True,
     seed: int = 0,
     timeout_s: float = 300.0,
     **settings: Unpack[OfFsdp],
@@ -59,6 +62,10 @@ def compress_fsdp(
     same shards, one on each machine.  Gradients are averaged over it, too, in ``bits_between`` bits, the same bits on
     all machines, which start from the same parameters.
 
+    overlap: on the CPU, without ``between``, a module's messages travel while the backward pass goes on, and its
+    gradients are there when that has ended, unless FSDP itself or a hook of these parameters reads them before; give
+    False where other hooks do.
+
     ValueError for a setting that does not exist, is out of range or has no effect, where there is no FSDP2 module, and
     where this torch has no custom reduce-scatter; with ``between`` for a method without bits, a group of one rank, and
     parameters that lie on one rank or that FSDP averages between replicas itself.
@@ -72,7 +79,9 @@ def compress_fsdp(
     elif bits_between != 4:
         raise ValueError(f"bits_between={bits_between!r}: has no effect without between, the group to average over")
     installed: list[Any] = [CompressedReduceScatter(method, name, **how) for name in modules]
+    later = AtTheEnd() if overlap and between is None else None
     for module, reduce_scatter in zip(modules.values(), installed, strict=True):
+        reduce_scatter.module, reduce_scatter.later = module, later
         module.set_custom_reduce_scatter(reduce_scatter)
     return installed
 
@@ -198,6 +207,9 @@ class CompressedReduceScatter:
             self.between = MeanBetween(method, name, between, **how)
         self.name = name
         self.step = 0
+        self.module: nn.Module | None = None
+        self.later: AtTheEnd | None = None  # where the module's gradients may be there at the end of a backward pass
+        self._end: Callable[[], None] | None = None  # of the last call
         self._driver: Driver | None = None
         self._rounds: list[tuple[FlatLayout, ...]] = []  # the pieces of all owners' shards that are sent together
 
@@ -214,6 +226,7 @@ class CompressedReduceScatter:
     ) -> dist.Work | None:
         """Compute output = this rank's shard of the ranks' mean (or sum, as ``op`` says), averaged between machines."""
         del async_op  # what is done when the call returns needs no waiting for
+        self._come()
         flat, size = input_tensor.reshape(-1), output_tensor.numel()
         driver = self._driver = self._driver or self._made(group, input_tensor.device)
         rank, world = driver.transport.rank, driver.transport.world
@@ -222,21 +235,44 @@ class CompressedReduceScatter:
         key = Key(self._seed, self.step, rank, piece_of=2)
         self.step += 1
         driver.fit_levels(flat, [piece.segments[0] for pieces in self._rounds for piece in pieces], key)
-        out, failure = output_tensor.view(-1), None
+        out, factor = output_tensor.view(-1), _factor(op, world)
         if self.between is not None:
             out = torch.empty(size, dtype=torch.float32, device=output_tensor.device)
+        arrived = driver.begin_reduce_scatter(flat, self._rounds, key, factor, out)
+        parameters = own_parameters(self.module) if self.module is not None else []
+        self._end = functools.partial(self._finish, arrived, key, output_tensor, out)
+        # a sum may have to be divided, and that at once
+        if self.later is None or op == dist.ReduceOp.SUM or not filled_later(self.module, parameters, output_tensor):
+            self._come()
+            return None
+
+        def end() -> None:
+            self._come()
+            check_views(self.name, parameters, output_tensor)
+
+        self.later.add(end)
+        return None
+
+    def _come(self) -> None:
+        """End the last call, if that waits for it."""
+        end, self._end = self._end, None
+        if end is not None:
+            end()
+
+    def _finish(self, arrived: Callable[[], None], key: Key, output_tensor: Tensor, out: Tensor) -> None:
+        """Fill the output: ``arrived`` fills ``out``, which is its memory unless machines are averaged, too."""
+        failure = None
         try:
             with told_plainly():
-                driver.begin_reduce_scatter(flat, self._rounds, key, _factor(op, world), out)()
+                arrived()
         except NonFiniteError as error:  # on all ranks of this group
             failure = error
         if self.between is not None:
-            failure = self.between.mean(out, rank, key.step, failure)
+            failure = self.between.mean(out, key.worker, key.step, failure)  # the worker: a rank of this machine
             output_tensor.view(-1).copy_(out)
         self._settle(undo=failure is not None)
         if failure is not None:  # on all ranks: none of these messages has counted
             raise failure
-        return None
 
     def _arrange(self, world: int, size: int) -> None:
         """Expect vectors of so many shards of so many coordinates from now on; nothing is remembered of them yet."""
