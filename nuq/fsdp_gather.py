@@ -26,7 +26,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from nuq.compressors.feedback import ErrorFeedback
+from nuq.compressors.feedback import Scaled
 from nuq.errors import NonFiniteError
 from nuq.exchange.agreement import check_settings
 from nuq.exchange.collectives.collective import WorkerPlacement, sizes_by_rank, to_everyone
@@ -68,8 +68,7 @@ class CompressedGather:
         self._compressors = CompressorMap(method, own, Exchange.second_bits)
         if self._compressors.single_worker:
             raise ValueError(f"method={method!r}: sends one worker's vector alone; legal here: all other methods")
-        # without sizes it remembers nothing: it gives each message its factor
-        self._compressors.surround(lambda encoder: ErrorFeedback(encoder, {}))
+        self._compressors.surround(lambda encoder: Scaled(encoder, {}))
         self.name = name
         self._seed, self.timeout_s = seed_and_timeout(seed, timeout_s)
         self.step = 0  # gathers that sent something

@@ -24,12 +24,12 @@ def filled_later(module: Any, parameters: Sequence[Any], output: Tensor) -> bool
     parameters: the module's own, sharded (DTensors).  False wherever this torch does not say what it takes to know.
     """
     try:
-        (group,) = module._get_fsdp_state()._fsdp_param_groups
+        group = module._get_fsdp_state()._fsdp_param_group
         used_at_once = group._all_reduce_hook is not None or any(
             p.grad is not None or p._post_accumulate_grad_hooks or len(p.placements) > 1 or p.dtype != output.dtype
             for p in parameters
         )
-    except (AttributeError, ValueError):
+    except (AttributeError, AssertionError):  # the latter: of several groups of parameters
         return False
     inside = torch._C._current_graph_task_id() != -1  # of a backward pass
     return inside and not used_at_once and bool(parameters) and output.device.type == "cpu"

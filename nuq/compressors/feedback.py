@@ -292,6 +292,19 @@ class AveragedErrors(ErrorFeedback):
         owed.memory["residuals"].lerp_(owed.wanted.reshape(-1).sub_(sent), self.weight)
 
 
+class Scaled(ErrorFeedback):
+    """A compressor whose messages have their factor, and after which nothing is remembered."""
+
+    kinds = ()
+
+    def owed(self, vector: Tensor, key: Key) -> Owed:
+        del key
+        return Owed(vector, {}, {})
+
+    def keep(self, owed: Owed, sent: Tensor, message: Message | None = None) -> None:
+        del owed, sent, message
+
+
 class CompressedDifferences(ErrorFeedback):
     """EF21: a message holds the difference between the gradient and the worker's estimate of it.
 
