@@ -13,6 +13,7 @@ Where machines hold replicas of the shards, their mean travels in bits of its ow
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, Unpack
 
@@ -30,7 +31,7 @@ from nuq.exchange.payload import told_plainly
 from nuq.exchange.transport import Transport
 from nuq.fsdp_between import MeanBetween
 from nuq.fsdp_gather import CompressedGather, own_parameters, pieces_of
-from nuq.fsdp_overlap import AtTheEnd, check_views, filled_later
+from nuq.fsdp_overlap import AtTheEnd, check_views, filled_later, inside_backward
 from nuq.kernels.spec import Key
 from nuq.settings.exchange import Exchange
 from nuq.settings.fsdp import Fsdp, seed_and_timeout
@@ -79,9 +80,10 @@ def compress_fsdp(
     elif bits_between != 4:
         raise ValueError(f"bits_between={bits_between!r}: has no effect without between, the group to average over")
     installed: list[Any] = [CompressedReduceScatter(method, name, **how) for name in modules]
-    later = AtTheEnd() if overlap and between is None else None
+    at_the_end = AtTheEnd()
     for module, reduce_scatter in zip(modules.values(), installed, strict=True):
-        reduce_scatter.module, reduce_scatter.later = module, later
+        reduce_scatter.at_the_end = at_the_end
+        reduce_scatter.overlapped = module if overlap and between is None else None
         module.set_custom_reduce_scatter(reduce_scatter)
     return installed
 
@@ -161,6 +163,10 @@ def _factor(op: Any, world: int) -> float:
     raise ValueError(f"a reduce-scatter by {op}: compressed messages are added; legal here: SUM, AVG, PREMUL_SUM")
 
 
+def _raise(error: Exception) -> None:
+    raise error
+
+
 class CompressedReduceScatter:
     """The compressed reduce-scatter that ``FSDPModule.set_custom_reduce_scatter`` takes.
 
@@ -207,8 +213,8 @@ class CompressedReduceScatter:
             self.between = MeanBetween(method, name, between, **how)
         self.name = name
         self.step = 0
-        self.module: nn.Module | None = None
-        self.later: AtTheEnd | None = None  # where the module's gradients may be there at the end of a backward pass
+        self.at_the_end = AtTheEnd()
+        self.overlapped: nn.Module | None = None  # the module, where its gradients may come at the end
         self._end: Callable[[], None] | None = None  # of the last call
         self._driver: Driver | None = None
         self._rounds: list[tuple[FlatLayout, ...]] = []  # the pieces of all owners' shards that are sent together
@@ -239,18 +245,25 @@ class CompressedReduceScatter:
         if self.between is not None:
             out = torch.empty(size, dtype=torch.float32, device=output_tensor.device)
         arrived = driver.begin_reduce_scatter(flat, self._rounds, key, factor, out)
-        parameters = own_parameters(self.module) if self.module is not None else []
         self._end = functools.partial(self._finish, arrived, key, output_tensor, out)
         # a sum may have to be divided, and that at once
-        if self.later is None or op == dist.ReduceOp.SUM or not filled_later(self.module, parameters, output_tensor):
-            self._come()
-            return None
+        may_wait = self.overlapped is not None and op != dist.ReduceOp.SUM
+        parameters = filled_later(self.overlapped, output_tensor) if may_wait else []
 
         def end() -> None:
             self._come()
             check_views(self.name, parameters, output_tensor)
 
-        self.later.add(end)
+        if parameters:
+            self.at_the_end.add(end)
+            return None
+        try:
+            self._come()
+        except NonFiniteError as error:
+            if not inside_backward():
+                raise
+            output_tensor.fill_(math.nan)
+            self.at_the_end.add(functools.partial(_raise, error))
         return None
 
     def _come(self) -> None:

@@ -35,6 +35,7 @@ from nuq.exchange.flat_layout import FlatLayout, Segment
 from nuq.exchange.level_updates import fit_levels
 from nuq.exchange.payload import RemoteNonFinite
 from nuq.exchange.transport import Transport
+from nuq.fsdp_overlap import inside_backward
 from nuq.kernels.spec import DTYPES, Key
 from nuq.settings.exchange import Exchange
 from nuq.settings.fsdp import FsdpWeights, seed_and_timeout
@@ -74,18 +75,15 @@ class CompressedGather:
         self.step = 0  # gathers that sent something
         self.transport: Transport | None = None  # carries the messages and counts their bytes, from the first call on
         self._replica: Tensor | None = None  # float32[ranks, size]
-        self._mine: Tensor | None = None  # this rank's row of it, over which FSDP may write
+        self._mine: Tensor | None = None  # this rank's row of it, as FSDP may write over the other
+        self._given: Tensor | None = None  # the replica in the type that is gathered; itself where that is float32
         self._done: torch.Event | None = None  # the last call's work, on a GPU
 
     def allocate(self, size: Sequence[int], *, dtype: torch.dtype, device: torch.device) -> Tensor:
-        """The memory for all ranks' shards: on the CPU the replica itself, from which FSDP copies the parameters."""
-        replica = self._replica
-        if (
-            replica is not None
-            and device.type == "cpu"
-            and (replica.numel(), replica.dtype) == (math.prod(size), dtype)
-        ):
-            return replica.view(*size)
+        """The memory for all ranks' shards: on the CPU that of the last call, from which FSDP copies the parameters."""
+        given = self._given
+        if given is not None and device.type == "cpu" and (given.numel(), given.dtype) == (math.prod(size), dtype):
+            return given.view(*size)
         return torch.empty(*size, dtype=dtype, device=device)
 
     def __call__(
@@ -102,18 +100,30 @@ class CompressedGather:
         on_cuda = input_tensor.is_cuda
         if on_cuda and self._done is not None:  # FSDP calls from several streams
             torch.cuda.current_stream(input_tensor.device).wait_event(self._done)
-        if self._replica is None or not _inside_backward():
+        if self._replica is None or not inside_backward():
             with torch.inference_mode(mode=False), torch.no_grad():  # the replica outlives an evaluation
                 self._replica = self._gather(transport, input_tensor.reshape(-1))
                 self._mine = self._replica[transport.rank].clone()
+                self._given = self._in_type(output_tensor.dtype)
+        given = self._given
+        assert given is not None and self._mine is not None
+        if output_tensor.data_ptr() == given.data_ptr():
+            given[transport.rank] = self._mine
         else:
-            assert self._mine is not None
-            self._replica[transport.rank] = self._mine
-        if output_tensor.data_ptr() != self._replica.data_ptr():
-            output_tensor.copy_(self._replica.view(output_tensor.shape))
+            output_tensor.copy_(given.view(output_tensor.shape))
         if on_cuda:
             self._done = torch.cuda.current_stream(input_tensor.device).record_event()
         return None
+
+    def _in_type(self, dtype: torch.dtype) -> Tensor:
+        """The replica in a type, in the memory that held it before, if any."""
+        assert self._replica is not None
+        if self._replica.dtype == dtype:
+            return self._replica
+        before = self._given
+        if before is None or (before.shape, before.dtype) != (self._replica.shape, dtype):
+            return self._replica.to(dtype)
+        return before.copy_(self._replica)
 
     def _made(self, group: dist.ProcessGroup, shard: Tensor) -> Transport:
         """The transport of this module's group, on whose settings all ranks agree."""
@@ -180,13 +190,8 @@ class CompressedGather:
 
     def resume(self, step: int, rows: Tensor | None, rank: int) -> None:
         """Go on from a number of gathers and a replica, float32[ranks, n]; None: the next gather is a full one."""
-        self.step, self._replica = step, rows
+        self.step, self._replica, self._given = step, rows, None
         self._mine = None if rows is None else rows[rank].clone()
-
-
-def _inside_backward() -> bool:
-    """Whether this thread is in a backward pass now, on all ranks alike."""
-    return torch._C._current_graph_task_id() != -1
 
 
 def pieces_of(size: int) -> int:

@@ -18,25 +18,36 @@ from nuq.errors import NonFiniteError
 End = Callable[[], None]
 
 
-def filled_later(module: Any, parameters: Sequence[Any], output: Tensor) -> bool:
-    """Whether the output of a module's reduce-scatter by a mean may be filled when the backward pass has ended.
+def inside_backward() -> bool:
+    """Whether this thread is in a backward pass now, on all ranks alike."""
+    return torch._C._current_graph_task_id() != -1
 
-    parameters: the module's own, sharded (DTensors).  False wherever this torch does not say what it takes to know.
+
+def filled_later(module: Any, output: Tensor) -> list[Any]:
+    """The module's sharded parameters, if the output of a mean may be filled when the backward pass has ended.
+
+    They are DTensors, whose gradients are views of the output.  None where it must be filled at once, and wherever this
+    torch does not say what it takes to know.
     """
+    if not inside_backward() or output.device.type != "cpu":
+        return []
     try:
         group = module._get_fsdp_state()._fsdp_param_group
+        parameters = [own.sharded_param for own in group.fsdp_params]
         used_at_once = group._all_reduce_hook is not None or any(
             p.grad is not None or p._post_accumulate_grad_hooks or len(p.placements) > 1 or p.dtype != output.dtype
             for p in parameters
         )
     except (AttributeError, AssertionError):  # the latter: of several groups of parameters
-        return False
-    inside = torch._C._current_graph_task_id() != -1  # of a backward pass
-    return inside and not used_at_once and bool(parameters) and output.device.type == "cpu"
+        return []
+    return [] if used_at_once else parameters
 
 
 class AtTheEnd:
-    """The ends of reduce-scatters that wait for the end of the backward pass."""
+    """The ends of reduce-scatters that wait for the end of the backward pass, and errors that do.
+
+    An error amid FSDP's own work would leave its modules without gradients ever after.
+    """
 
     def __init__(self) -> None:
         self._ends: list[End] = []

@@ -75,22 +75,22 @@ def test_a_reduce_scatter_in_pieces(world, ranks):
             assert error < max(1.2 * of_whole, 1e-6)
 
 
-def gathered_in_pieces(group):
+def gathered_in_pieces(group, dtype):
     rank, world = dist.get_rank(group), dist.get_world_size(group)
     shard = nn.Parameter(torch.randn(SIZE, generator=torch.Generator().manual_seed(rank)))
     gather = CompressedGather("qsgdinf", "test", **FOUR_BITS)
 
     def now() -> torch.Tensor:
         """As FSDP calls it: the shard lies in the memory of the output."""
-        out = gather.allocate((world * SIZE,), dtype=torch.float32, device=torch.device("cpu"))
+        out = gather.allocate((world * SIZE,), dtype=dtype, device=torch.device("cpu"))
         mine = out[rank * SIZE : (rank + 1) * SIZE]
         mine.copy_(shard.detach())
         gather(out, mine, group)
         assert_same_bits(group, out)
-        return out.view(world, SIZE)[rank].clone()
+        return out.view(world, SIZE)[rank].float().clone()
 
     with pieces_of(256):
-        assert torch.equal(now(), shard)
+        assert torch.equal(now(), shard.to(dtype))
         for _ in range(3):
             with torch.no_grad():
                 shard += 0.1 * torch.randn(SIZE, generator=torch.Generator().manual_seed(rank))
@@ -103,8 +103,9 @@ def gathered_in_pieces(group):
             now()
         with torch.no_grad():
             shard[-1] = 1
-        assert torch.equal(now(), shard)
+        assert torch.equal(now(), shard.to(dtype))
 
 
-def test_a_gather_in_pieces(ranks):
-    ranks.run(gathered_in_pieces, world=2)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_a_gather_in_pieces(dtype, ranks):
+    ranks.run(gathered_in_pieces, dtype, world=2)
