@@ -4,10 +4,10 @@ An MLP and a GPT of 11 million parameters each (``benchmarks.wire_rank``), the M
 rest sharded by ``fully_shard``, train on two ranks, one thread each, in network namespaces (``benchmarks.network``), on
 32 images and on 4 windows a rank.  FSDP2 in bfloat16, which is what is usual, runs against gradients and differences of
 weights by QSGDinf in 8 and in 4 bits and buckets of 128, gradients with a moving average of the errors, in turns in one
-set of processes.  A step is forward, backward and AdamW; its time is the slowest rank's, the median over the rounds;
-speedups are taken round by round.  Bytes are those that a rank's interface sent without headers, in a step without a
-refresh.  gloo's reduce-scatter sends twice what a ring would, as its all-reduce does, so that bfloat16 sends 4 bytes a
-parameter here (two ranks) where it would send 3 over a ring.
+set of processes; all compute in bfloat16.  A step is forward, backward and AdamW; its time is the slowest rank's, the
+median over the rounds; speedups are taken round by round.  Bytes are those that a rank's interface sent without
+headers, in a step without a refresh.  gloo's reduce-scatter sends twice what a ring would, as its all-reduce does, so
+that bfloat16 sends 4 bytes a parameter here (two ranks) where it would send 3 over a ring.
 
 The last line has ``speedup_1g_mlp`` and ``speedup_1g_gpt``: of 4 bits at 1 Gbit/s, the variant that was chosen for it
 before anything was measured.

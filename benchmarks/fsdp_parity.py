@@ -1,10 +1,10 @@
 """The parity of losses for ``benchmarks.fsdp``: a small GPT learns from compressed messages as under plain FSDP2.
 
 Two ranks train a GPT of two blocks of width 32 on windows of 128 characters of ``data=text``, 8 a rank, by AdamW, once
-with everything in float32 and once with gradients and differences of weights in 4 bits and a moving average of the
-errors, from the same weights and on the same minibatches of each seed.  What counts is the loss of held-out windows
-after the last step.  There is parity where the mean difference of the pairs is no larger than the half-width of the 95
-% interval of plain FSDP2's mean over the seeds (Student's t).
+with everything in float32 and once in bfloat16 with gradients and differences of weights in 4 bits (the variant whose
+speed is measured), from the same weights and on the same minibatches of each seed.  What counts is the loss of held-out
+windows after the last step.  There is parity where the mean difference of the pairs is no larger than the half-width of
+the 95 % interval of plain FSDP2's mean over the seeds (Student's t).
 """
 
 from __future__ import annotations

@@ -67,8 +67,10 @@ def sharded(name: str, variant: str, *, small: bool, seed: int = 1) -> nn.Module
     torch.manual_seed(seed)
     model, parts = built(name, small=small)
     how: dict[str, Any] = {"mesh": init_device_mesh("cpu", (dist.get_world_size(),))}
-    if variant == "bf16":
-        how["mp_policy"] = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.bfloat16)
+    if variant != "float32":
+        # messages are made of float32, whatever computes
+        reduced = torch.bfloat16 if variant == "bf16" else torch.float32
+        how["mp_policy"] = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=reduced)
     for part in [*parts, model]:
         fully_shard(part, **how)
     if variant.endswith(" bits"):
@@ -97,7 +99,7 @@ def loss_after(variant: str, seed: int, steps: int) -> float:
         Training(model, optimizer, inputs, targets).step()
     with torch.no_grad():
         losses = [
-            nn.functional.cross_entropy(model(inputs).flatten(0, 1), targets.flatten()).item()
+            nn.functional.cross_entropy(model(inputs).flatten(0, 1).float(), targets.flatten()).item()
             for inputs, targets in dataset.batches("test", HELD_OUT // 8)
         ]
     return statistics.fmean(losses)
