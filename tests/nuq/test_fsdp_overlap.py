@@ -26,15 +26,14 @@ Way = Callable[[Any, int, int], list[torch.Tensor]]  # (model, rank, step) -> gr
 def waited(installed: list[CompressedReduceScatter]) -> list[str]:
     """The names of the modules whose gradients have waited, from now on."""
     names: list[str] = []
-    later = installed[0].later
-    assert later is not None
-    add = later.add
+    at_the_end = installed[0].at_the_end
+    add = at_the_end.add
 
     def counted(end: Any) -> None:
         names.append("one")
         add(end)
 
-    later.add = counted
+    at_the_end.add = counted
     return names
 
 
@@ -145,19 +144,22 @@ def test_the_same_bits(name, ranks):
 
 def fails(group):
     """A gradient that is not finite is an error of the backward pass on all ranks; afterwards everything works."""
-    rank, model = dist.get_rank(group), sharded(group)
-    installed = nuq.compress_fsdp(model, feedback="average", **TWO_BITS)
-    plainly(model, rank, 0)
-    broken = inputs(rank, 1)
-    if rank == 1:
-        broken[0, 0] = torch.inf
-    model.zero_grad()
-    with pytest.raises(NonFiniteError, match="on worker 1 is not finite"):
-        model(broken).square().mean().backward()
-    assert all(each._end is None for each in installed)
-    assert all(bool(g.isfinite().all()) for g in plainly(model, rank, 2))
-    (gradient,) = plainly(model, rank, 3)
-    assert_same_bits(group, gradient)
+    rank, found = dist.get_rank(group), []
+    for overlap in (True, False):
+        model = sharded(group)
+        installed = nuq.compress_fsdp(model, feedback="average", overlap=overlap, **TWO_BITS)
+        plainly(model, rank, 0)
+        broken = inputs(rank, 1)
+        if rank == 1:
+            broken[0, 0] = torch.inf
+        model.zero_grad()
+        with pytest.raises(NonFiniteError, match="on worker 1 is not finite"):
+            model(broken).square().mean().backward()
+        found.append([gradient for step in (2, 3) for gradient in plainly(model, rank, step)])
+        assert all(each._end is None and each.step == 4 for each in installed)
+        assert all(bool(g.isfinite().all()) and bool(g.any()) for g in found[-1])
+        assert_same_bits(group, found[-1][-1])
+    assert all(torch.equal(ours, theirs) for ours, theirs in zip(*found, strict=True))
 
 
 def test_failures(ranks):
