@@ -6,12 +6,15 @@ With ``feedback="average"`` a rank remembers what its messages leave out, as in 
 
 Before every pass it gathers parameters, each rank its shard from every other; ``compress_fsdp_weights`` has the ranks
 send compressed differences instead (``nuq.fsdp_gather``).
+
+Where machines hold replicas of the shards, their mean travels in bits of its own (``nuq.fsdp_between``).
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from typing import Any, Unpack
 
 import torch
@@ -26,30 +29,61 @@ from nuq.exchange.driver import Driver
 from nuq.exchange.flat_layout import FlatLayout, Segment
 from nuq.exchange.payload import told_plainly
 from nuq.exchange.transport import Transport
-from nuq.fsdp_gather import CompressedGather, own_parameters
+from nuq.fsdp_between import MeanBetween
+from nuq.fsdp_gather import CompressedGather, own_parameters, pieces_of
+from nuq.fsdp_overlap import AtTheEnd, check_views, filled_later, inside_backward
 from nuq.kernels.spec import Key
 from nuq.settings.exchange import Exchange
-from nuq.settings.fsdp import Fsdp
+from nuq.settings.fsdp import Fsdp, seed_and_timeout
 from nuq.settings.typed import OfFsdp, OfFsdpWeights
 
 ROOT = "the root module"
 
 
 def compress_fsdp(
-    model: nn.Module, method: str = "alq", *, seed: int = 0, timeout_s: float = 300.0, **settings: Unpack[OfFsdp]
+    model: nn.Module,
+    method: str = "alq",
+    *,
+    between: dist.ProcessGroup | None = None,
+    bits_between: float = 4,
+    overlap: bool = True,
+    seed: int = 0,
+    timeout_s: float = 300.0,
+    **settings: Unpack[OfFsdp],
 ) -> list[CompressedReduceScatter]:
     """Compress the reduce-scatter of every FSDP module in ``model``; returns what was installed, one per module.
 
+    Modules that one call ``fully_shard([one, other])`` was given count as one, by the first one's name.
+
     settings: those of the method (``bits=4``) and of ``nuq.settings.fsdp`` the ``Fsdp`` (``feedback="average"``, with
-    ``beta=0.2`` and ``reset_every=1024``, whose memory takes the bytes of the module's whole gradient in float32).
+    ``beta=0.2`` and ``reset_every=1024``, whose memory takes the bytes of the module's whole gradient in float32;
+    parameters of equal total length that take turns in having gradients would get each other's: ``"none"`` there).
+
+    between: for machines that hold replicas, each sharded over its own ranks alone: the group of the ranks that own the
+    same shards, one on each machine.  Gradients are averaged over it, too, in ``bits_between`` bits, the same bits on
+    all machines, which start from the same parameters.
+
+    overlap: on the CPU, without ``between``, a module's messages travel while the backward pass goes on, and its
+    gradients are there when that has ended, unless FSDP itself or a hook of these parameters reads them before; give
+    False where other hooks do.
 
     ValueError for a setting that does not exist, is out of range or has no effect, where there is no FSDP2 module, and
-    where this torch has no custom reduce-scatter.
+    where this torch has no custom reduce-scatter; with ``between`` for a method without bits, a group of one rank, and
+    parameters that lie on one rank or that FSDP averages between replicas itself.
     """
-    how = {"seed": seed, "timeout_s": timeout_s, **settings}
     modules = _fsdp_modules(model, "set_custom_reduce_scatter")
+    how = {"seed": seed, "timeout_s": timeout_s, **settings}
+    if between is not None:
+        for name, module in modules.items():
+            _check_sharded_inside(name, own_parameters(module))
+        how |= {"between": between, "bits_between": bits_between}
+    elif bits_between != 4:
+        raise ValueError(f"bits_between={bits_between!r}: has no effect without between, the group to average over")
     installed: list[Any] = [CompressedReduceScatter(method, name, **how) for name in modules]
+    at_the_end = AtTheEnd()
     for module, reduce_scatter in zip(modules.values(), installed, strict=True):
+        reduce_scatter.at_the_end = at_the_end
+        reduce_scatter.overlapped = module if overlap and between is None else None
         module.set_custom_reduce_scatter(reduce_scatter)
     return installed
 
@@ -67,38 +101,55 @@ def compress_fsdp_weights(
     Returns what was installed, one per module.  The shards, with the optimizer's state, stay as they are; every rank
     also keeps a replica of all parameters in float32, so that their memory is no longer sharded.  Forward and backward
     passes see the replica, which is the same bits on all ranks (``nuq.fsdp_gather`` says how far it is from the
-    shards).  Parameters that no step has changed since the last gather are not sent again, as in the backward pass, or
-    in an evaluation.  settings: those of the method (``bits=4``) and of ``nuq.settings.fsdp`` the ``FsdpWeights``
-    (``full_every=1000``).
+    shards).  Every forward pass sends, also one of an evaluation or a micro-batch, as under plain FSDP, and moves the
+    replica a little nearer to the shards; backward passes use that of the last forward pass and send nothing.
 
-    ValueError as ``compress_fsdp``; in the forward pass, on all ranks, for modules that gather several types, or from
-    several groups of ranks.  NonFiniteError, on all ranks, where one's shard is not finite; RankLost.
+    settings: those of the method (``bits=4``) and of ``nuq.settings.fsdp`` the ``FsdpWeights`` (``full_every=1000``).
+
+    ValueError as ``compress_fsdp``; on all ranks, in the forward pass for modules that gather several types, and in the
+    backward pass for those that gather from another group of ranks there (a number for ``reshard_after_forward``).
+    NonFiniteError, on all ranks, where one's shard is not finite; RankLost.
     """
     how = {"seed": seed, "timeout_s": timeout_s, **settings}
     modules = _fsdp_modules(model, "set_custom_all_gather")
-    installed: list[Any] = [
-        CompressedGather(method, name, functools.partial(own_parameters, module), **how)
-        for name, module in modules.items()
-    ]
+    installed: list[Any] = [CompressedGather(method, name, **how) for name in modules]
     for module, gather in zip(modules.values(), installed, strict=True):
         module.set_custom_all_gather(gather)
     return installed
 
 
 def _fsdp_modules(model: nn.Module, setter: str) -> dict[str, Any]:
-    """The FSDP2 modules by name; ValueError where there are none, or where they lack the method that is needed."""
+    """The FSDP2 modules by name, the first of those that one call of ``fully_shard`` was given.
+
+    ValueError where there are none, or where they lack the method that is needed.
+    """
     try:
         from torch.distributed.fsdp import FSDPModule
     except ImportError as error:
         raise ValueError(
             f"torch {torch.__version__} has no FSDP2: torch 2.11 and later have it, with custom collectives"
         ) from error
-    modules = {name or ROOT: module for name, module in model.named_modules() if isinstance(module, FSDPModule)}
+    first_of: dict[Any, tuple[str, Any]] = {}
+    for name, module in model.named_modules():
+        if isinstance(module, FSDPModule):
+            first_of.setdefault(module._get_fsdp_state(), (name or ROOT, module))
+    modules = dict(first_of.values())
     if not modules:
         raise ValueError("no module of the model is an FSDP2 module: call torch.distributed.fsdp.fully_shard first")
     if not hasattr(FSDPModule, setter):
         raise ValueError(f"torch {torch.__version__}: it has no FSDPModule.{setter}, torch 2.11 and later do")
     return modules
+
+
+def _check_sharded_inside(name: str, parameters: Sequence[Any]) -> None:
+    """ValueError for parameters that do not lie sharded over several ranks of one machine, and nothing else."""
+    for parameter in parameters[:1]:
+        mesh, remedy = parameter.device_mesh, 'shard over the ranks of a machine: fully_shard(..., mesh=mesh["ranks"])'
+        if mesh.ndim > 1:
+            why = f"its mesh has {mesh.ndim} dimensions, and FSDP averages between replicas itself"
+            raise ValueError(f"between: parameters of {name} lie as {parameter.placements}: {why}; {remedy}")
+        if mesh.size() < 2:
+            raise ValueError(f"between: parameters of {name} lie on one rank: nothing is scattered there; {remedy}")
 
 
 def _factor(op: Any, world: int) -> float:
@@ -112,19 +163,37 @@ def _factor(op: Any, world: int) -> float:
     raise ValueError(f"a reduce-scatter by {op}: compressed messages are added; legal here: SUM, AVG, PREMUL_SUM")
 
 
+def _raise(error: Exception) -> None:
+    raise error
+
+
 class CompressedReduceScatter:
     """The compressed reduce-scatter that ``FSDPModule.set_custom_reduce_scatter`` takes.
 
     name: keys the random roundings, one per module; settings: of the method, and ``nuq.settings.fsdp.Fsdp``.
 
+    between: the group of the ranks that own the same shard, one on each machine, if their mean is wanted, too.
+
     Adaptive methods fit their levels to each gradient as it is sent.  The memory begins anew where the vector's length
-    changes, as when other parameters have gradients.  A shard whose mean overflows float32 is infinite, as it is under
-    FSDP alone: an error on the rank that owns it would leave the others waiting.
+    changes, as when other parameters have gradients; others of the same total length get it as it is.  A shard whose
+    mean overflows float32 is infinite, as it is under FSDP alone: an error on the rank that owns it would leave the
+    others waiting.
     """
 
     kind = "gradients"
 
-    def __init__(self, method: str, name: str, *, seed: int = 0, timeout_s: float = 300.0, **settings: Any) -> None:
+    def __init__(
+        self,
+        method: str,
+        name: str,
+        *,
+        between: dist.ProcessGroup | None = None,
+        bits_between: float = 4,
+        seed: int = 0,
+        timeout_s: float = 300.0,
+        **settings: Any,
+    ) -> None:
+        self._seed, self.timeout_s = seed_and_timeout(seed, timeout_s)
         # a reduce-scatter leaves no choice of collective, and encodes nothing twice
         own, self._chosen = sorted_settings(method, (Fsdp,), settings, {})
         self._chosen.check(method)
@@ -138,10 +207,17 @@ class CompressedReduceScatter:
             self._compressors.surround(lambda encoder: AveragedErrors(encoder, {}, **how))  # sizes: once they are known
         for memory in self._compressors.memories:
             memory.may_undo = True
-        self.name, self._seed, self.timeout_s = name, seed, timeout_s
+        self.between: MeanBetween | None = None
+        if between is not None:
+            how = {"bits": bits_between, "seed": self._seed, "timeout_s": self.timeout_s, "settings": settings}
+            self.between = MeanBetween(method, name, between, **how)
+        self.name = name
         self.step = 0
+        self.at_the_end = AtTheEnd()
+        self.overlapped: nn.Module | None = None  # the module, where its gradients may come at the end
+        self._end: Callable[[], None] | None = None  # of the last call
         self._driver: Driver | None = None
-        self._shards: list[FlatLayout] = []
+        self._rounds: list[tuple[FlatLayout, ...]] = []  # the pieces of all owners' shards that are sent together
 
     @property
     def transport(self) -> Transport | None:
@@ -154,36 +230,73 @@ class CompressedReduceScatter:
     def __call__(
         self, output_tensor: Tensor, input_tensor: Tensor, group: dist.ProcessGroup, op: Any, async_op: bool = False
     ) -> dist.Work | None:
-        """Compute output = this rank's shard of the ranks' mean (or sum, as ``op`` says)."""
+        """Compute output = this rank's shard of the ranks' mean (or sum, as ``op`` says), averaged between machines."""
         del async_op  # what is done when the call returns needs no waiting for
+        self._come()
         flat, size = input_tensor.reshape(-1), output_tensor.numel()
         driver = self._driver = self._driver or self._made(group, input_tensor.device)
         rank, world = driver.transport.rank, driver.transport.world
-        if not self._shards or self._shards[0].num_coordinates != size:
+        if not self._rounds or sum(pieces[0].num_coordinates for pieces in self._rounds) != size:
             self._arrange(world, size)
         key = Key(self._seed, self.step, rank, piece_of=2)
         self.step += 1
-        driver.fit_levels(flat, [shard.segments[0] for shard in self._shards], key)
+        driver.fit_levels(flat, [piece.segments[0] for pieces in self._rounds for piece in pieces], key)
+        out, factor = output_tensor.view(-1), _factor(op, world)
+        if self.between is not None:
+            out = torch.empty(size, dtype=torch.float32, device=output_tensor.device)
+        arrived = driver.begin_reduce_scatter(flat, self._rounds, key, factor, out)
+        self._end = functools.partial(self._finish, arrived, key, output_tensor, out)
+        # a sum may have to be divided, and that at once
+        may_wait = self.overlapped is not None and op != dist.ReduceOp.SUM
+        parameters = filled_later(self.overlapped, output_tensor) if may_wait else []
+
+        def end() -> None:
+            self._come()
+            check_views(self.name, parameters, output_tensor)
+
+        if parameters:
+            self.at_the_end.add(end)
+            return None
+        try:
+            self._come()
+        except NonFiniteError as error:
+            if not inside_backward():
+                raise
+            output_tensor.fill_(math.nan)
+            self.at_the_end.add(functools.partial(_raise, error))
+        return None
+
+    def _come(self) -> None:
+        """End the last call, if that waits for it."""
+        end, self._end = self._end, None
+        if end is not None:
+            end()
+
+    def _finish(self, arrived: Callable[[], None], key: Key, output_tensor: Tensor, out: Tensor) -> None:
+        """Fill the output: ``arrived`` fills ``out``, which is its memory unless machines are averaged, too."""
+        failure = None
         try:
             with told_plainly():
-                total = driver.reduce_scatter(flat, self._shards, key, _factor(op, world))
-        except NonFiniteError:  # on all ranks: none of these messages has counted
-            self._settle(undo=True)
-            raise
-        self._settle()
-        output_tensor.copy_(total.view_as(output_tensor))
-        return None
+                arrived()
+        except NonFiniteError as error:  # on all ranks of this group
+            failure = error
+        if self.between is not None:
+            failure = self.between.mean(out, key.worker, key.step, failure)  # the worker: a rank of this machine
+            output_tensor.view(-1).copy_(out)
+        self._settle(undo=failure is not None)
+        if failure is not None:  # on all ranks: none of these messages has counted
+            raise failure
 
     def _arrange(self, world: int, size: int) -> None:
         """Expect vectors of so many shards of so many coordinates from now on; nothing is remembered of them yet."""
-        starts = [owner * size for owner in range(world)]
-        self._shards = [FlatLayout((Segment(self.name, start, size, first=start),)) for start in starts]
+        shards = [FlatLayout((Segment(self.name, at, size, first=at),)) for at in range(0, world * size, size)]
+        self._rounds = list(zip(*(shard.shards(pieces_of(size)) for shard in shards), strict=True))
         for memory in self._compressors.memories:
             memory.sizes, memory.memories = {self.name: world * size}, {}
 
-    def _settle(self, *, undo: bool = False) -> None:
-        for memory in self._compressors.memories:
-            memory.settle(undo=undo)
+    def _settle(self, *, undo: bool) -> None:
+        for each in (*self._compressors.memories, *([self.between] if self.between else [])):
+            each.settle(undo=undo)
 
     def _made(self, group: dist.ProcessGroup, device: torch.device) -> Driver:
         """The driver of this module's group, on whose settings all ranks agree."""
@@ -207,7 +320,8 @@ class CompressedReduceScatter:
     def saved_row(self, transport: Transport) -> Tensor | None:
         """This rank's shard of the mean of all ranks' memories, float32[n]; None before the first.  A collective call.
 
-        The mean is what the gradients' mean lacks, and is as long as the gradient, whatever the number of ranks.
+        The mean is what the gradients' mean lacks, and is as long as the gradient, whatever the number of ranks.  It
+        includes what messages between machines left out, so that it is the mean over machines then.
         """
         (memory,) = self._compressors.memories
         if not memory.memories:
@@ -219,12 +333,15 @@ class CompressedReduceScatter:
             received[rank].view(torch.float32).to(kept.device) if rank in received else kept[rank]
             for rank in range(transport.world)
         )
-        return torch.stack(list(rows)).mean(dim=0)
+        mean = torch.stack(list(rows)).mean(dim=0)
+        return mean if self.between is None else self.between.with_memory(mean, transport.rank)
 
     def resume(self, step: int, rows: Tensor | None, rank: int) -> None:
         """Go on from a number of steps and from all ranks' saved rows, float32[ranks, n]; None: from no memory."""
         self.step = step
-        self._shards = []
+        self._rounds = []
+        if self.between is not None:
+            self.between.forget()
         if rows is not None:
             self._arrange(*rows.shape)
             (memory,) = self._compressors.memories

@@ -8,25 +8,25 @@ the difference between the two, and all ranks add what they decode::
 The difference is to the replica, not to the last shard, so what a message leaves out is in the next one: errors do not
 add up.  After every gather |x - r| is the error of that one message, and as beta is the factor that makes it least
 (``nuq.compressors.feedback``), no method's replica runs away.  For a method that leaves out at most a share c < 1 of a
-vector, and shards that move by at most s from one gather to the next, |x - r| <= c s / (1 - c).  A full refresh sends
-the shards as they are: then r = x, bit for bit.
+vector, and shards that move by at most s from one gather to the next, with everything that changes them,
+|x - r| <= c s / (1 - c).  A full refresh sends the shards as they are: then r = x, bit for bit.
 
 Source: Jia et al., "SDP4Bit: Toward 4-bit Communication Quantization in Sharded Data Parallelism for LLM Training",
 NeurIPS 2024, arXiv 2410.15526 (quantization on weight differences).  Differences: any method takes part, not 4 bits by
-groups alone; beta; the refresh; and a second gather of the same shards, as in the backward pass, sends nothing.
+groups alone; beta; the refresh; and a gather inside a backward pass, which gives the replica again and sends nothing.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.optim.optimizer import register_optimizer_step_post_hook
 
-from nuq.compressors.feedback import ErrorFeedback
+from nuq.compressors.feedback import Scaled
 from nuq.errors import NonFiniteError
 from nuq.exchange.agreement import check_settings
 from nuq.exchange.collectives.collective import WorkerPlacement, sizes_by_rank, to_everyone
@@ -35,38 +35,22 @@ from nuq.exchange.flat_layout import FlatLayout, Segment
 from nuq.exchange.level_updates import fit_levels
 from nuq.exchange.payload import RemoteNonFinite
 from nuq.exchange.transport import Transport
+from nuq.fsdp_overlap import inside_backward
 from nuq.kernels.spec import DTYPES, Key
 from nuq.settings.exchange import Exchange
-from nuq.settings.fsdp import FsdpWeights
+from nuq.settings.fsdp import FsdpWeights, seed_and_timeout
 
-
-class _OptimizerSteps:
-    """The steps that this process's optimizers have taken since they are watched."""
-
-    def __init__(self) -> None:
-        self.taken, self._watched = 0, False
-
-    def watch(self) -> None:
-        if not self._watched:
-            self._watched = True
-            register_optimizer_step_post_hook(self._count)
-
-    def _count(self, *call: Any) -> None:
-        del call
-        self.taken += 1
-
-
-_steps = _OptimizerSteps()
+PIECE = 1 << 20  # coordinates, at least, that are encoded and sent while those before them are on their way
 
 
 class CompressedGather:
     """The compressed gather that ``FSDPModule.set_custom_all_gather`` takes.
 
-    name: keys the random roundings, one per module.  parameters: gives the module's own parameters as they are sharded
-    now, in the order in which FSDP gathers them.  settings: of the method, and ``nuq.settings.fsdp.FsdpWeights``.
+    name: keys the random roundings, one per module.  settings: of the method, and ``nuq.settings.fsdp.FsdpWeights``.
 
-    All ranks have to know without a message whether a shard anywhere has changed since the last gather.  It may have
-    where an optimizer has taken a step, or where a parameter was written to in place, as PyTorch counts that.
+    A gather for a forward pass always sends, as under plain FSDP: nobody can know whether another rank's shard has
+    changed.  One inside a backward pass, also for a forward pass that activation checkpointing repeats there, gives the
+    replica of the last forward pass.
     """
 
     kind = "weights"
@@ -76,7 +60,6 @@ class CompressedGather:
         self,
         method: str,
         name: str,
-        parameters: Callable[[], Sequence[Tensor]],
         *,
         seed: int = 0,
         timeout_s: float = 300.0,
@@ -86,18 +69,21 @@ class CompressedGather:
         self._compressors = CompressorMap(method, own, Exchange.second_bits)
         if self._compressors.single_worker:
             raise ValueError(f"method={method!r}: sends one worker's vector alone; legal here: all other methods")
-        # without sizes it remembers nothing: it gives each message its factor
-        self._compressors.surround(lambda encoder: ErrorFeedback(encoder, {}))
-        _steps.watch()
-        self.name, self.parameters = name, parameters
-        self._seed, self.timeout_s = seed, timeout_s
+        self._compressors.surround(lambda encoder: Scaled(encoder, {}))
+        self.name = name
+        self._seed, self.timeout_s = seed_and_timeout(seed, timeout_s)
         self.step = 0  # gathers that sent something
         self.transport: Transport | None = None  # carries the messages and counts their bytes, from the first call on
         self._replica: Tensor | None = None  # float32[ranks, size]
-        self._gathered: list[tuple[int, int]] = []  # what had been written (``_writes``) at the last gather
+        self._mine: Tensor | None = None  # this rank's row of it, as FSDP may write over the other
+        self._given: Tensor | None = None  # the replica in the type that is gathered; itself where that is float32
         self._done: torch.Event | None = None  # the last call's work, on a GPU
 
     def allocate(self, size: Sequence[int], *, dtype: torch.dtype, device: torch.device) -> Tensor:
+        """The memory for all ranks' shards: on the CPU that of the last call, from which FSDP copies the parameters."""
+        given = self._given
+        if given is not None and device.type == "cpu" and (given.numel(), given.dtype) == (math.prod(size), dtype):
+            return given.view(*size)
         return torch.empty(*size, dtype=dtype, device=device)
 
     def __call__(
@@ -114,19 +100,30 @@ class CompressedGather:
         on_cuda = input_tensor.is_cuda
         if on_cuda and self._done is not None:  # FSDP calls from several streams
             torch.cuda.current_stream(input_tensor.device).wait_event(self._done)
-        now = self._writes()
-        if self._replica is None or now != self._gathered:
+        if self._replica is None or not inside_backward():
             with torch.inference_mode(mode=False), torch.no_grad():  # the replica outlives an evaluation
                 self._replica = self._gather(transport, input_tensor.reshape(-1))
-            self._gathered = now
-        output_tensor.copy_(self._replica.view(output_tensor.shape))
+                self._mine = self._replica[transport.rank].clone()
+                self._given = self._in_type(output_tensor.dtype)
+        given = self._given
+        assert given is not None and self._mine is not None
+        if output_tensor.data_ptr() == given.data_ptr():
+            given[transport.rank] = self._mine
+        else:
+            output_tensor.copy_(given.view(output_tensor.shape))
         if on_cuda:
             self._done = torch.cuda.current_stream(input_tensor.device).record_event()
         return None
 
-    def _writes(self) -> list[tuple[int, int]]:
-        """What differs after anything that may have changed the parameters, on this rank or another."""
-        return [(0, _steps.taken), *((id(p), p._version) for p in self.parameters())]
+    def _in_type(self, dtype: torch.dtype) -> Tensor:
+        """The replica in a type, in the memory that held it before, if any."""
+        assert self._replica is not None
+        if self._replica.dtype == dtype:
+            return self._replica
+        before = self._given
+        if before is None or (before.shape, before.dtype) != (self._replica.shape, dtype):
+            return self._replica.to(dtype)
+        return before.copy_(self._replica)
 
     def _made(self, group: dist.ProcessGroup, shard: Tensor) -> Transport:
         """The transport of this module's group, on whose settings all ranks agree."""
@@ -146,6 +143,9 @@ class CompressedGather:
         if replica is None or self.step % self._chosen.full_every == 0:
             rows = transport.all_gather(shard, "refresh")
             replica = torch.stack([row.to(shard.device, torch.float32) for row in rows])
+            finite = torch.stack([row.isfinite().all() for row in replica]).tolist()
+            if not all(finite):  # alike on all ranks, which have the same rows
+                raise NonFiniteError(f"the weights of {self.name!r} on rank {finite.index(False)} are not finite")
         else:
             self._add_differences(transport, shard, replica)
         self.step += 1
@@ -153,18 +153,27 @@ class CompressedGather:
 
     def _add_differences(self, transport: Transport, shard: Tensor, replica: Tensor) -> None:
         """Send the difference between this rank's shard and the replica, and add all ranks' to the replica."""
-        world, codec = transport.world, self._compressors.codec
-        layout = FlatLayout((Segment(f"weights of {self.name}", 0, shard.numel()),))
-        key, difference = Key(self._seed, self.step, transport.rank, piece_of=2), shard - replica[transport.rank]
-        fit_levels(self._compressors, difference, layout.segments, key)
-        mine = [codec.encode_or_mark(difference, layout, key)]
+        rank, world, codec = transport.rank, transport.world, self._compressors.codec
+        whole = FlatLayout((Segment(f"weights of {self.name}", 0, shard.numel(), first=0),))
+        pieces, key = whole.shards(pieces_of(shard.numel())), Key(self._seed, self.step, rank, piece_of=2)
+        assert self._mine is not None
+        fit_levels(self._compressors, shard - self._mine, [piece.segments[0] for piece in pieces], key)
         placement = WorkerPlacement.of(world, world)
-        sizes = sizes_by_rank(transport, placement, mine, codec, [layout] * world)
-        payloads = to_everyone(transport, placement, mine, sizes, "messages")()
+        begun: list[Callable[[], list[Tensor]]] = []
+        for piece in pieces:  # one is encoded while the others are on their way
+            difference = shard[piece.place] - self._mine[piece.place]
+            mine = [codec.encode_or_mark(difference, piece.packed, key)]
+            sizes = sizes_by_rank(transport, placement, mine, codec, [piece] * world)
+            begun.append(to_everyone(transport, placement, mine, sizes, "messages"))
+        replica[rank] = self._mine
+        rest = iter(begun)
         try:
-            for row, payload in zip(replica, payloads, strict=True):
-                codec.add(payload, layout, row)
-        except RemoteNonFinite as marked:
+            for piece, arrived in zip(pieces, rest, strict=True):
+                for row, payload in zip(replica, arrived(), strict=True):
+                    codec.add(payload, piece, row)
+        except RemoteNonFinite as marked:  # alike on all ranks: what they have begun they bring to its end
+            for arrived in rest:
+                arrived()
             what = f"the weights of {self.name!r} on rank {marked.worker}"
             raise NonFiniteError(f"{what} are not finite, or their change overflows float32") from None
 
@@ -181,14 +190,20 @@ class CompressedGather:
 
     def resume(self, step: int, rows: Tensor | None, rank: int) -> None:
         """Go on from a number of gathers and a replica, float32[ranks, n]; None: the next gather is a full one."""
-        del rank
-        self.step, self._replica, self._gathered = step, rows, []
+        self.step, self._replica, self._given = step, rows, None
+        self._mine = None if rows is None else rows[rank].clone()
 
 
-def own_parameters(module: nn.Module) -> list[Any]:
+def pieces_of(size: int) -> int:
+    """The number of pieces in which so many coordinates are encoded and sent."""
+    return max(size // PIECE, 1)
+
+
+def own_parameters(module: Any) -> list[Any]:
     """The parameters that an FSDP module gathers, in its order: without those of FSDP modules inside it.
 
-    They are DTensors.
+    They are DTensors, of all modules that one call of ``fully_shard`` was given.  The module is resharded first, as an
+    evaluation may have left it with whole parameters.
     """
     from torch.distributed.fsdp import FSDPModule
     from torch.distributed.tensor import DTensor
@@ -199,4 +214,6 @@ def own_parameters(module: nn.Module) -> list[Any]:
                 yield from walk(child)
         yield from one.parameters(recurse=False)
 
-    return [p for p in dict.fromkeys(walk(module)) if isinstance(p, DTensor)]  # others are ignored ones
+    module.reshard()
+    walked = dict.fromkeys(p for together in module._get_fsdp_state()._modules for p in walk(together))
+    return [p for p in walked if isinstance(p, DTensor)]  # others are ignored ones

@@ -12,6 +12,7 @@ What is saved lies as the parameters do: each rank saves its shard of every tens
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -39,18 +40,31 @@ class FsdpState:
       had no gradient in the last step;
     - the number of its reduce-scatters, which keys the random roundings.
 
-    What a method learns by itself (the factors of PowerSGD) begins anew.  Of replicas of the shards (HSDP), whose
-    memories differ, one's is saved.  ValueError for modules of another model, and where parameters are sharded over
-    more than one dimension of their mesh, as by tensor parallelism.
+    What a method learns by itself (the factors of PowerSGD) begins anew.  Of replicas of the shards that FSDP averages
+    itself (HSDP), whose memories differ, one's is saved; with ``between``, what the mean over machines lacks.
+
+    ValueError for what the two calls did not return, for modules of another model, for a module whose gradients (or
+    weights) are compressed twice, and where parameters are sharded over more than one dimension of their mesh, as by
+    tensor parallelism.
     """
 
     def __init__(self, model: nn.Module, installed: Sequence[CompressedReduceScatter | CompressedGather]) -> None:
+        kinds = (CompressedReduceScatter, CompressedGather)
+        if not isinstance(installed, Sequence) or not all(isinstance(each, kinds) for each in installed):
+            raise ValueError(
+                f"installed={installed!r:.200}: must be a list of what compress_fsdp and compress_fsdp_weights returned"
+            )
+        for (kind, name), number in Counter((each.kind, each.name) for each in installed).items():
+            if number > 1:
+                raise ValueError(
+                    f"installed has the {kind} of {name!r} {number} times: it takes what was installed last alone"
+                )
         modules = dict(model.named_modules())
         pairs = [(modules.get("" if each.name == ROOT else each.name), each) for each in installed]
         if strangers := [each.name for module, each in pairs if not isinstance(module, FSDPModule)]:
             what = f"no FSDP2 module {strangers[0]!r}"
             raise ValueError(f"{type(model).__name__} has {what}: it takes the model that was compressed")
-        self._parts = [_Part(module, each) for module, each in pairs if module and own_parameters(module)]
+        self._parts = [_Part(model, module, each) for module, each in pairs if module and own_parameters(module)]
 
     def state_dict(self) -> dict[str, Any]:
         """The state by collective and module, as float32 DTensors and plain numbers."""
@@ -62,16 +76,19 @@ class FsdpState:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from a ``state_dict`` whose tensors are of this number of ranks, as torch.distributed.checkpoint makes
         them.
+
+        ValueError, before anything is changed, for a state of other modules, parameters or settings.
         """
-        for part in self._parts:
-            part.load(state[part.each.kind][part.each.name])
+        found = [part.found_in(state) for part in self._parts]
+        for part, saved in zip(self._parts, found, strict=True):
+            part.load(saved)
 
 
 class _Part:
     """A collective of one module, and the way between its vector and the shards of parameters."""
 
-    def __init__(self, module: Any, each: CompressedReduceScatter | CompressedGather) -> None:
-        self.each, self.module = each, module
+    def __init__(self, model: nn.Module, module: Any, each: CompressedReduceScatter | CompressedGather) -> None:
+        self.each, self.model, self.module = each, model, module
         first = own_parameters(module)[0]
         *others, last = first.placements
         if type(last) is not Shard or not all(isinstance(placement, Replicate) for placement in others):
@@ -84,10 +101,10 @@ class _Part:
         self.transport = Transport(group, timeout_s=each.timeout_s, device=self.device)
 
     def _parameters(self) -> dict[str, DTensor]:
-        """Its parameters that are part of the vector, in that order, as they are sharded."""
-        self.module.reshard()
-        names = {id(p): name for name, p in self.module.named_parameters()}
-        return {names[id(p)]: p for p in own_parameters(self.module) if self.each.covers(p)}
+        """Its parameters that are part of the vector, in that order, sharded, by their names in the model."""
+        parameters = own_parameters(self.module)
+        names = {id(p): name for name, p in self.model.named_parameters()}
+        return {names[id(p)]: p for p in parameters if self.each.covers(p)}
 
     def _sizes(self, parameters: dict[str, DTensor]) -> list[int]:
         """The coordinates of every parameter in a rank's part of the vector: of the first rank's shard, the longest."""
@@ -106,6 +123,25 @@ class _Part:
             "known": known,
             "shards": {name: _like(p, piece) for (name, p), piece in zip(parameters.items(), pieces, strict=True)},
         }
+
+    def found_in(self, state: dict[str, Any]) -> dict[str, Any]:
+        """What a state has of this part; ValueError where that is not what is saved of it here."""
+        kind, name = self.each.kind, self.each.name
+        saved = state.get(kind, {}).get(name, {})
+        wanted = ("step", "known", "shards") if self.each.has_state else ("step",)
+        if missing := [key for key in wanted if key not in saved]:
+            raise ValueError(
+                f"the state has no {missing[0]!r} for the {kind} of {name!r}: it takes a state of the same modules and "
+                "settings (feedback)"
+            )
+        if self.each.has_state:
+            here = {name: tuple(p.shape) for name, p in self._parameters().items()}
+            there = {name: tuple(shard.shape) for name, shard in saved["shards"].items()}
+            if here != there:
+                raise ValueError(
+                    f"the state has {there} for the {kind} of {name!r}: it takes the parameters of the model, {here}"
+                )
+        return saved
 
     def load(self, saved: dict[str, Any]) -> None:
         rows = None

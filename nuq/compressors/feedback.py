@@ -289,7 +289,20 @@ class AveragedErrors(ErrorFeedback):
         return super().encode(vector, key)
 
     def _remember(self, owed: Owed, sent: Tensor) -> None:
-        owed.memory["residuals"].lerp_(owed.wanted.reshape(-1) - sent, self.weight)
+        owed.memory["residuals"].lerp_(owed.wanted.reshape(-1).sub_(sent), self.weight)
+
+
+class Scaled(ErrorFeedback):
+    """A compressor whose messages have their factor, and after which nothing is remembered."""
+
+    kinds = ()
+
+    def owed(self, vector: Tensor, key: Key) -> Owed:
+        del key
+        return Owed(vector, {}, {})
+
+    def keep(self, owed: Owed, sent: Tensor, message: Message | None = None) -> None:
+        del owed, sent, message
 
 
 class CompressedDifferences(ErrorFeedback):

@@ -19,7 +19,7 @@ from nuq.exchange.collectives.reduce_scatter import ReduceScatter
 from nuq.exchange.compressor_map import CompressorMap
 from nuq.exchange.flat_layout import FlatLayout, Segment
 from nuq.exchange.level_updates import LevelUpdates, fit_levels
-from nuq.exchange.payload import check_mean
+from nuq.exchange.payload import RemoteNonFinite, check_mean
 from nuq.exchange.transport import Transport
 from nuq.kernels.spec import Key
 from nuq.settings.exchange import Exchange
@@ -117,17 +117,34 @@ class Driver:
         with self.stats.time("levels"):
             fit_levels(self.compressors, vector, segments, key)
 
-    def reduce_scatter(self, vector: Tensor, shards: Sequence[FlatLayout], key: Key, factor: float) -> Tensor:
-        """This rank's shard of the sum of all ranks' vectors, times ``factor``: float32[n].  One worker on each rank.
+    def begin_reduce_scatter(
+        self, vector: Tensor, rounds: Sequence[Sequence[FlatLayout]], key: Key, factor: float, out: Tensor
+    ) -> Callable[[], None]:
+        """Send all ranks' vectors to the owners of their shards; what is returned receives them and ends it.
 
-        shards: of one segment each.  The sum is not checked: what overflows is infinite.  RemoteNonFinite, on all
-        ranks, where one's vector is not finite.
+        ``out`` float[n] becomes this rank's shard of the sum, times ``factor``.  One worker on each rank.  rounds: the
+        pieces of all shards that are sent together, of one segment each; while one round is on its way, the next one is
+        encoded.  The sum is not checked: what overflows is infinite.  RemoteNonFinite, on all ranks, where one's vector
+        is not finite.
         """
-        sent = self._reduce_scatter.send({self.transport.rank: vector}, shards, key)
-        sent.receive()
-        with self.stats.time("decode"):
-            total = sent.total(self.transport.rank, vector.device)
-            return total.mul_(torch.tensor(factor, dtype=torch.float32))
+        rank, device = self.transport.rank, vector.device
+        sent = [self._reduce_scatter.send({rank: vector}, pieces, key) for pieces in rounds]
+        scale = torch.tensor(factor, dtype=torch.float32)
+
+        def end() -> None:
+            try:
+                for each, pieces in zip(sent, rounds, strict=True):
+                    each.receive()
+                    with self.stats.time("decode"):
+                        at = pieces[rank].start - rounds[0][rank].start
+                        place = out[at : at + pieces[rank].num_coordinates]
+                        torch.mul(each.total(rank, device), scale, out=place)
+            except RemoteNonFinite:  # alike on all ranks: what they have begun they bring to its end
+                for each in sent:
+                    each.drain()
+                raise
+
+        return end
 
     def gather(self, mine: Mapping[int, Tensor], purpose: str = "tensors") -> list[Tensor]:
         """Equally shaped tensors of all workers, in worker order; ``mine`` holds the hosted ones."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
-from nuq.settings import setting
+from nuq.settings import check, setting
+from nuq.settings.exchange import Hook
 from nuq.settings.feedback import check_leaves_out
 
 FEEDBACK = (
@@ -15,6 +17,12 @@ BETA = "weight of the newest error in the average, DeepSpeed's for LoCo; 1: erro
 RESET_EVERY = "reduce-scatters of a module after which its memory is zero again, DeepSpeed's for LoCo; 0: never"
 FULL_EVERY = "gathers of a module after which its shards are sent as they are: 1 in so many, and the first one"
 _AVERAGE = ("feedback", "average")
+
+
+def seed_and_timeout(seed: Any, timeout_s: Any) -> tuple[int, float]:
+    """What both collectives take beside these settings; ValueError where ``nuq.CompressionState`` refuses it, too."""
+    made = check(Hook, {"seed": seed, "timeout_s": timeout_s})
+    return made["seed"], made["timeout_s"]
 
 
 @dataclass

@@ -119,7 +119,8 @@ def test_the_reduce_scatter_by_itself(ranks):
 def averaged(group):
     """LoCo's recursion in NumPy, of all ranks at once, around messages of the same method."""
     rank, world, size = dist.get_rank(group), dist.get_world_size(group), 70
-    beta, reset_every, quantizer = 0.3, 4, {"bits": 2, "bucket_size": 32}
+    beta, reset_every = 0.3, 4
+    quantizer: dict[str, Any] = {"bits": 2, "bucket_size": 32}
     scatter = CompressedReduceScatter(
         "qsgdinf", "test", feedback="average", beta=beta, reset_every=reset_every, timeout_s=30, **quantizer
     )
@@ -194,6 +195,8 @@ def test_what_is_left_out_comes_later(ranks):
         ({"beta": 0.1}, "beta=0.1: has no effect with feedback='none'; it is read with feedback='average' only"),
         ({"reset_every": 8}, "reset_every=8: has no effect with feedback='none'"),
         ({"feedback": "average", "beta": 0}, "beta=0.0: must be at least 1e-09"),
+        ({"seed": 1.5}, r"seed=1\.5: must be of type int"),
+        ({"timeout_s": "x"}, "timeout_s='x': must be of type float"),
         ({"feedback": "error"}, "feedback='error': must be one of none, average"),
         ({"method": "supersgd", "feedback": "average"}, "has no effect with method=supersgd, whose messages leave"),
     ],

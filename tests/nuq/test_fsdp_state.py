@@ -138,12 +138,65 @@ def test_states_of_two_and_of_four_ranks(ranks, tmp_path):
         assert all(found[name] == saved[name] for name in saved if name.startswith("weights"))
 
 
+def together(group: dist.ProcessGroup) -> nn.Module:
+    """A model whose first and last layer FSDP gathers together."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(12, 40), nn.ReLU(), nn.Linear(40, 40), nn.Linear(40, 6))
+    mesh = DeviceMesh.from_group(group, "cpu")
+    fully_shard([model[0], model[3]], mesh=mesh)
+    fully_shard(model, mesh=mesh)
+    return model
+
+
+def saves_all(group, folder):
+    """Modules that FSDP gathers together have one state, and a root that an evaluation left whole has one, too."""
+    one = Training(group, together(group), feedback="average")
+    assert [each.name for each in one.gradients] == [each.name for each in one.weights] == ["the root module", "0"]
+    one.steps(0, 1, 2)
+    with torch.no_grad():
+        one.model(torch.ones(1, 12))
+    one.compression = nuq.FsdpState(one.model, [*one.gradients, *one.weights])
+    saved = one.saved("weights")
+    of_root, of_both = ("2.weight", "2.bias"), ("0.weight", "0.bias", "3.weight", "3.bias")
+    assert list(saved) == [f"the root module {name}" for name in of_root] + [f"0 {name}" for name in of_both]
+    for name, row in saved.items():
+        exact = one.model.state_dict()[name.split()[-1]].full_tensor()
+        assert 0 < float((row - exact).norm()) < 0.1 * float(exact.norm())
+    one.save(folder)
+    other = Training(group, together(group), feedback="average")
+    other.load(folder)
+    assert all(torch.equal(row, saved[name]) for name, row in other.saved("weights").items())
+    other.steps(3)
+    assert_same_bits(group, other.whole())
+
+
+def test_modules_that_are_gathered_together(ranks, tmp_path):
+    ranks.run(saves_all, tmp_path, world=2)
+
+
 def misfits(group):
     model = nn.Linear(4, 4)
     fully_shard(model, mesh=DeviceMesh.from_group(group, "cpu"))
-    installed = nuq.compress_fsdp(model)
+    installed = nuq.compress_fsdp(model, "qsgdinf")
     with pytest.raises(ValueError, match="Linear has no FSDP2 module 'the root module': it takes"):
         nuq.FsdpState(nn.Linear(4, 4), installed)
+    remembers: list[Any] = nuq.compress_fsdp(model, "qsgdinf", feedback="average")
+    with pytest.raises(ValueError, match="installed has the gradients of 'the root module' 2 times: it takes what"):
+        nuq.FsdpState(model, [*installed, *remembers])
+    not_lists: list[Any] = [remembers[0], [remembers]]
+    for wrong in not_lists:
+        with pytest.raises(ValueError, match=r"installed=.*: must be a list of what compress_fsdp and"):
+            nuq.FsdpState(model, wrong)
+    state, saved = nuq.FsdpState(model, remembers), nuq.FsdpState(model, installed).state_dict()
+    for missing, wrong in (("step", {}), ("known", saved)):
+        with pytest.raises(
+            ValueError, match=f"the state has no '{missing}' for the gradients of 'the root module': it"
+        ):
+            state.load_state_dict(wrong)
+    saved = state.state_dict()
+    del saved["gradients"]["the root module"]["shards"]["bias"]
+    with pytest.raises(ValueError, match=r"the state has {'weight': \(4, 4\)} for the gradients of .*'bias': \(4,\)}"):
+        state.load_state_dict(saved)
 
 
 def test_what_is_of_another_model(ranks):

@@ -45,6 +45,7 @@ FILES = (
     "tests/nuq/levels/test_distributions.py",
     "tests/nuq/test_fsdp.py",
     "tests/nuq/test_fsdp_gather.py",
+    "tests/nuq/test_fsdp_overlap.py",
     "tests/nuq/test_fsdp_state.py",
     "tests/nuq/test_ddp.py",
     "tests/nuq/quantized_training/test_interrupted_passes.py",

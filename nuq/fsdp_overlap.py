@@ -1,0 +1,81 @@
+"""FSDP2's messages travel while the backward pass goes on: a reduce-scatter ends when that pass does.
+
+FSDP makes views of a reduce-scatter's output as gradients, and nobody reads those before the backward pass has ended,
+unless they are cast, divided, added to earlier ones, averaged between replicas, or given to hooks.  Where none of that
+is so, on the CPU, the output may be filled later; else it must be filled at once.  On a GPU FSDP has streams for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from nuq.errors import NonFiniteError
+
+End = Callable[[], None]
+
+
+def inside_backward() -> bool:
+    """Whether this thread is in a backward pass now, on all ranks alike."""
+    return torch._C._current_graph_task_id() != -1
+
+
+def filled_later(module: Any, output: Tensor) -> list[Any]:
+    """The module's sharded parameters, if the output of a mean may be filled when the backward pass has ended.
+
+    They are DTensors, whose gradients are views of the output.  None where it must be filled at once, and wherever this
+    torch does not say what it takes to know.
+    """
+    if not inside_backward() or output.device.type != "cpu":
+        return []
+    try:
+        group = module._get_fsdp_state()._fsdp_param_group
+        parameters = [own.sharded_param for own in group.fsdp_params]
+        used_at_once = group._all_reduce_hook is not None or any(
+            p.grad is not None or p._post_accumulate_grad_hooks or len(p.placements) > 1 or p.dtype != output.dtype
+            for p in parameters
+        )
+    except (AttributeError, AssertionError):  # the latter: of several groups of parameters
+        return []
+    return [] if used_at_once else parameters
+
+
+class AtTheEnd:
+    """The ends of reduce-scatters that wait for the end of the backward pass, and errors that do.
+
+    An error amid FSDP's own work would leave its modules without gradients ever after.
+    """
+
+    def __init__(self) -> None:
+        self._ends: list[End] = []
+
+    def add(self, end: End) -> None:
+        """Call ``end`` when the backward pass has ended; its error then is that of the backward pass."""
+        self._ends.append(end)
+        # each time, as a backward pass that failed has left earlier ones behind
+        torch.autograd.Variable._execution_engine.queue_callback(self.come)
+
+    def come(self) -> None:
+        """End all of them, and raise the first NonFiniteError, which all ranks have; any other error at once."""
+        ends, self._ends = self._ends, []
+        failures: list[NonFiniteError] = []
+        with torch.no_grad():
+            for end in ends:
+                try:
+                    end()
+                except NonFiniteError as error:
+                    failures.append(error)
+        if failures:
+            raise failures[0]
+
+
+def check_views(name: str, parameters: Sequence[Any], output: Tensor) -> None:
+    """RuntimeError where gradients are no views of the output that was filled later: they were read too early."""
+    memory = output.untyped_storage().data_ptr()
+    for p in parameters:
+        if p.grad is not None and p.grad.to_local().untyped_storage().data_ptr() != memory:
+            why = "something copied its gradients in the backward pass, before they had arrived"
+            raise RuntimeError(f"FSDP2's module {name!r}: {why}; give overlap=False to nuq.compress_fsdp")

@@ -1,0 +1,207 @@
+"""FSDP2's gradients have the same bits whether their messages travel during the backward pass or at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+
+import nuq
+from nuq.errors import NonFiniteError
+from nuq.fsdp import CompressedReduceScatter
+from nuq.fsdp_overlap import AtTheEnd
+from tests.nuq.small_training import assert_same_bits, backward, inputs, net
+from tests.nuq.test_fsdp import sharded, whole
+
+TWO_BITS: dict[str, Any] = {"method": "qsgdinf", "bits": 2, "bucket_size": 64, "timeout_s": 30}
+Way = Callable[[Any, int, int], list[torch.Tensor]]  # (model, rank, step) -> gradients of a step
+
+
+def waited(installed: list[CompressedReduceScatter]) -> list[str]:
+    """The names of the modules whose gradients have waited, from now on."""
+    names: list[str] = []
+    at_the_end = installed[0].at_the_end
+    add = at_the_end.add
+
+    def counted(end: Any) -> None:
+        names.append("one")
+        add(end)
+
+    at_the_end.add = counted
+    return names
+
+
+def plainly(model: Any, rank: int, step: int) -> list[torch.Tensor]:
+    model.zero_grad()
+    backward(model, rank, step)
+    return [whole(model)]
+
+
+def clipped(model: Any, rank: int, step: int) -> list[torch.Tensor]:
+    model.zero_grad()
+    backward(model, rank, step)
+    norm: Any = nn.utils.clip_grad_norm_(model.parameters(), 0.01)
+    return [norm.full_tensor(), whole(model)]
+
+
+def accumulated(model: Any, rank: int, step: int) -> list[torch.Tensor]:
+    model.zero_grad()
+    backward(model, rank, 2 * step)
+    backward(model, rank, 2 * step + 1)
+    return [whole(model)]
+
+
+def without_sync(model: Any, rank: int, step: int) -> list[torch.Tensor]:
+    model.zero_grad()
+    model.set_requires_gradient_sync(False)
+    backward(model, rank, 2 * step)
+    model.set_requires_gradient_sync(True)
+    backward(model, rank, 2 * step + 1)
+    return [whole(model)]
+
+
+def stepping_inside(model: Any, rank: int, step: int) -> list[torch.Tensor]:
+    """An optimizer in hooks of the backward pass, as torchtitan and torchtune have it."""
+    model.zero_grad()
+    if step == 0:
+        for p in model.parameters():
+            p.register_post_accumulate_grad_hook(lambda p: p.data.sub_(p.grad))
+    backward(model, rank, step)
+    return [torch.cat([p.full_tensor().reshape(-1) for p in model.parameters()]).detach()]
+
+
+def hooked(model: Any, rank: int, step: int) -> list[torch.Tensor]:
+    model.set_all_reduce_hook(lambda output: output.mul_(2), stream=None)
+    return plainly(model, rank, step)
+
+
+def summed(model: Any, rank: int, step: int) -> list[torch.Tensor]:
+    """FSDP divides the sums itself."""
+    model.set_force_sum_reduction_for_comms(True)
+    return plainly(model, rank, step)
+
+
+def divided(model: Any, rank: int, step: int) -> list[torch.Tensor]:
+    model.set_gradient_divide_factor(3.0)
+    return plainly(model, rank, step)
+
+
+def used_twice(model: Any, rank: int, step: int) -> list[torch.Tensor]:
+    model.zero_grad()
+    (model(inputs(rank, step)).square().mean() + model(inputs(rank, step + 100)).square().mean()).backward()
+    return [whole(model)]
+
+
+def in_bfloat16(group: dist.ProcessGroup) -> nn.Module:
+    policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.bfloat16)
+    model, how = net(), {"mesh": DeviceMesh.from_group(group, "cpu"), "mp_policy": policy}
+    fully_shard(model[2], **how)
+    fully_shard(model, **how)
+    return model
+
+
+CASES: dict[str, tuple[Callable[[Any], nn.Module], Way, dict[str, Any], int]] = {  # the last: that wait, of six
+    "a memory": (sharded, plainly, {"feedback": "average"}, 6),
+    "levels that are fitted": (sharded, plainly, {"method": "alq", "bits": 3}, 6),
+    "lengths that are told": (sharded, plainly, {"coding": "huffman"}, 6),
+    "norms": (sharded, clipped, {}, 6),
+    "gradients that are accumulated": (sharded, accumulated, {}, 6),
+    "without reducing": (sharded, without_sync, {}, 6),
+    "an optimizer in hooks": (sharded, stepping_inside, {}, 0),
+    "a hook of the root": (sharded, hooked, {}, 3),
+    "sums": (sharded, summed, {}, 3),
+    "another divisor": (sharded, divided, {}, 6),
+    "a model that is used twice": (sharded, used_twice, {}, 6),
+    "another type": (in_bfloat16, plainly, {}, 0),
+}
+
+
+def same(group, name):
+    rank, (build, way, settings, count) = dist.get_rank(group), CASES[name]
+    models = [build(group), build(group)]
+    installed = [
+        nuq.compress_fsdp(model, overlap=overlap, **{**TWO_BITS, **settings})
+        for model, overlap in zip(models, (True, False), strict=True)
+    ]
+    names = waited(installed[0])
+    for step in range(3):
+        ours, theirs = (way(model, rank, step) for model in models)
+        assert all(torch.equal(a, b) for a, b in zip(ours, theirs, strict=True))
+        assert all(bool(a.any()) for a in ours)
+    assert len(names) == count
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_same_bits(name, ranks):
+    ranks.run(same, name, world=2)
+
+
+def fails(group):
+    """A gradient that is not finite is an error of the backward pass on all ranks; afterwards everything works."""
+    rank, found = dist.get_rank(group), []
+    for overlap in (True, False):
+        model = sharded(group)
+        installed = nuq.compress_fsdp(model, feedback="average", overlap=overlap, **TWO_BITS)
+        plainly(model, rank, 0)
+        broken = inputs(rank, 1)
+        if rank == 1:
+            broken[0, 0] = torch.inf
+        model.zero_grad()
+        with pytest.raises(NonFiniteError, match="on worker 1 is not finite"):
+            model(broken).square().mean().backward()
+        found.append([gradient for step in (2, 3) for gradient in plainly(model, rank, step)])
+        assert all(each._end is None and each.step == 4 for each in installed)
+        assert all(bool(g.isfinite().all()) and bool(g.any()) for g in found[-1])
+        assert_same_bits(group, found[-1][-1])
+    assert all(torch.equal(ours, theirs) for ours, theirs in zip(*found, strict=True))
+
+
+def test_failures(ranks):
+    ranks.run(fails, world=2)
+
+
+def test_what_a_failed_backward_pass_left_comes_in_the_next_one():
+    later, ended = AtTheEnd(), []
+
+    def backward_pass(name: str, *, breaks: bool) -> None:
+        def hook(grad: torch.Tensor) -> None:
+            del grad
+            later.add(lambda: ended.append(name))
+            if breaks:
+                raise RuntimeError("broken")
+
+        x = torch.ones(1, requires_grad=True)
+        x.register_hook(hook)
+        x.sum().backward()
+
+    with pytest.raises(RuntimeError, match="broken"):
+        backward_pass("first", breaks=True)
+    assert not ended
+    backward_pass("second", breaks=False)
+    assert ended == ["first", "second"]
+
+
+def reads_too_early(group):
+    rank, model = dist.get_rank(group), sharded(group)
+    nuq.compress_fsdp(model, **TWO_BITS)
+    last: Any = list(model.parameters())[-1]
+
+    def copy(grad: torch.Tensor) -> None:
+        if last.grad is not None:
+            last.grad = last.grad.clone()
+
+    x = inputs(rank, 0).requires_grad_()
+    x.register_hook(copy)
+    model.zero_grad()
+    with pytest.raises(RuntimeError, match="give overlap=False"):
+        model(x).square().mean().backward()
+
+
+def test_a_gradient_that_is_read_too_early(ranks):
+    ranks.run(reads_too_early, world=2)
