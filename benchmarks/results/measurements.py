@@ -200,7 +200,7 @@ MEASUREMENTS: dict[str, Benchmark | Sweep] = {
         needs=(CIFAR10,),
         pictures={"docs/atomo_cifar10_cpu.png": "figures/atomo_cifar10_cpu/accuracy-bytes.png"},
     ),
-    "layerwise": Sweep(  # 18 of its 34 runs are kept in results/ so far
+    "layerwise": Sweep(
         "layerwise",
         "cifar10_cpu",
         2,
