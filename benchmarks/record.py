@@ -122,7 +122,10 @@ def _of_runs(folder: Path) -> dict[str, Any]:
     """
     records = [read_json(path, any_number=True) for path in sorted(folder.glob("*/status.json"))]
     try:
-        commits = [one["machine"]["commit"][:12] + one["machine"]["dirty"] * result_file.DIRTY for one in records]
+        commits = [
+            (one["machine"]["commit"][:12] or "not noted") + one["machine"]["dirty"] * result_file.DIRTY
+            for one in records
+        ]
         machines = [f"{one['machine']['cpu']}, {one['machine']['cores']} cores, {one['device']}" for one in records]
         versions = [one["machine"]["torch"] for one in records]
         last, seconds = max(one["end"] for one in records), sum(one["seconds"] for one in records)

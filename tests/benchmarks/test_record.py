@@ -159,10 +159,11 @@ def _sweep(root: Path, rows: list[dict[str, Any]], runs: list[dict[str, Any]]) -
 
 def test_a_sweep_is_kept_with_what_its_runs_noted(root: Path) -> None:
     other = {**RUN, "machine": {**RUN["machine"], "commit": "0123456789abcdef", "dirty": True}, "end": 0}
-    _sweep(root, [ROW], [RUN, other])
+    without_git = {**other, "machine": {**RUN["machine"], "commit": ""}, "seconds": 0}
+    _sweep(root, [ROW], [RUN, other, without_git])
     record.record("x", SWEEP, root)
     values = result_file.read("x", root)
-    assert values["commit"] == "0123456789ab-dirty, c9bd73c90f38"
+    assert values["commit"] == "0123456789ab-dirty, c9bd73c90f38, not noted"
     assert values["hardware"] == "a processor, 2 cores, cpu (x86_64, AVX512)"
     assert (values["date"], values["seconds"]) == ("2026-11-26", 431.4)
     alq = {"label": "ALQ", "runs": 2, "complete": 2, "diverged": 0, "final_accuracy_percent": 47.66}
