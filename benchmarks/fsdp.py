@@ -10,7 +10,7 @@ headers, in a step without a refresh.  gloo's reduce-scatter sends twice what a 
 that bfloat16 sends 4 bytes a parameter here (two ranks) where it would send 3 over a ring.
 
 The last line has ``speedup_1g_mlp`` and ``speedup_1g_gpt``: of 4 bits at 1 Gbit/s, the variant that was chosen for it
-before anything was measured.
+before anything was timed.
 
 ``--parity``: also the losses of a small GPT (``benchmarks.fsdp_parity``), on the loopback.
 
@@ -98,11 +98,26 @@ def bars(rows: Sequence[Row]) -> dict[str, float | str]:
     return {f"speedup_1g_{model}": found.get((model, "1G", CHOSEN), NOT_MEASURED) for model in MODELS}
 
 
+def by_name(rows: Sequence[Row]) -> dict[str, dict[str, dict[str, Row]]]:
+    """The rows by model, rate and variant."""
+    return {
+        model: {
+            rate: {row["variant"]: row for row in rows if (row["model"], row["rate"]) == (model, rate)}
+            for rate in dict.fromkeys(row["rate"] for row in rows)
+        }
+        for model in dict.fromkeys(row["model"] for row in rows)
+    }
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print a table of all rows, then one JSON object."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.fsdp", description="FSDP2's steps over slow links")
     parser.add_argument(
-        "--models", nargs="*", choices=MODELS, default=list(MODELS), help="may be none, for --parity alone"
+        "--models",
+        nargs="*",
+        choices=MODELS,
+        default=list(MODELS),
+        help="(default: both) may be none, for --parity alone",
     )
     parser.add_argument("--rates", nargs="+", choices=list(RATES_MBIT), default=list(RATES_MBIT))
     parser.add_argument("--rounds", type=int, default=5, help="turns of the variants")
@@ -122,7 +137,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         name = [row["model"], row["rate"], row["variant"]]
         table.append([*name, f"{1e3 * row['step_s']['median']:.0f}", speed, sent])
     print(aligned(table, 3))
-    told = json.dumps({"ranks": RANKS, "rows": rows, **bars(rows), **losses})
+    told = json.dumps({"ranks": RANKS, "cases": by_name(rows), **bars(rows), **losses})
     if chosen.out:
         chosen.out.write_text(told + "\n")
     print(told)
