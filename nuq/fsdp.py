@@ -232,7 +232,7 @@ class CompressedReduceScatter:
     ) -> dist.Work | None:
         """Compute output = this rank's shard of the ranks' mean (or sum, as ``op`` says), averaged between machines."""
         del async_op  # what is done when the call returns needs no waiting for
-        self._come()
+        self._come_amid()
         flat, size = input_tensor.reshape(-1), output_tensor.numel()
         driver = self._driver = self._driver or self._made(group, input_tensor.device)
         rank, world = driver.transport.rank, driver.transport.world
@@ -245,26 +245,30 @@ class CompressedReduceScatter:
         if self.between is not None:
             out = torch.empty(size, dtype=torch.float32, device=output_tensor.device)
         arrived = driver.begin_reduce_scatter(flat, self._rounds, key, factor, out)
-        self._end = functools.partial(self._finish, arrived, key, output_tensor, out)
+        finish = functools.partial(self._finish, arrived, key, output_tensor, out)
         # a sum may have to be divided, and that at once
         may_wait = self.overlapped is not None and op != dist.ReduceOp.SUM
         parameters = filled_later(self.overlapped, output_tensor) if may_wait else []
 
         def end() -> None:
-            self._come()
+            finish()
             check_views(self.name, parameters, output_tensor)
 
+        self._end = end
         if parameters:
-            self.at_the_end.add(end)
-            return None
+            self.at_the_end.add(self._come)
+        else:
+            self._come_amid()
+        return None
+
+    def _come_amid(self) -> None:
+        """End the last call amid FSDP's own work, which no error may interrupt: it comes at the end."""
         try:
             self._come()
         except NonFiniteError as error:
             if not inside_backward():
                 raise
-            output_tensor.fill_(math.nan)
             self.at_the_end.add(functools.partial(_raise, error))
-        return None
 
     def _come(self) -> None:
         """End the last call, if that waits for it."""
@@ -285,6 +289,7 @@ class CompressedReduceScatter:
             output_tensor.view(-1).copy_(out)
         self._settle(undo=failure is not None)
         if failure is not None:  # on all ranks: none of these messages has counted
+            output_tensor.fill_(math.nan)  # as FSDP alone has it, and not what the memory held
             raise failure
 
     def _arrange(self, world: int, size: int) -> None:

@@ -2,11 +2,13 @@
 
 FSDP makes views of a reduce-scatter's output as gradients, and nobody reads those before the backward pass has ended,
 unless they are cast, divided, added to earlier ones, averaged between replicas, or given to hooks.  Where none of that
-is so, on the CPU, the output may be filled later; else it must be filled at once.  On a GPU FSDP has streams for it.
+is so, on the CPU, the output may be filled later; else it must be filled at once.  Nothing of it has been tried on a
+GPU, where FSDP calls from a stream of its own.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -69,7 +71,18 @@ class AtTheEnd:
                 except NonFiniteError as error:
                     failures.append(error)
         if failures:
-            raise failures[0]
+            _raise_last(failures[0])
+
+
+def _raise_last(error: Exception, hops: int = 2) -> None:
+    """Raise an error when all else that waits for the end of the backward pass has been done.
+
+    Other models' FSDP may wait for it, too, and what waits for that; an error here would leave it undone.
+    """
+    if not hops:
+        raise error
+    later = functools.partial(_raise_last, error, hops - 1)
+    torch.autograd.Variable._execution_engine.queue_callback(later)
 
 
 def check_views(name: str, parameters: Sequence[Any], output: Tensor) -> None:

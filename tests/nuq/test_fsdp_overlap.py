@@ -166,6 +166,31 @@ def test_failures(ranks):
     ranks.run(fails, world=2)
 
 
+def fails_amid_others(group):
+    """The error waits for FSDP's work on a module that is used again, and on another model."""
+    rank, encoder, decoder = dist.get_rank(group), sharded(group), nn.Sequential(nn.Linear(5, 8), nn.Linear(8, 3))
+    for module in (decoder[0], decoder):
+        fully_shard(module, mesh=DeviceMesh.from_group(group, "cpu"))
+    for model in (encoder, decoder):
+        nuq.compress_fsdp(model, **TWO_BITS)
+
+    def gradients(last: torch.Tensor) -> list[torch.Tensor]:
+        encoder.zero_grad()
+        decoder.zero_grad()
+        (encoder(inputs(rank, 0)).square().mean() + decoder(encoder(last)).square().mean()).backward()
+        return [whole(encoder), whole(decoder)]
+
+    gradients(inputs(rank, 1))
+    with pytest.raises(NonFiniteError, match="on worker 1 is not finite"):
+        gradients(inputs(rank, 1) if rank == 0 else torch.full_like(inputs(rank, 1), torch.nan))
+    for _ in range(2):
+        assert all(bool(g.isfinite().all()) and bool(g.any()) for g in gradients(inputs(rank, 2)))
+
+
+def test_failures_amid_others(ranks):
+    ranks.run(fails_amid_others, world=2)
+
+
 def test_what_a_failed_backward_pass_left_comes_in_the_next_one():
     later, ended = AtTheEnd(), []
 
