@@ -144,6 +144,12 @@ MEASUREMENTS: dict[str, Benchmark | Sweep] = {
         120,
         needs=(ROOT_USER,),
     ),
+    "fsdp": Benchmark(
+        "python -m benchmarks.fsdp --parity",
+        "How much shorter is a step of FSDP2 over a slow link, and what does it cost in loss?",
+        15,
+        needs=(ROOT_USER,),
+    ),
     "prediction": Benchmark("python -m benchmarks.prediction", "How far is the cost model off?", 0.1),
     "advise": Benchmark("python -m benchmarks.advise", "Does advise find the quickest way?", 20, needs=(ROOT_USER,)),
     "time_to_accuracy": Benchmark(
