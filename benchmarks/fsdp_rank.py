@@ -113,7 +113,8 @@ def measure(measured: Training, steps: int) -> dict[str, float]:
         measured.step()
     seconds = (time.perf_counter() - start) / steps
     dist.barrier()
-    return {"step_s": seconds, "interface_bytes": read_counters(interface).payload_since(before) / steps}
+    num_bytes = read_counters(interface).payload_since(before, with_repeats=True)
+    return {"step_s": seconds, "interface_bytes": num_bytes / steps}
 
 
 def main() -> None:

@@ -66,15 +66,16 @@ class Counters:
     num_packets: int
     num_resent: int = 0
 
-    def payload_since(self, earlier: Counters) -> int:
+    def payload_since(self, earlier: Counters, *, with_repeats: bool = False) -> int:
         """The bytes of payload since ``earlier``.
 
         An acknowledgement is 66 bytes, and so is the header of a packet however long.
 
-        A segment that TCP sent again, because a busy receiver was late to acknowledge it, counts once.
+        A segment that TCP sent again, because a busy receiver was late to acknowledge it, counts once, unless
+        ``with_repeats``: a slow link's queue drops packets before the interface has counted them.
         """
         sent = self.num_bytes - earlier.num_bytes - TCP_HEADER_BYTES * (self.num_packets - earlier.num_packets)
-        return sent - SEGMENT_BYTES * (self.num_resent - earlier.num_resent)
+        return sent if with_repeats else sent - SEGMENT_BYTES * (self.num_resent - earlier.num_resent)
 
 
 def read_counters(interface: str = INTERFACE) -> Counters:

@@ -14,7 +14,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from itertools import islice
 from typing import Any
@@ -149,17 +149,14 @@ def timed(training: Training) -> dict[str, Any]:
     told = {"round_s": time.perf_counter() - begin, "step_s": statistics.median(steps)}
     dist.barrier()
     after = _counters()
-    told["interface_bytes"] = after.payload_since(interface) if after and interface else None
+    told["interface_bytes"] = after.payload_since(interface, with_repeats=True) if after and interface else None
     return told | {"bytes": training.sent.bytes_sent - own}
 
 
 def _counters() -> Counters | None:
-    """The counters of the simulated network's interface; None on the loopback.
-
-    What TCP repeats counts: a slow link's queue drops packets before the interface has counted them.
-    """
+    """The counters of the simulated network's interface; None on the loopback."""
     try:
-        return replace(read_counters(), num_resent=0)
+        return read_counters()
     except ValueError:
         return None
 

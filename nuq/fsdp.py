@@ -163,10 +163,6 @@ def _factor(op: Any, world: int) -> float:
     raise ValueError(f"a reduce-scatter by {op}: compressed messages are added; legal here: SUM, AVG, PREMUL_SUM")
 
 
-def _raise(error: Exception) -> None:
-    raise error
-
-
 class CompressedReduceScatter:
     """The compressed reduce-scatter that ``FSDPModule.set_custom_reduce_scatter`` takes.
 
@@ -268,7 +264,7 @@ class CompressedReduceScatter:
         except NonFiniteError as error:
             if not inside_backward():
                 raise
-            self.at_the_end.add(functools.partial(_raise, error))
+            self.at_the_end.fail(error)
 
     def _come(self) -> None:
         """End the last call, if that waits for it."""

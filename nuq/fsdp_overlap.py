@@ -28,8 +28,8 @@ def inside_backward() -> bool:
 def filled_later(module: Any, output: Tensor) -> list[Any]:
     """The module's sharded parameters, if the output of a mean may be filled when the backward pass has ended.
 
-    They are DTensors, whose gradients are views of the output.  None where it must be filled at once, and wherever this
-    torch does not say what it takes to know.
+    They are DTensors, whose gradients are views of the output.  Empty where it must be filled at once, and wherever
+    this torch does not say what it takes to know.
     """
     if not inside_backward() or output.device.type != "cpu":
         return []
@@ -59,6 +59,10 @@ class AtTheEnd:
         self._ends.append(end)
         # each time, as a backward pass that failed has left earlier ones behind
         torch.autograd.Variable._execution_engine.queue_callback(self.come)
+
+    def fail(self, error: NonFiniteError) -> None:
+        """Raise an error that all ranks have when the backward pass has ended."""
+        self.add(functools.partial(_raise_last, error, 0))
 
     def come(self) -> None:
         """End all of them, and raise the first NonFiniteError, which all ranks have; any other error at once."""
