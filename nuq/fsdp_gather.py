@@ -74,9 +74,11 @@ class CompressedGather:
         self._seed, self.timeout_s = seed_and_timeout(seed, timeout_s)
         self.step = 0  # gathers that sent something
         self.transport: Transport | None = None  # carries the messages and counts their bytes, from the first call on
-        self._replica: Tensor | None = None  # float32[ranks, size]
+        self._replica: Tensor | None = None  # float32[ranks, size], but for this rank's row
         self._mine: Tensor | None = None  # this rank's row of it, as FSDP may write over the other
-        self._given: Tensor | None = None  # the replica in the type that is gathered; itself where that is float32
+        # the replica in the type that is gathered; itself where that is float32.  FSDP writes over this rank's row
+        self._given: Tensor | None = None
+        self._layout = FlatLayout(())  # of a shard
         self._done: torch.Event | None = None  # the last call's work, on a GPU
 
     def allocate(self, size: Sequence[int], *, dtype: torch.dtype, device: torch.device) -> Tensor:
@@ -103,27 +105,27 @@ class CompressedGather:
         if self._replica is None or not inside_backward():
             with torch.inference_mode(mode=False), torch.no_grad():  # the replica outlives an evaluation
                 self._replica = self._gather(transport, input_tensor.reshape(-1))
-                self._mine = self._replica[transport.rank].clone()
-                self._given = self._in_type(output_tensor.dtype)
+                self._given = self._in_type(output_tensor.dtype, transport)
         given = self._given
         assert given is not None and self._mine is not None
-        if output_tensor.data_ptr() == given.data_ptr():
-            given[transport.rank] = self._mine
-        else:
+        given[transport.rank] = self._mine
+        if output_tensor.data_ptr() != given.data_ptr():
             output_tensor.copy_(given.view(output_tensor.shape))
         if on_cuda:
             self._done = torch.cuda.current_stream(input_tensor.device).record_event()
         return None
 
-    def _in_type(self, dtype: torch.dtype) -> Tensor:
-        """The replica in a type, in the memory that held it before, if any."""
-        assert self._replica is not None
-        if self._replica.dtype == dtype:
-            return self._replica
-        before = self._given
-        if before is None or (before.shape, before.dtype) != (self._replica.shape, dtype):
-            return self._replica.to(dtype)
-        return before.copy_(self._replica)
+    def _in_type(self, dtype: torch.dtype, transport: Transport) -> Tensor:
+        """The replica in a type, but for this rank's row, in the memory that held it before, if any."""
+        replica, given = self._replica, self._given
+        assert replica is not None
+        if replica.dtype == dtype:
+            return replica
+        if given is None or (given.shape, given.dtype) != (replica.shape, dtype):
+            given = torch.empty_like(replica, dtype=dtype)
+        for rank in transport.others:
+            given[rank] = replica[rank]
+        return given
 
     def _made(self, group: dist.ProcessGroup, shard: Tensor) -> Transport:
         """The transport of this module's group, on whose settings all ranks agree."""
@@ -146,6 +148,7 @@ class CompressedGather:
             finite = torch.stack([row.isfinite().all() for row in replica]).tolist()
             if not all(finite):  # alike on all ranks, which have the same rows
                 raise NonFiniteError(f"the weights of {self.name!r} on rank {finite.index(False)} are not finite")
+            self._mine = replica[transport.rank].clone()
         else:
             self._add_differences(transport, shard, replica)
         self.step += 1
@@ -154,10 +157,12 @@ class CompressedGather:
     def _add_differences(self, transport: Transport, shard: Tensor, replica: Tensor) -> None:
         """Send the difference between this rank's shard and the replica, and add all ranks' to the replica."""
         rank, world, codec = transport.rank, transport.world, self._compressors.codec
-        whole = FlatLayout((Segment(f"weights of {self.name}", 0, shard.numel(), first=0),))
-        pieces, key = whole.shards(pieces_of(shard.numel())), Key(self._seed, self.step, rank, piece_of=2)
+        if self._layout.num_coordinates != shard.numel():
+            self._layout = FlatLayout((Segment(f"weights of {self.name}", 0, shard.numel(), first=0),))
+        pieces, key = self._layout.shards(pieces_of(shard.numel())), Key(self._seed, self.step, rank, piece_of=2)
         assert self._mine is not None
-        fit_levels(self._compressors, shard - self._mine, [piece.segments[0] for piece in pieces], key)
+        if self._compressors.adaptive:
+            fit_levels(self._compressors, shard - self._mine, [piece.segments[0] for piece in pieces], key)
         placement = WorkerPlacement.of(world, world)
         begun: list[Callable[[], list[Tensor]]] = []
         for piece in pieces:  # one is encoded while the others are on their way
@@ -165,11 +170,11 @@ class CompressedGather:
             mine = [codec.encode_or_mark(difference, piece.packed, key)]
             sizes = sizes_by_rank(transport, placement, mine, codec, [piece] * world)
             begun.append(to_everyone(transport, placement, mine, sizes, "messages"))
-        replica[rank] = self._mine
-        rest = iter(begun)
+        rows, rest = [*replica], iter(begun)
+        rows[rank] = self._mine
         try:
             for piece, arrived in zip(pieces, rest, strict=True):
-                for row, payload in zip(replica, arrived(), strict=True):
+                for row, payload in zip(rows, arrived(), strict=True):
                     codec.add(payload, piece, row)
         except RemoteNonFinite as marked:  # alike on all ranks: what they have begun they bring to its end
             for arrived in rest:
@@ -186,7 +191,8 @@ class CompressedGather:
 
     def saved_row(self, transport: Transport) -> Tensor | None:
         """This rank's shard as the replica has it, float32[n]; None before the first gather."""
-        return None if self._replica is None else self._replica[transport.rank]
+        del transport
+        return None if self._replica is None else self._mine
 
     def resume(self, step: int, rows: Tensor | None, rank: int) -> None:
         """Go on from a number of gathers and a replica, float32[ranks, n]; None: the next gather is a full one."""

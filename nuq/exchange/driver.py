@@ -127,7 +127,7 @@ class Driver:
         encoded.  The sum is not checked: what overflows is infinite.  RemoteNonFinite, on all ranks, where one's vector
         is not finite.
         """
-        rank, device = self.transport.rank, vector.device
+        rank = self.transport.rank
         sent = [self._reduce_scatter.send({rank: vector}, pieces, key) for pieces in rounds]
         scale = torch.tensor(factor, dtype=torch.float32)
 
@@ -138,7 +138,8 @@ class Driver:
                     with self.stats.time("decode"):
                         at = pieces[rank].start - rounds[0][rank].start
                         place = out[at : at + pieces[rank].num_coordinates]
-                        torch.mul(each.total(rank, device), scale, out=place)
+                        total = each.total(rank, place if place.dtype == torch.float32 else place.float())
+                        torch.mul(total, scale, out=place)
             except RemoteNonFinite:  # alike on all ranks: what they have begun they bring to its end
                 for each in sent:
                     each.drain()

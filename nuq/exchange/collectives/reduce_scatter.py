@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-import torch
 from torch import Tensor
 
 from nuq.exchange.collectives.collective import ExchangeStats, Vectors, WorkerPlacement, of_worker, padded
@@ -91,15 +90,14 @@ class SentShards:
             for rank, pairs in self.wanted.items():
                 self.payloads |= dict(zip(pairs, received[rank].split(self.sizes[rank]), strict=True))
 
-    def total(self, owner: int, device: torch.device) -> Tensor:
-        """The sum of all workers' shards of an owner here, in worker order: float32[n].
+    def total(self, owner: int, total: Tensor) -> Tensor:
+        """Write the sum of all workers' shards of an owner here, in worker order, into ``total`` float32[n].
 
         The errors of decoding: RemoteNonFinite for a shard whose worker's gradient is not finite, MessageError.
         """
-        shard = self.shards[owner].packed
-        total = torch.zeros(shard.num_coordinates, dtype=torch.float32, device=device)
+        total.zero_()
         for worker in range(self.how.placement.num_workers):
-            self.how.codec.add(self.payloads.pop((worker, owner)), shard, total)
+            self.how.codec.add(self.payloads.pop((worker, owner)), self.shards[owner].packed, total)
         return total
 
     def drain(self) -> None:

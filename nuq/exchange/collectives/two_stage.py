@@ -86,7 +86,7 @@ class _Round:
         how, shard = self.how, self.shards[owner].packed
         with how.stats.time("decode"):
             try:
-                mean = sent.total(owner, device)
+                mean = sent.total(owner, torch.empty(shard.num_coordinates, dtype=torch.float32, device=device))
             except RemoteNonFinite as marked:
                 return how.mean_codec.marker(marked.worker, marked.number, shard, device)
             scale(mean, how.placement.num_workers)
