@@ -86,7 +86,9 @@ bool needs_maxima(const Encode& job) { return job.norm != L2; }
 
 void finish(const Encode& job, int64_t bucket, double sum, const Maxima& maxima) {
     const int64_t count = std::min(job.bucket, job.size - bucket * job.bucket);
-    const float largest = of_bits(*std::max_element(maxima.of, maxima.of + LANES));
+    uint32_t most = 0;  // in a loop that compilers turn into vectors, unlike std::max_element
+    for (const uint32_t bits : maxima.of) most = std::max(most, bits);
+    const float largest = of_bits(most);
     const auto cleaned = [](float scale) { return scale < SMALLEST ? 0.0f : scale; };
     if (job.norm == L2) {
         job.scales[bucket] = cleaned(float(std::sqrt(sum)));
