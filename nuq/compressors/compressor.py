@@ -79,6 +79,17 @@ class Compressor(ABC):
     def _add(self, message: Message, total: Tensor) -> None:
         total += self._decoded(message)
 
+    def encode_sum(self, vector: Tensor, kept: Tensor | None, key: Key) -> tuple[Tensor, Message, Tensor]:
+        """Encode vector + ``kept`` float32[n], if any: what is encoded, its message, and that decoded, float32[n]."""
+        wanted = vector if kept is None else vector + kept.view(vector.shape)
+        message = self.encode(wanted, key)
+        return wanted, message, self.decode(message, vector.numel())
+
+    def add_scaled(self, message: Message, factor: float, total: Tensor) -> None:
+        """Add a factor from 0 to 1 times the decoded message to float32[n]: total += factor * decode(message)."""
+        message.check_fits(total)
+        total += self._decoded(message).mul_(factor)
+
     def encode_pieces(self, vector: Tensor, pieces: Pieces, key: Key, frame: Frame) -> None:
         """Encode pieces of a vector, of lengths known beforehand; ``PieceError`` names the first one not finite."""
         for number, piece, own in pieces.each(vector, key, shaped=self.shaped):
@@ -140,11 +151,6 @@ def careful(write: Write) -> Write:
         total.add_(decoded) if accumulate else total.copy_(decoded)
 
     return checked
-
-
-def largest(scales: Tensor) -> float:
-    """The largest magnitude, or 0 where there is none."""
-    return float(scales.abs().amax()) if scales.numel() else 0.0
 
 
 def _run(write: Write, total: Tensor, *, accumulate: bool) -> None:

@@ -71,8 +71,8 @@ from torch import Tensor
 
 from nuq.coding import entropy
 from nuq.compressors.body import CODINGS, entropy_coded, entropy_decoded
-from nuq.compressors.compressor import MOST, Compressor, largest
-from nuq.compressors.message import HEADER_BYTES, Message, finite, from_bytes, unpacked
+from nuq.compressors.compressor import MOST, Compressor
+from nuq.compressors.message import HEADER_BYTES, Message, finite, from_bytes, largest, unpacked
 from nuq.errors import MessageError
 from nuq.kernels import bit_packing, operators, spec
 from nuq.kernels.spec import Key, Words

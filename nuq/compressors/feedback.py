@@ -48,7 +48,9 @@ from torch import Tensor
 from nuq.compressors.compressor import Compressor
 from nuq.compressors.message import HEADER_BYTES, Message, parse, raw, unpacked
 from nuq.errors import MessageError
+from nuq.kernels.cpu import in_cpp
 from nuq.kernels.spec import Key
+from nuq.native import floats
 
 TAG = b"BETA"
 MEANS = "means"
@@ -124,13 +126,16 @@ class ErrorFeedback(Compressor):
         memory = self.place(key, vector)
         return Owed(*self._wanted(vector, memory), memory)
 
-    def keep(self, owed: Owed, sent: Tensor, message: Message | None = None) -> None:
-        """Remember the difference between what was owed and ``sent`` float32[n], in ``message``, if any."""
+    def keep(self, owed: Owed, sent: Tensor, message: Message | None = None, factor: float = 1.0) -> None:
+        """Remember the difference between what was owed and what was sent in ``message``, if any.
+
+        That is ``factor`` times ``sent`` float32[n].  The memory of both may be written to.
+        """
         if self.may_undo:
             self._before += [(place, place.clone()) for place in owed.memory.values()]
         if message is not None:
             self._masked(owed.after, message)
-        self._remember(owed, sent)
+        self._remember(owed, sent if factor == 1 else sent.mul_(factor))
         for kind, value in owed.after.items():
             owed.memory[kind].copy_(value)
 
@@ -138,15 +143,19 @@ class ErrorFeedback(Compressor):
         torch.sub(owed.wanted.reshape(-1), sent, out=owed.memory["residuals"])
 
     def encode(self, vector: Tensor, key: Key) -> Message:
-        owed = self.owed(vector, key)
-        message = self.inner.encode(owed.wanted, key)
-        decoded, wanted = self.inner.decode(message, vector.numel()), owed.wanted.reshape(-1)
+        owed, message, decoded = self._encoded(vector, key)
+        wanted = owed.wanted.reshape(-1)
         square = _dot(decoded, decoded)
         factor = _dot(wanted, decoded) / square if square > 0 else 0.0
         factor *= OVERSHOOT if self.inner.overshoots else 1.0
         head = raw(_FACTOR.pack(min(max(factor, 0.0), 1.0)))
-        self.keep(owed, decoded.mul_(unpacked(_FACTOR, head)[0]), message)
+        self.keep(owed, decoded, message, unpacked(_FACTOR, head)[0])
         return Message(TAG, vector.numel(), torch.cat([head.to(vector.device), message.to_bytes()]))
+
+    def _encoded(self, vector: Tensor, key: Key) -> tuple[Owed, Message, Tensor]:
+        """What is owed of a gradient, the method's own message, and that decoded, float32[n]."""
+        owed = self.owed(vector, key)
+        return (owed, *self.inner.encode_sum(owed.wanted, None, key)[1:])
 
     def settle(self, *, undo: bool = False) -> None:
         """Settle the messages since the last call: they have counted, or (undo) were thrown away on all ranks."""
@@ -155,6 +164,15 @@ class ErrorFeedback(Compressor):
         self._before = []
 
     def _decoded(self, message: Message) -> Tensor:
+        factor, inner = self._opened(message)
+        return self.inner.decode(inner, inner.num_coordinates).mul_(factor)
+
+    def _add(self, message: Message, total: Tensor) -> None:
+        factor, inner = self._opened(message)
+        self.inner.add_scaled(inner, factor, total)
+
+    def _opened(self, message: Message) -> tuple[float, Message]:
+        """The factor and the method's own message; MessageError for damage."""
         message.check_tag(TAG, _FACTOR.size, "a scaled one")
         (factor,) = unpacked(_FACTOR, message.body)
         if not 0.0 <= factor <= 1.0:
@@ -163,7 +181,7 @@ class ErrorFeedback(Compressor):
         if inner.num_coordinates != message.num_coordinates:
             found = f"{inner.num_coordinates} coordinates inside a message of {message.num_coordinates}"
             raise MessageError(f"{found}: damaged")
-        return self.inner.decode(inner, inner.num_coordinates).mul_(factor)
+        return factor, inner
 
     def message_bytes(self, num_coordinates: int) -> int:
         return HEADER_BYTES + _FACTOR.size + self.inner.message_bytes(num_coordinates)
@@ -288,6 +306,21 @@ class AveragedErrors(ErrorFeedback):
                 kept.zero_()
         return super().encode(vector, key)
 
+    def _encoded(self, vector: Tensor, key: Key) -> tuple[Owed, Message, Tensor]:
+        memory = self.place(key, vector)
+        wanted, message, decoded = self.inner.encode_sum(vector, memory["residuals"], key)
+        return Owed(wanted, {}, memory), message, decoded
+
+    def keep(self, owed: Owed, sent: Tensor, message: Message | None = None, factor: float = 1.0) -> None:
+        kept, wanted = owed.memory["residuals"], owed.wanted.reshape(-1)
+        if not all(in_cpp(each, contiguous=True) for each in (kept, wanted, sent)):
+            super().keep(owed, sent, message, factor)
+            return
+        how = (factor, self.weight, kept.data_ptr(), kept.numel(), torch.get_num_threads())
+        floats.average_errors(wanted.data_ptr(), sent.data_ptr(), *how)
+        if self.may_undo:
+            self._before.append((kept, wanted))
+
     def _remember(self, owed: Owed, sent: Tensor) -> None:
         owed.memory["residuals"].lerp_(owed.wanted.reshape(-1).sub_(sent), self.weight)
 
@@ -301,8 +334,8 @@ class Scaled(ErrorFeedback):
         del key
         return Owed(vector, {}, {})
 
-    def keep(self, owed: Owed, sent: Tensor, message: Message | None = None) -> None:
-        del owed, sent, message
+    def keep(self, owed: Owed, sent: Tensor, message: Message | None = None, factor: float = 1.0) -> None:
+        del owed, sent, message, factor
 
 
 class CompressedDifferences(ErrorFeedback):

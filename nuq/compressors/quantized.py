@@ -18,9 +18,9 @@ import torch
 from torch import Tensor
 
 from nuq.compressors.body import CONTEXT_BITS, Layout
-from nuq.compressors.compressor import MOST, InPlace, Write, careful, largest
+from nuq.compressors.compressor import MOST, InPlace, Write, careful
 from nuq.compressors.frame import Frame, PieceError, Pieces
-from nuq.compressors.message import HEADER_BYTES, Message
+from nuq.compressors.message import HEADER_BYTES, Message, largest
 from nuq.kernels import bit_packing, operators, reference, spec
 from nuq.kernels import pieces as kernels
 from nuq.kernels.pieces import Format
@@ -172,6 +172,24 @@ class Quantizer(InPlace):
             done += left_out + 1
             start, size = int(starts[left_out]), int(sizes[left_out])
             self.add(frame.message(int(pieces.numbers[done - 1])), total[start : start + size])
+
+    def encode_sum(self, vector: Tensor, kept: Tensor | None, key: Key) -> tuple[Tensor, Message, Tensor]:
+        if vector.dim() == 1 and self._together(vector, *([] if kept is None else [kept])):
+            size = vector.numel()
+            message = Message.room_for(TAG, size, self._layout(size).body_bytes(), vector.device)
+            wanted, decoded = vector if kept is None else torch.empty(size), torch.empty(size)
+            own, among = key.together(self.correlated)
+            if kernels.encode_one(vector, kept, wanted, own.words(), among, message.body, decoded, self._format):
+                return wanted, message, decoded
+        return super().encode_sum(vector, kept, key)
+
+    def add_scaled(self, message: Message, factor: float, total: Tensor) -> None:
+        body = message.body
+        if message.tag == TAG and body.data_ptr() % 4 == 0 and self._together(body, total):
+            message.check_fits(total)
+            if kernels.add_one(body, total, self._format, factor):
+                return
+        super().add_scaled(message, factor, total)
 
     def message_bytes(self, num_coordinates: int) -> int:
         """The length of a message; with entropy coding, its largest length."""

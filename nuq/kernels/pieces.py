@@ -19,6 +19,7 @@ from nuq.kernels.spec import (
     DTYPES,
     NORMS,
     Among,
+    Words,
     check_among,
     check_input,
     check_num_coordinates,
@@ -28,13 +29,21 @@ from nuq.kernels.spec import (
 from nuq.native import FLOAT, INT, LONG, POINTER, WORD, Signature, functions
 
 _CPU = torch.device("cpu")
-_PLACES, _HEAD, _INTO = [POINTER] * 4, (POINTER, LONG), (POINTER, INT)
+_PLACES, _LEVELS, _HEAD, _INTO = [POINTER] * 4, (POINTER, INT, INT), (POINTER, LONG), (POINTER, INT)
 _SIGNATURES: dict[str, Signature] = {
     "nuq_encode_pieces": (
-        [*(POINTER, INT, LONG), *_PLACES, WORD, WORD, *(LONG, INT, FLOAT, INT), POINTER, INT, *_HEAD, *_INTO],
+        [
+            *(POINTER, INT, LONG),
+            *_PLACES,
+            *(WORD, WORD, LONG, INT, FLOAT, INT),
+            *_LEVELS,
+            *_HEAD,
+            *[POINTER] * 3,
+            *_INTO,
+        ],
         LONG,
     ),
-    "nuq_add_pieces": ([POINTER, LONG, *_PLACES, *(LONG, INT, INT), POINTER, INT, INT, *_HEAD, *_INTO], LONG),
+    "nuq_add_pieces": ([POINTER, LONG, *_PLACES, *(LONG, INT, INT), *_LEVELS, *_HEAD, FLOAT, *_INTO], LONG),
 }
 _function = functions(_SIGNATURES)
 Places = NDArray[np.int64]
@@ -77,18 +86,31 @@ def encode_(
     bodies: Places,
     ends: Places,
     how: Format,
+    *,
+    kept: Tensor | None = None,
+    wanted: Tensor | None = None,
+    decoded: Tensor | None = None,
 ) -> int:
     """Encode the pieces: -1, or the first whose gradient is not finite.
 
     vector: float[n]; starts, sizes: of the pieces; words: uint32[count, 2] behind their random numbers; among:
     the worker's place among those that share them, and their number; frame: uint8[bytes]; bodies, ends: where the body
     of each begins, at multiples of 4, and ends.
+
+    kept float32[n]: what is added to the vector, with room for that sum, ``wanted``.  decoded: room for what the bodies
+    hold.  Where a gradient is not finite both contain nothing of use.
     """
     check_input(vector[:0], how.bucket_size, how.norm)
     check_among(among)
     check_num_coordinates(int(sizes.max(initial=0)))
     _check(vector.numel(), starts, sizes, frame, bodies, ends)
     assert (ends - bodies == how.body_bytes(sizes)).all()
+    beside = (kept, wanted, decoded)
+    for each in beside:
+        if each is not None:
+            check_tensor(each, "what lies beside the vector", _CPU, torch.float32, vector.numel())
+            assert each.is_contiguous()
+    assert (kept is None) == (wanted is None)
     assert words.shape == (len(starts), 2) and words.dtype == np.uint32 and words.flags.c_contiguous
     return _function("nuq_encode_pieces")(
         vector.data_ptr(),
@@ -103,17 +125,28 @@ def encode_(
         NORMS.index(how.norm),
         how.multiple,
         how.packing,
-        how.levels.data_ptr() if how.travel else None,
+        how.levels.data_ptr(),
         how.levels.numel(),
+        how.travel,
         how.head,
         len(how.head),
         frame.data_ptr(),
+        *(None if each is None else each.data_ptr() for each in beside),
         torch.get_num_threads(),
     )
 
 
-def add_(frame: Tensor, bodies: Places, ends: Places, total: Tensor, starts: Places, sizes: Places, how: Format) -> int:
-    """Add the decoded pieces to the total: -1, or the first that is left out, for a closer look.
+def add_(
+    frame: Tensor,
+    bodies: Places,
+    ends: Places,
+    total: Tensor,
+    starts: Places,
+    sizes: Places,
+    how: Format,
+    factor: float = 1.0,
+) -> int:
+    """Add ``factor`` (-1 to 1) times the decoded pieces to the total: -1, or the first left out, for a closer look.
 
     It is damaged, or of another format, or its numbers are so large that a sum might overflow.  Those before it are
     added.  total: float32[n]; the rest as in ``encode_``.
@@ -135,9 +168,36 @@ def add_(frame: Tensor, bodies: Places, ends: Places, total: Tensor, starts: Pla
         how.travel,
         how.head,
         len(how.head),
+        factor,
         total.data_ptr(),
         torch.get_num_threads(),
     )
+
+
+def encode_one(
+    vector: Tensor,
+    kept: Tensor | None,
+    wanted: Tensor,
+    words: Words,
+    among: Among,
+    body: Tensor,
+    decoded: Tensor,
+    how: Format,
+) -> bool:
+    """Encode a whole vector, plus ``kept`` if any, into one body, and decode it again; False where it is not finite.
+
+    Arguments as in ``encode_``; ``wanted`` is written where something is kept.
+    """
+    sizes, start, end = np.array([[vector.numel()], [0], [body.numel()]])
+    own = np.array([words], dtype=np.uint32)
+    beside = {} if kept is None else {"kept": kept, "wanted": wanted}
+    return encode_(vector, start, sizes, own, among, body, start, end, how, decoded=decoded, **beside) < 0
+
+
+def add_one(body: Tensor, total: Tensor, how: Format, factor: float) -> bool:
+    """Add ``factor`` times a decoded body to the total; False where it is left out, as in ``add_``."""
+    size, start, end = np.array([[total.numel()], [0], [body.numel()]])
+    return add_(body, start, end, total, start, size, how, factor) < 0
 
 
 def _check(num_coordinates: int, starts: Places, sizes: Places, frame: Tensor, bodies: Places, ends: Places) -> None:

@@ -30,7 +30,7 @@ FLAGS = [
     "-Wall",
     "-Wextra",
 ]
-_AVX2 = ["-mavx2", "-mf16c", "-mbmi2", "-mlzcnt", "-mpopcnt", "-mpclmul"]
+_AVX2 = ["-mavx2", "-mfma", "-mf16c", "-mbmi2", "-mlzcnt", "-mpopcnt", "-mpclmul"]
 INSTRUCTION_SETS = {
     "baseline": [],
     "avx2": _AVX2,

@@ -19,7 +19,15 @@ struct Floats {
     float* total;
     bool accumulate;
 };
+
+struct Errors {
+    float* wanted;
+    const float* sent;
+    float factor, weight;
+    float* kept;
+};
 }  // namespace nuq
 
 // Coordinates [first, last); false where one is not finite, times the factor.
 NUQ_DECLARE(bool, read_floats, const Floats& job, int64_t first, int64_t last)
+NUQ_DECLARE(void, average_errors, const Errors& job, int64_t first, int64_t last)

@@ -7,7 +7,8 @@ int supported() {
 #if defined(__x86_64__)
     __builtin_cpu_init();
 #if defined(NUQ_HAS_AVX2)
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("pclmul"))
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2") &&
+        __builtin_cpu_supports("pclmul"))
         sets |= 1 << nuq::AVX2;
 #endif
 #if defined(NUQ_HAS_AVX512)

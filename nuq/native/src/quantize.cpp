@@ -77,7 +77,8 @@ int64_t first_not_finite(const float* scales, int64_t count) {
     return -1;
 }
 
-int64_t run(const Encode& job, int threads) {
+// With what comes before and after it: a sum, which is job.vector, and the decoded codes.
+int64_t run(const Encode& job, int threads, const Sum* sum = nullptr, const Decode* after = nullptr) {
     if (!job.size) return -1;
     const int64_t buckets = ceil_div(job.size, job.bucket);
     int64_t group = buckets_to_a_byte(job);
@@ -87,6 +88,8 @@ int64_t run(const Encode& job, int threads) {
         group * job.bucket <= SMALL_BUCKET && (threads == 1 || group * job.bucket * 2 * threads <= job.size);
     group *= std::max<int64_t>(1, L1_SHARE / (group * job.bucket));
     if (job.bucket > SMALL_BUCKET) {
+        if (sum)
+            in_portions(job.size, threads, [&](int64_t first, int64_t last) { NUQ_CALL(add_kept, *sum, first, last); });
         for (int64_t bucket = 0; bucket < buckets; ++bucket) scale_large_bucket(job, bucket, threads);
     } else {
         const int64_t unit = group * std::max<int64_t>(1, portion_of(job.size, threads) / (group * job.bucket));
@@ -94,15 +97,20 @@ int64_t run(const Encode& job, int threads) {
             const int64_t end = std::min(buckets, (i + 1) * unit);
             for (int64_t first = i * unit; first < end; first += group) {
                 const int64_t last = std::min(end, first + group);
+                const int64_t from = first * job.bucket, to = std::min(job.size, last * job.bucket);
+                if (sum) NUQ_CALL(add_kept, *sum, from, to);
                 NUQ_CALL(scale_buckets, job, first, last);
-                if (fused && job.packed)
-                    NUQ_CALL(encode, job, first * job.bucket, std::min(job.size, last * job.bucket));
+                if (fused && job.packed) NUQ_CALL(encode, job, from, to);
+                if (fused && after) NUQ_CALL(decode, *after, from, to);
             }
         });
     }
     const int64_t bad = first_not_finite(job.scales, job.norm == QUANTILE ? 2 * buckets : buckets);
     if (bad < 0 && !fused && job.packed)
-        in_portions(job.size, threads, [&](int64_t first, int64_t last) { NUQ_CALL(encode, job, first, last); });
+        in_portions(job.size, threads, [&](int64_t first, int64_t last) {
+            NUQ_CALL(encode, job, first, last);
+            if (after) NUQ_CALL(decode, *after, first, last);
+        });
     return bad;
 }
 
@@ -184,56 +192,66 @@ NUQ_EXPORT int nuq_decode(const uint8_t* packed, int packing, const float* scale
                     accumulate != 0,
                     dither != 0,
                     k0,
-                    k1},
+                    k1,
+                    1.0f},
                    threads_for(size, threads))
                ? 0
                : 1;
 }
 
 // Pieces of a vector into the bodies of a frame, which all begin with the same head (nuq/compressors/body.py): the
-// first piece with a scale that is not finite, or -1.  Every body begins at a multiple of 4 bytes.
+// first piece with a scale that is not finite, or -1.  Every body begins at a multiple of 4 bytes.  decoded: null, or
+// room for what the bodies hold, float32 as long as the vector; kept: null, or what is added to it, and wanted: room for
+// that sum.
 NUQ_EXPORT int64_t nuq_encode_pieces(const uint8_t* vector, int dtype, int64_t count, const int64_t* starts,
                                      const int64_t* sizes, const int64_t* bodies, const uint32_t* words,
                                      uint32_t own, uint32_t workers, int64_t bucket, int norm,
                                      float multiple, int packing, const float* levels, int num_levels,
-                                     const uint8_t* head, int64_t head_bytes, uint8_t* frame, int threads) {
-    const auto tables = levels ? std::make_unique<LevelTables>(levels, num_levels) : nullptr;
-    const Bodies layout{bucket, norm == QUANTILE, levels ? num_levels : 0, head_bytes};
+                                     int levels_travel, const uint8_t* head, int64_t head_bytes, uint8_t* frame,
+                                     const float* kept, float* wanted, float* decoded, int threads) {
+    const auto tables = levels_travel ? std::make_unique<LevelTables>(levels, num_levels) : nullptr;
+    const Bodies layout{bucket, norm == QUANTILE, levels_travel ? num_levels : 0, head_bytes};
     for (int64_t i = 0; i < count; ++i) {
         uint8_t* const body = frame + bodies[i];
         std::memcpy(body, head, size_t(head_bytes));
-        if (levels) std::memcpy(body + head_bytes, levels, sizeof(float) * size_t(num_levels));
-        const int64_t size = sizes[i];
-        const int64_t bad = run({vector + starts[i] * (dtype == FLOAT32 ? 4 : 2),
-                                 dtype,
-                                 size,
-                                 std::max<int64_t>(1, std::min(bucket, size)),
-                                 norm,
-                                 lanes_of(bucket, size),
-                                 multiple,
-                                 reinterpret_cast<float*>(body + layout.scales_at()),
-                                 body + layout.codes_at(size),
-                                 packing,
-                                 tables.get(),
-                                 num_levels,
-                                 true,
-                                 words[2 * i],
-                                 words[2 * i + 1],
-                                 own,
-                                 workers},
-                                threads_for(size, threads));
-        if (bad >= 0) return i;
+        if (levels_travel) std::memcpy(body + head_bytes, levels, sizeof(float) * size_t(num_levels));
+        const int64_t start = starts[i], size = sizes[i], in_bucket = std::max<int64_t>(1, std::min(bucket, size));
+        const uint8_t* const x = vector + start * (dtype == FLOAT32 ? 4 : 2);
+        float* const scales = reinterpret_cast<float*>(body + layout.scales_at());
+        uint8_t* const codes = body + layout.codes_at(size);
+        const Sum sum{x, dtype, kept + start, wanted + start};
+        const Decode after{codes, packing,         scales, norm == QUANTILE, levels, num_levels, decoded + start,
+                           size,  in_bucket, false,  false,            0,      0,          1.0f};
+        const Encode job{kept ? sum.wanted : static_cast<const void*>(x),
+                         kept ? FLOAT32 : dtype,
+                         size,
+                         in_bucket,
+                         norm,
+                         lanes_of(bucket, size),
+                         multiple,
+                         scales,
+                         codes,
+                         packing,
+                         tables.get(),
+                         num_levels,
+                         true,
+                         words[2 * i],
+                         words[2 * i + 1],
+                         own,
+                         workers};
+        if (run(job, threads_for(size, threads), kept ? &sum : nullptr, decoded ? &after : nullptr) >= 0) return i;
     }
     return -1;
 }
 
-// Adds pieces of a vector, from bodies that begin with this head, to the total: the first one that is left out, or -1.
+// Adds pieces of a vector, from bodies that begin with this head, times a factor from -1 to 1, to the total: the first
+// one that is left out, or -1.
 // It is one of another head or length, or with numbers that want a closer look: not finite, beyond their range, or so
 // large that a sum might overflow.
 NUQ_EXPORT int64_t nuq_add_pieces(const uint8_t* frame, int64_t count, const int64_t* starts, const int64_t* sizes,
                                   const int64_t* bodies, const int64_t* ends, int64_t bucket, int tops, int packing,
                                   const float* levels, int num_levels, int levels_travel, const uint8_t* head,
-                                  int64_t head_bytes, float* total, int threads) {
+                                  int64_t head_bytes, float factor, float* total, int threads) {
     const Bodies layout{bucket, tops != 0, levels_travel ? num_levels : 0, head_bytes};
     for (int64_t i = 0; i < count; ++i) {
         const uint8_t* const body = frame + bodies[i];
@@ -258,7 +276,8 @@ NUQ_EXPORT int64_t nuq_add_pieces(const uint8_t* frame, int64_t count, const int
                                    true,
                                    false,
                                    0,
-                                   0},
+                                   0,
+                                   factor},
                                   threads_for(size, threads));
         if (!good) return i;
     }

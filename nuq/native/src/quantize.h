@@ -49,6 +49,15 @@ struct Decode {
     int64_t size, bucket;
     bool accumulate, dither;
     uint32_t k0, k1;
+    float factor;  // of every value
+};
+
+// wanted = vector + kept
+struct Sum {
+    const void* vector;
+    int dtype;
+    const float* kept;
+    float* wanted;
 };
 
 // What is known of a part of a bucket: the largest |x| (as bits) of the coordinates i = j mod 64.
@@ -57,6 +66,8 @@ struct Maxima {
 };
 }  // namespace nuq
 
+// Coordinates [first, last).
+NUQ_DECLARE(void, add_kept, const Sum& job, int64_t first, int64_t last)
 // Scales of buckets [first, last), from their coordinates.
 NUQ_DECLARE(void, scale_buckets, const Encode& job, int64_t first, int64_t last)
 // The parts of one large bucket: sums of squares of its blocks (for l2 and rms) and maxima (for the others) of blocks

@@ -12,7 +12,7 @@ struct Values {
     uint32_t outermost;  // the code that decodes to top, as 0 does to -top; beyond all codes where the ends are levels
     bool ends;
     int fraction_bits;
-    float step;
+    float step, factor;
 
     template <bool ALIGNED>
     F of(U codes, uint32_t c) const {
@@ -22,8 +22,8 @@ struct Values {
             value = value - (v - 0.5f) * step;
         }
         value = value * scale;
-        if (!ends) return value;
-        return where_equal(codes, 0, splat(-top), where_equal(codes, outermost, splat(top), value));
+        if (ends) value = where_equal(codes, 0, splat(-top), where_equal(codes, outermost, splat(top), value));
+        return value * factor;
     }
 };
 
@@ -83,7 +83,7 @@ void decode_as(const Decode& job, int64_t first, int64_t last) {
     int bits = 1;
     while (1 << bits < job.num_levels) ++bits;
     Values<DITHER, SIZE> values{{job.k0, job.k1}, Table<SIZE>(levels), 0, 0, uint32_t(job.num_levels - 1), job.tops,
-                                std::min(24, 30 - bits), float(2.0 / (job.num_levels - 1))};
+                                std::min(24, 30 - bits), float(2.0 / (job.num_levels - 1)), job.factor};
     for (int64_t chunk = first, count; chunk < last; chunk += count) {
         count = std::min(CHUNK, last - chunk);
 #if defined(NUQ_ISA_AVX512) || defined(NUQ_ISA_AVX2)

@@ -1,7 +1,8 @@
-// Floating-point numbers of any width as float32, and whether all are finite, in one pass.
+// Floating-point numbers of any width as float32, and whether all are finite, in one pass; the average of errors.
 #include "../floats.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "widen.h"
 
@@ -70,6 +71,17 @@ bool read_floats(const Floats& job, int64_t first, int64_t last) {
         finite &= run(from, count, factor, job.total + c);
     }
     return finite;
+}
+
+// Rounded as PyTorch's lerp_ is: one fused multiplication and addition, from the nearer end.
+void average_errors(const Errors& job, int64_t first, int64_t last) {
+    const bool near = job.weight < 0.5f;
+    const float weight = near ? job.weight : job.weight - 1;
+    for (int64_t i = first; i < last; ++i) {
+        const float kept = job.kept[i], error = job.wanted[i] - job.sent[i] * job.factor;
+        job.kept[i] = std::fma(weight, error - kept, near ? kept : error);
+        job.wanted[i] = kept;
+    }
 }
 }  // namespace NUQ_ISA
 }  // namespace nuq

@@ -1,4 +1,4 @@
-// Scales of buckets: step 2 of the specification.
+// Scales of buckets: step 2 of the specification; and the sum that is encoded, where it is one.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -108,6 +108,15 @@ void finish(const Encode& job, int64_t bucket, double sum, const Maxima& maxima)
     }
 }
 }  // namespace
+
+void add_kept(const Sum& job, int64_t first, int64_t last) {
+    alignas(64) float room[BLOCK];
+    for (int64_t at = first, count; at < last; at += count) {
+        count = std::min(BLOCK, last - at);
+        const float* x = widened(job.vector, job.dtype, at, count, room);
+        for (int64_t i = 0; i < count; ++i) job.wanted[at + i] = x[i] + job.kept[at + i];
+    }
+}
 
 void measure(const Encode& job, int64_t bucket, int64_t first, int64_t last, double* sums, Maxima& maxima) {
     alignas(64) float room[BLOCK];
