@@ -255,7 +255,6 @@ def _watch(options: argparse.Namespace) -> int:
 
 def _forks(options: argparse.Namespace) -> int:
     from analysis.forks import unfinished, with_left
-    from analysis.seed_groups import groups
     from analysis.tables import fork_table
 
     every = load(options.runs, options.sweep, cache=not options.no_cache)
@@ -263,7 +262,7 @@ def _forks(options: argparse.Namespace) -> int:
     note(logs.notes)
     if _is_empty(logs):
         return 1
-    note([sentence for group in groups(logs) for sentence in unfinished(logs, group.seed_groups)])
+    note(unfinished(logs))
     found = fork_table.table(logs)
     if isinstance(found, str):
         print(f"nothing to show: {found}", file=sys.stderr)

@@ -12,7 +12,7 @@ from scipy.special import stdtrit
 from analysis.aggregate import CONFIDENCE, runs_to_use, wide
 from analysis.logs.load import Logs, number
 from analysis.logs.parents import AT, RUN
-from analysis.seed_groups import SeedGroup
+from analysis.seed_groups import SeedGroup, begun, groups
 from analysis.tables.paired import Difference, difference
 
 
@@ -85,11 +85,18 @@ def with_left(chosen: Logs, every: Logs) -> Logs:
     return replace(every.keep(names), notes=chosen.notes)
 
 
-def unfinished(logs: Logs, seed_groups: tuple[SeedGroup, ...]) -> list[str]:
-    """A sentence for each seed group of forks on those that have not finished: seed, state and step."""
+def unfinished(logs: Logs) -> list[str]:
+    """A sentence for each seed group of forks on those that have not finished: seed, state and step.
+
+    Forks that failed before they logged anything, in settings that no other run has, are told by their methods.
+    """
+    if RUN not in logs.settings:
+        return []
+    in_figures = [(each.label, each.runs) for group in groups(logs) for each in group.seed_groups]
+    others = logs.settings.drop(begun(logs).settings.index)
     told = []
-    for seed_group in seed_groups:
-        runs = [run for run in seed_group.runs if RUN in logs.settings and isinstance(logs.settings[RUN][run], str)]
+    for label, names in [*in_figures, *others.groupby("method.name").groups.items()]:
+        runs = [run for run in names if isinstance(logs.settings[RUN][run], str)]
         status = logs.status.loc[runs].fillna({"step": 0}).assign(seed=logs.settings.loc[runs, "seed"])
         ends = [
             f"seed {row['seed']:g} ({row['state'] or 'unknown'} at step {row['step']:g} of {row['steps']:g})"
@@ -97,5 +104,5 @@ def unfinished(logs: Logs, seed_groups: tuple[SeedGroup, ...]) -> list[str]:
             if not row["complete"]
         ]
         if ends:
-            told.append(f"{seed_group.label}: not finished: {', '.join(ends)}")
+            told.append(f"{label}: not finished: {', '.join(ends)}")
     return told

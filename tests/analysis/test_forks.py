@@ -76,12 +76,14 @@ def test_forks_that_have_not_finished_are_told(logs: Logs) -> None:
     status.loc[FORK.format(2), ["state", "complete", "step"]] = ["diverged", False, 1500.0]
     stopped = replace(logs, status=status)
     steps = f"{status['steps'].iloc[0]:g}"
-    (group,) = groups(stopped)
-    told = unfinished(stopped, group.seed_groups)
-    assert told == [f"NUQSGD: not finished: seed 2 (diverged at step 1500 of {steps})"]
+    assert unfinished(stopped) == [f"NUQSGD: not finished: seed 2 (diverged at step 1500 of {steps})"]
     found = fork_table.table(stopped)
     assert not isinstance(found, str) and [(row["pairs"], row["forks"]) for row in found] == [(2, 3)] * 2
-    assert not unfinished(logs, seed_groups(logs.settings))
+    assert not unfinished(logs)
+    mine = [FORK.format(seed) for seed in range(1, SEEDS + 1)]
+    status.loc[mine, ["state", "logged", "complete", "step"]] = ["diverged", False, False, 1000.0]
+    at = ", ".join(f"seed {seed} (diverged at step 1000 of {steps})" for seed in range(1, SEEDS + 1))
+    assert unfinished(replace(logs, status=status)) == [f"nuqsgd: not finished: {at}"]
 
 
 def test_without_forks_nothing_of_them_is_left(logs: Logs) -> None:
