@@ -70,7 +70,9 @@ def test_a_sweep_is_shown_run_drawn_and_read(
     for name in CHECKOUT:
         (tmp_path / name).symlink_to(ROOT / name)  # its runs lie beside it
     text = (EXAMPLES / "my_sweep.py").read_text()
-    text = text.replace("steps=40", "steps=4").replace("eval_every=20", "eval_every=2")
+    for said, shorter in (("steps=40", "steps=4"), ("eval_every=20", "eval_every=2"), ("seeds=(1, 2)", "seeds=(1,)")):
+        assert said in text
+        text = text.replace(said, shorter)
     commands = [shlex.split(line)[1:] for line in text.splitlines() if line.startswith("python ")]
     assert [words[1] for words in commands] == ["show", "plan", "run", "analysis"]
     (tmp_path / "my_sweep.py").write_text(text)
@@ -85,12 +87,12 @@ def test_a_sweep_is_shown_run_drawn_and_read(
             said["plan"] = capsys.readouterr().out
         else:
             said[words[1]] = _run(*words, cwd=tmp_path)
-    assert "10 experiments" in said["show"]
-    assert "bits: 10 experiments" in said["plan"] and "2 cores, 4GB, 0:30:00" in said["plan"]
-    assert "10 done" in said["run"]
+    assert "5 experiments" in said["show"]
+    assert "bits: 5 experiments" in said["plan"] and "2 cores, 4GB, 0:30:00" in said["plan"]
+    assert "5 done" in said["run"]
     assert (tmp_path / "figures" / "my_sweep_bits" / "accuracy-bytes-bits=4.png").stat().st_size > 10_000
     told = _run("examples/read_results.py", "my_sweep_bits", cwd=tmp_path)
-    assert re.search(r"supersgd +NaN +\d\.\d+ +\d\.\d+ +2\n", told), told
+    assert re.search(r"supersgd +NaN +\d\.\d+ +NaN +1\n", told), told
     told = subprocess.run(
         [sys.executable, "examples/read_results.py"], cwd=tmp_path, capture_output=True, text=True, check=False
     )

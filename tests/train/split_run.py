@@ -17,11 +17,11 @@ from settings import resolving, sections
 from train.steps.estimator import Measured
 from train.steps.trainer import Trainer
 
-STEPS = 20  # more than a server lets others be behind (nuq/exchange/collectives/parameter_server.py)
-FEW_STEPS = 7  # of a method in the usual exchange: all updates of its levels, and a step with the last
+STEPS = 20  # of a server: more than it lets others be behind (nuq/exchange/collectives/parameter_server.py)
+FEW_STEPS = 7  # all updates of a method's levels, and a step with the last
 BASE = {"data": "cifar10", "model": "resnet8", "stand_in": True, "batch_size": 1, "workers": 4}
 UPDATES = {"method.update_at": [0, 2, 5], "method.update_every": 0, "method.num_samples": 3}
-ROUNDS = {"exchange.local_steps": 3, "steps": 999, "eval_every": 0}  # STEPS end amid one
+ROUNDS = {"exchange.local_steps": 3, "steps": 999, "eval_every": 0}  # both numbers of steps end amid one
 
 
 def cases() -> dict[str, dict]:
@@ -73,12 +73,12 @@ def cases() -> dict[str, dict]:
     every["topk local server"] = {"method": "topk", "optim": "adamw", "exchange.collective": "server", **ROUNDS}
     streaming = {"exchange.fragments": 3, "exchange.overlap": 2}
     every["alq streaming"] = {"method": "alq", **UPDATES, **ROUNDS, **streaming}
-    every["casq refreshed"] = {"method": "casq", "method.refresh_every": 8, "method.sample_size": 256}
+    every["casq refreshed"] = {"method": "casq", "method.refresh_every": 3, "method.sample_size": 256}
     every["qsgdinf auto"] = {"method": "qsgdinf", "exchange.collective": "auto"}
     every["qsgdinf sgd trajectory"] = {
         "method": "qsgdinf",
         "trajectory": "sgd",
-        "measure.every": 10,
+        "measure.every": 4,
         "measure.num_samples": 2,
     }
     formats = {"tensors.all": "smaq", "tensors.master": True, "tensors.min_size": 64, "optim": "adamw"}
@@ -127,7 +127,7 @@ def digest(trainer: Trainer, measured: list[Measured]) -> str:
 def train(settings: dict, group: Any) -> str:
     trainer = Trainer(resolving.resolve(BASE | settings), device=torch.device("cpu"), group=group)
     measured = []
-    for step in range(FEW_STEPS if settings.keys() <= {"method", *UPDATES} else STEPS):
+    for step in range(STEPS if settings.get("exchange.collective") == "server" else FEW_STEPS):
         if trainer.config["measure"]["every"] and step % trainer.config["measure"]["every"] == 0:
             measured.append(trainer.measure())
         trainer.train_step()

@@ -35,12 +35,22 @@ OWN: dict[str, dict[str, Any]] = {
     "resnet50": {"model.zero_init": True},  # from its own start the test loss of two steps of two pictures is no number
     "torchvision": {"model.arch": "mobilenet_v3_small"},
 }
-# The first of each family: a step of one worker takes .1 to .4 s.
-LARGE = ("resnet9", "cifar_resnet18", "alexnet", "vgg11", "inception", "resnet18")
-# The same code, deeper or wider, at up to two seconds a step and checkpoints of half a gigabyte: 20 steps of all would
-# take ten minutes.
-LARGER = {
-    *("bigcnn", "resnet110", "resnet1202", "resnet34", "resnet50", "vgg11_bn"),
+# Up to two seconds a step, and checkpoints of half a gigabyte: 20 steps of all would take ten minutes.
+LARGE = {
+    *(
+        "resnet9",
+        "cifar_resnet18",
+        "alexnet",
+        "vgg11",
+        "inception",
+        "resnet18",
+        "bigcnn",
+        "resnet110",
+        "resnet1202",
+        "resnet34",
+        "resnet50",
+        "vgg11_bn",
+    ),
     *(f"cifar_resnet{depth}" for depth in (34, 50, 101, 110, 152)),
     *(f"vgg{depth}{norm}" for depth in (13, 16, 19) for norm in ("", "_bn")),
 }
@@ -64,9 +74,8 @@ def settings(name: str) -> dict[str, Any]:
         "method": "qsgdinf",
         **OWN.get(name, {}),
     }
-    if name in LARGE or name in LARGER:
-        chosen |= {"workers": 1, "eval_train": False, "eval_every": STEPS, "checkpoint_every": STEPS}
-    if name in LARGER:
+    if name in LARGE:
+        chosen |= {"workers": 1, "eval_train": False, "checkpoint_every": STEPS}
         chosen |= {"steps": FEW_STEPS, "eval_every": FEW_STEPS, "optim.momentum": 0.0}  # nor twice the checkpoint
     return chosen
 
@@ -87,7 +96,7 @@ def test_a_model_trains_is_stopped_goes_on_and_is_evaluated(name: str, data_dir:
     folder, undisturbed = tmp_path / "runs" / "stopped", tmp_path / "runs" / "undisturbed"
     config = emit(folder, data_dir, settings(name)).config
     steps = config["steps"]
-    assert steps == (FEW_STEPS if name in LARGER else STEPS)
+    assert steps == (FEW_STEPS if name in LARGE else STEPS)
     stop_at = steps // 3 + 1
     with told_to_stop_at(stop_at):
         assert train(folder) == 75

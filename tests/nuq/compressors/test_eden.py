@@ -139,9 +139,8 @@ def small_part(small: float, bits: int, **settings: Any) -> float:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("small", [0.01, 0.001])
-@pytest.mark.parametrize("bits", [1, 3, 4])
-def test_a_small_coordinate_beside_a_large_one_is_not_rounded_away(small, bits):
+@pytest.mark.parametrize(("bits", "small"), [(1, 0.001), (3, 0.01), (4, 0.001)])
+def test_a_small_coordinate_beside_a_large_one_is_not_rounded_away(bits, small):
     assert small_part(small, bits) < 4
     assert small_part(small, bits, levels="uniform", coding="huffman") < 4
 

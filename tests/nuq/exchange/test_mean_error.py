@@ -23,7 +23,7 @@ from tests.nuq.small_training import assert_same_bits, backward, gradients, hook
 SHAPE = torch.Size([64, 256])
 CPU = torch.device("cpu")
 DRAWS = 8  # on heavy tails a few coordinates make the error
-IN_FULL = {"alq_n", "alq_g", "alq_gn", "amq_n"}  # of the family of alq and amq, which `make test` runs
+SAME_FAMILY = {"alq_n", "alq_g", "alq_gn", "amq_n"}  # as alq and amq, which stand for them with 2 and 8 workers
 EXCHANGING = [name for name, entry in METHODS.items() if not entry.single_worker and not entry.collective]
 
 
@@ -94,9 +94,13 @@ def of_bits(name: str) -> list[dict[str, Any]]:
     return [small | {"bits": type(METHODS[name].settings().bits)(bits)} for bits in (3, 7)]
 
 
-@pytest.mark.parametrize("workers", [3, *(pytest.param(count, marks=pytest.mark.slow) for count in (2, 8))])
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in IN_FULL)) for name in EXCHANGING]
+    ("name", "workers"),
+    [
+        pytest.param(name, workers, marks=[pytest.mark.slow] * (name in SAME_FAMILY or workers != 3))
+        for name in EXCHANGING
+        for workers in ((3,) if name in SAME_FAMILY else (2, 3, 8))
+    ],
 )
 def test_auto_errs_little_more_than_gather(name: str, workers: int) -> None:
     for given in of_bits(name):

@@ -272,7 +272,7 @@ def test_ranks_whose_torchrun_is_killed_while_they_start(tmp_path: Path) -> None
 @pytest.mark.slow
 def test_torchrun_starts_the_ranks_again(tmp_path: Path) -> None:
     """One is killed; the second attempt goes on from the checkpoint."""
-    words = [*WORDS, "steps=400", "checkpoint_every=20", f"run_dir={tmp_path}"]
+    words = [*WORDS, "steps=150", "checkpoint_every=20", f"run_dir={tmp_path}"]
     started = subprocess.Popen(
         [*TORCHRUN, "--max-restarts=1", str(ROOT / "main.py"), *words],
         env=os.environ | {"OMP_NUM_THREADS": "1"}, stderr=subprocess.DEVNULL, start_new_session=True,
@@ -289,7 +289,7 @@ def test_torchrun_starts_the_ranks_again(tmp_path: Path) -> None:
             os.killpg(started.pid, signal.SIGKILL)
         started.wait()
     status = read(tmp_path)
-    assert (status["state"], status["step"], status["attempt"]) == ("done", 400, 2)
+    assert (status["state"], status["step"], status["attempt"]) == ("done", 150, 2)
 
 
 def _children(process: int) -> list[str]:
