@@ -61,7 +61,11 @@ def test_defaults_are_hydras(hydra: None) -> None:
     assert resolving.resolve({}) == _composed([])
 
 
-@pytest.mark.parametrize("pair", CHOICES, ids=_with_name)
+@pytest.mark.parametrize(
+    "pair",
+    [pytest.param(pair, marks=[pytest.mark.slow] * (pair[0] == "model")) for pair in CHOICES],  # sixty of them
+    ids=_with_name,
+)
 def test_every_choice_is_hydras(hydra: None, pair: tuple[str, str]) -> None:
     group, name = pair
     config = resolving.resolve({group: name})

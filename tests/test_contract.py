@@ -8,6 +8,7 @@ from nuq.kernels.spec import Key
 from nuq.registry import METHODS
 from nuq.testing.cases import build, gradient, parametrize
 from nuq.testing.test_contract import *  # noqa: F403 - its tests
+from tests.kinds import SPOKEN_FOR
 from tests.theory import expected_error
 
 # Options compose with the members of the quantizer's family; these go through every test like a method of their own.
@@ -71,10 +72,11 @@ VARIANTS = (
 )
 CASES = (*METHODS, *VARIANTS)
 MANY_DRAWS = ("test_unbiased", "test_the_error_is_the_one_of_theory")
+SLOW = {*VARIANTS, *SPOKEN_FOR}  # where there are many draws
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    parametrize(metafunc, CASES, slow=VARIANTS if metafunc.function.__name__ in MANY_DRAWS else ())
+    parametrize(metafunc, CASES, slow=SLOW if metafunc.function.__name__ in MANY_DRAWS else ())
 
 
 def test_the_error_is_the_one_of_theory(name):

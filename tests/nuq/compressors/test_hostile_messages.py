@@ -12,11 +12,10 @@ import torch
 from nuq.compressors.message import Message
 from nuq.errors import MessageError
 from nuq.kernels.spec import Key
-from nuq.registry import METHODS
 from nuq.testing.cases import build, parametrize
 from nuq.testing.test_hostile_messages import *  # noqa: F403 - its tests
 from nuq.testing.test_hostile_messages import CLAIMS, SMALL, decodes_or_names, little_memory, received
-from tests.test_contract import CASES, VARIANTS
+from tests.test_contract import CASES, SLOW
 
 BAD = [struct.pack(form, float(name)) for form in ("<f", "<e") for name in ("inf", "nan")] + [
     struct.pack("<H", 0x7F80),
@@ -26,7 +25,7 @@ BAD = [struct.pack(form, float(name)) for form in ("<f", "<e") for name in ("inf
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     many_bodies = metafunc.function.__name__ == "test_bodies_that_nobody_wrote"
-    parametrize(metafunc, CASES, slow=VARIANTS if many_bodies else ())
+    parametrize(metafunc, CASES, slow=SLOW if many_bodies else ())
 
 
 # Few bytes of these may stand for any number of coordinates: of the others a body holds what it claims, whatever the
@@ -89,7 +88,7 @@ def test_a_caller_who_names_no_limit_lets_through_what_memory_can_bear():
 WITHOUT_FLOATS = ("natural",)
 
 
-@pytest.mark.parametrize("case", [*METHODS, *(pytest.param(case, marks=pytest.mark.slow) for case in VARIANTS)])
+@pytest.mark.parametrize("case", [pytest.param(case, marks=[pytest.mark.slow] * (case in SLOW)) for case in CASES])
 def test_numbers_that_are_not_finite_are_damage(case):
     """Written over every place of the body."""
     compressor = build(case)

@@ -18,6 +18,7 @@ from nuq.exchange.mean_error import BOUND
 from nuq.registry import METHODS
 from nuq.settings.exchange import Exchange
 from nuq.simulation import Workers
+from tests.kinds import SPOKEN_FOR
 from tests.nuq.small_training import assert_same_bits, backward, gradients, hooked, net, of_all
 
 SHAPE = torch.Size([64, 256])
@@ -97,7 +98,7 @@ def of_bits(name: str) -> list[dict[str, Any]]:
 @pytest.mark.parametrize(
     ("name", "workers"),
     [
-        pytest.param(name, workers, marks=[pytest.mark.slow] * (name in SAME_FAMILY or workers != 3))
+        pytest.param(name, workers, marks=[pytest.mark.slow] * (name in SPOKEN_FOR or workers != 3))
         for name in EXCHANGING
         for workers in ((3,) if name in SAME_FAMILY else (2, 3, 8))
     ],

@@ -132,7 +132,7 @@ def gradients(workers: int, n: int = 4096) -> Tensor:
     return torch.randn(n, generator=generator) + torch.randn(workers, n, generator=generator)
 
 
-@pytest.mark.parametrize("workers", [2, 4, 5])
+@pytest.mark.parametrize("workers", [2, 4, pytest.param(5, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("rotation", ["none", "hadamard"])
 @pytest.mark.parametrize("name", FAMILY)
 def test_the_mean_errs_less_and_nobody_is_biased(name: str, rotation: str, workers: int) -> None:

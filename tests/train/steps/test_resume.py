@@ -14,6 +14,7 @@ import torch
 from nuq.levels import update_rules
 from nuq.registry import METHODS
 from settings import resolving, run_identity
+from tests.kinds import one_of_a_kind
 from train.launch import launch
 from train.logs.run_log import Log
 from train.process import checkpoint
@@ -67,7 +68,7 @@ def bits(trainer: Trainer) -> list[bytes]:
     return [value.numpy().tobytes() if isinstance(value, torch.Tensor) else repr(value).encode() for value in tensors]
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", one_of_a_kind(METHODS))
 def test_killed_and_stopped_equals_undisturbed(name, tmp_path):
     settings = config(name)
     undisturbed = attempt(settings, tmp_path / "undisturbed")
