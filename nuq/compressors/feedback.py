@@ -316,6 +316,7 @@ class AveragedErrors(ErrorFeedback):
         if not all(in_cpp(each, contiguous=True) for each in (kept, wanted, sent)):
             super().keep(owed, sent, message, factor)
             return
+        assert all(each.dtype == torch.float32 and each.numel() == kept.numel() for each in (kept, wanted, sent))
         how = (factor, self.weight, kept.data_ptr(), kept.numel(), torch.get_num_threads())
         floats.average_errors(wanted.data_ptr(), sent.data_ptr(), *how)
         if self.may_undo:

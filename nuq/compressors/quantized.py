@@ -177,7 +177,8 @@ class Quantizer(InPlace):
         if vector.dim() == 1 and self._together(vector, *([] if kept is None else [kept])):
             size = vector.numel()
             message = Message.room_for(TAG, size, self._layout(size).body_bytes(), vector.device)
-            wanted, decoded = vector if kept is None else torch.empty(size), torch.empty(size)
+            decoded = torch.empty(size, dtype=torch.float32, device=vector.device)
+            wanted = vector if kept is None else torch.empty_like(decoded)
             own, among = key.together(self.correlated)
             if kernels.encode_one(vector, kept, wanted, own.words(), among, message.body, decoded, self._format):
                 return wanted, message, decoded

@@ -138,7 +138,10 @@ class Driver:
                     with self.stats.time("decode"):
                         at = pieces[rank].start - rounds[0][rank].start
                         place = out[at : at + pieces[rank].num_coordinates]
-                        total = each.total(rank, place if place.dtype == torch.float32 else place.float())
+                        total = each.total(
+                            rank,
+                            place if place.dtype == torch.float32 else torch.empty_like(place, dtype=torch.float32),
+                        )
                         torch.mul(total, scale, out=place)
             except RemoteNonFinite:  # alike on all ranks: what they have begun they bring to its end
                 for each in sent:

@@ -101,6 +101,7 @@ int64_t run(const Encode& job, int threads, const Sum* sum = nullptr, const Deco
                 if (sum) NUQ_CALL(add_kept, *sum, from, to);
                 NUQ_CALL(scale_buckets, job, first, last);
                 if (fused && job.packed) NUQ_CALL(encode, job, from, to);
+                // it may load up to 3 bytes of the next unit, which another thread writes, and drops their bits
                 if (fused && after) NUQ_CALL(decode, *after, from, to);
             }
         });
@@ -219,9 +220,21 @@ NUQ_EXPORT int64_t nuq_encode_pieces(const uint8_t* vector, int dtype, int64_t c
         const uint8_t* const x = vector + start * (dtype == FLOAT32 ? 4 : 2);
         float* const scales = reinterpret_cast<float*>(body + layout.scales_at());
         uint8_t* const codes = body + layout.codes_at(size);
-        const Sum sum{x, dtype, kept + start, wanted + start};
-        const Decode after{codes, packing,         scales, norm == QUANTILE, levels, num_levels, decoded + start,
-                           size,  in_bucket, false,  false,            0,      0,          1.0f};
+        const Sum sum = kept ? Sum{x, dtype, kept + start, wanted + start} : Sum{};
+        const Decode after{codes,
+                           packing,
+                           scales,
+                           norm == QUANTILE,
+                           levels,
+                           num_levels,
+                           decoded ? decoded + start : nullptr,
+                           size,
+                           in_bucket,
+                           false,
+                           false,
+                           0,
+                           0,
+                           1.0f};
         const Encode job{kept ? sum.wanted : static_cast<const void*>(x),
                          kept ? FLOAT32 : dtype,
                          size,

@@ -12,10 +12,12 @@ from torch import Tensor
 
 from nuq import native
 from nuq.compressors.compressor import Compressor
-from nuq.compressors.feedback import AveragedErrors, Scaled
+from nuq.compressors.feedback import AveragedErrors, ErrorFeedback, Scaled
 from nuq.compressors.message import Message, parse
+from nuq.compressors.quantized import Quantizer
 from nuq.errors import MessageError, NonFiniteError
 from nuq.kernels.spec import Key
+from nuq.kernels.statistics import Statistics
 from nuq.registry import METHODS
 from tests.nuq.kernels.test_cpu import KINDS, SIZES, vector_of
 
@@ -81,6 +83,48 @@ def test_the_memory_and_what_is_added(isa, name, bits, size, bucket_size, kind, 
                 of.settle(undo=True)
                 assert bits_of(of.memories[0]["residuals"]["p"]) == bits_of(before)
             of.settle()
+
+
+@pytest.mark.parametrize("bucket_size", [3, 64, 100, 131072, 200_000, 1 << 30])
+@pytest.mark.parametrize("name", ["qsgdinf", "alq", "alq norm=linf", "alq norm=quantile", "nuqsgd", "ecdq"])
+def test_long_vectors_on_any_number_of_threads(name, bucket_size, monkeypatch):
+    """Levels that were fitted and travel, workers that round together, and buckets that are encoded in parts."""
+    entry, *norms = name.split()
+    given = dict(word.split("=") for word in norms) | {"bucket_size": bucket_size}
+    given |= {"coding": "packed", "dither": "none"} if entry == "ecdq" else {"rounding": "correlated", "bits": 4}
+    inner: Any = METHODS[entry].load()(METHODS[entry].settings(**given))
+    size, key = 150_001, Key(1, 0, 2, workers=4).of("p")
+    x, kept = (vector_of("normal", size, torch.float32, seed=seed) for seed in (1, 2))
+    if entry == "alq":
+        seen = Statistics.empty(350)
+        inner.observe(x, key, seen)
+        inner.update(seen)
+
+    def sent_and_kept() -> tuple[Tensor, Tensor]:
+        of = AveragedErrors(inner, {"p": size}, weight=0.2)
+        of.place(key, x)["residuals"].copy_(kept)
+        return of.encode(x, key).body, of.memories[2]["residuals"]["p"]
+
+    before = torch.get_num_threads()
+    try:
+        for threads in (1, 2, 5):
+            torch.set_num_threads(threads)
+            found = sent_and_kept()
+            with monkeypatch.context() as patch:
+                patch.setattr(Quantizer, "encode_sum", Compressor.encode_sum)
+                patch.setattr(AveragedErrors, "keep", ErrorFeedback.keep)
+                assert all(map(torch.equal, found, sent_and_kept()))
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_other_defaults_of_pytorch_change_nothing():
+    of = AveragedErrors(method("qsgdinf", 4, 128), {"p": 1000}, weight=0.2)
+    try:
+        torch.set_default_dtype(torch.bfloat16)
+        of.encode(torch.randn(1000, dtype=torch.float32), Key(1, 0, 0).of("p"))
+    finally:
+        torch.set_default_dtype(torch.float32)
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
