@@ -68,7 +68,7 @@ def test_the_progress_of_an_earlier_life_is_told_as_such(tmp_path: Path, capsys:
 
 @pytest.mark.slow
 def test_a_node_fails(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with bench.bench(tmp_path, capsys, nodes=2, cpus=2) as here:
+    with bench.bench(tmp_path, capsys, nodes=2, cpus=2, second=0.1) as here:  # 12 s from a warning to the end
         here.behave({1: ["wait", 0], 2: ["wait", 0], 3: ["wait", 0]})
         here.good("plan")
         here.good("submit")
