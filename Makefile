@@ -39,7 +39,7 @@ docs: $(DOCS) ## build the site of docs/ into site/ (broken links fail); open si
 	$(VENV)/bin/zensical build --strict --clean
 
 test: $(DEV) $(KERNELS) ## run the quick tests, which are all but those marked slow
-	$(PY) -m pytest -p xdist.plugin -n 3 --dist loadfile -m "not slow" $(ARGS)
+	$(PY) -m pytest -p xdist.plugin -n 2 --dist loadfile -m "not slow" $(ARGS)
 
 test-all: $(DEV) $(KERNELS) ## run all tests
 	$(PY) -m pytest -p xdist.plugin -n 2 --dist loadfile $(ARGS)
