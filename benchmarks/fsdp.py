@@ -120,11 +120,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
         help="(default: both) may be none, for --parity alone",
     )
     parser.add_argument("--rates", nargs="+", choices=list(RATES_MBIT), default=list(RATES_MBIT))
-    parser.add_argument("--rounds", type=int, default=15, help="turns of the variants (default: 15)")
+    parser.add_argument("--rounds", type=int, default=15, help="turns of the variants (default: %(default)s)")
     parser.add_argument("--parity", action="store_true", help="also the losses of a small GPT after 300 steps")
     parser.add_argument("--quick", action="store_true", help="small models on the loopback, one round")
     parser.add_argument("--out", type=Path, help="write the JSON object to this file")
     chosen = parser.parse_args(arguments)
+    if chosen.rounds < 1:
+        parser.error(f"--rounds {chosen.rounds}: must be at least 1")
     try:
         rows = measured(chosen.models, chosen.rates, 1 if chosen.quick else chosen.rounds, quick=chosen.quick)
         losses = {"parity": parity(quick=chosen.quick)} if chosen.parity else {}
