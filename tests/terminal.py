@@ -8,6 +8,7 @@ import os
 import pty
 import re
 import select
+import signal
 import struct
 import subprocess
 import termios
@@ -30,6 +31,7 @@ def on_terminal(
 
     def own_terminal() -> None:  # Ctrl-C goes to whoever has it
         fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # a shell's background jobs, the tests perhaps, ignore it
 
     child = subprocess.Popen(
         command, stdin=theirs, stdout=theirs, stderr=theirs, env=env, cwd=cwd, start_new_session=True,
