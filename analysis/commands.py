@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from analysis import fresh, restyled
-from analysis.aggregate import incomplete
+from analysis.groups.aggregate import incomplete
+from analysis.groups.seed_groups import check_titles
+from analysis.groups.selection import select
 from analysis.logs.load import Logs, load
-from analysis.seed_groups import check_titles
-from analysis.selection import select
 from analysis.tables.paired import without_partner
 from files.aligned import aligned
 from files.escaped import plain

@@ -19,6 +19,7 @@ from matplotlib.gridspec import GridSpec
 from matplotlib.text import Text
 
 from analysis.axes import TITLES, checked
+from analysis.groups.seed_groups import Group, begun, groups, short_name, shown
 from analysis.logs.load import Logs
 from analysis.plots import level_figures
 from analysis.plots.accuracy_per_bit import accuracy_per_bit
@@ -35,7 +36,6 @@ from analysis.plots.style import WIDTHS, new_figure, rc
 from analysis.plots.tensor_histograms import tensor_histograms
 from analysis.plots.variance_and_loss import variance_and_loss
 from analysis.restyled import SIZES, chosen, label, labelled
-from analysis.seed_groups import Group, begun, groups, short_name, shown
 from analysis.time_to_accuracy import time_to_accuracy
 from files.atomic import aside
 from nuq.settings import unknown

@@ -9,10 +9,10 @@ import numpy as np
 import pandas as pd
 from scipy.special import stdtrit
 
-from analysis.aggregate import CONFIDENCE, runs_to_use, wide
+from analysis.groups.aggregate import CONFIDENCE, runs_to_use, wide
+from analysis.groups.seed_groups import SeedGroup, begun, groups
 from analysis.logs.load import Logs, number
 from analysis.logs.parents import AT, RUN
-from analysis.seed_groups import SeedGroup, begun, groups
 from analysis.tables.paired import Difference, difference
 
 

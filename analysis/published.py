@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from analysis.tensor_formats import compressor, everywhere, keeps
+from analysis.groups.tensor_formats import compressor, everywhere, keeps
 
 _ACCURACY = """
                         supersgd  sgd    alq    alq_n  amq    amq_n  qsgdinf  trn    nuqsgd

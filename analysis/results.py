@@ -5,9 +5,17 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from analysis.aggregate import RELATIVE_VARIANCE, average, best, final, late, relative_variance_error, with_own_error
+from analysis.groups.aggregate import (
+    RELATIVE_VARIANCE,
+    average,
+    best,
+    final,
+    late,
+    relative_variance_error,
+    with_own_error,
+)
+from analysis.groups.tensor_formats import FULL_PRECISION, compressor
 from analysis.logs.load import Logs
-from analysis.tensor_formats import FULL_PRECISION, compressor
 from nuq.registry import METHODS
 
 

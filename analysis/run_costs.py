@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from analysis.groups.tensor_formats import FULL_PRECISION
 from analysis.logs.load import Logs
-from analysis.tensor_formats import FULL_PRECISION
 from nuq.registry import METHODS
 
 RING, POWER, ALONE = "ring", "power", "alone"  # beside the collectives of exchange.collective

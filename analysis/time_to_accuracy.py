@@ -13,10 +13,10 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
 from analysis import axes as on_axis
-from analysis.aggregate import estimate, final, runs_to_use, wide
+from analysis.groups.aggregate import estimate, final, runs_to_use, wide
+from analysis.groups.seed_groups import Group, SeedGroup, groups, title
 from analysis.logs.load import Logs
 from analysis.plots.style import WIDTHS, look, new_figure
-from analysis.seed_groups import Group, SeedGroup, groups, title
 
 TAG, LOSS = "Vacc", "Vloss"
 BELOW = 1.0  # percentage points: the default target lies so far below the final mean of the baseline

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from matplotlib import pyplot
 
+from analysis.groups.seed_groups import SeedGroup
 from analysis.plots import style
 from analysis.restyled import FORMATS
-from analysis.seed_groups import SeedGroup
 from benchmarks.accuracy_curves import WHOLE, Curves, Family, Point, frontier
 
 BITS, ERRORS = (0.8, 5.2), (1.5e-3, 12.0)

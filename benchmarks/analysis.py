@@ -138,8 +138,8 @@ def forget(sweep: Path) -> None:
 
 def load_once(runs: Path) -> dict[str, Any]:
     """The seconds of loading and of the first questions in a process of its own, and the number of rows."""
+    from analysis.groups.seed_groups import groups
     from analysis.logs.load import load
-    from analysis.seed_groups import groups
 
     times = [time.perf_counter()]
     logs = load(runs, SWEEP)

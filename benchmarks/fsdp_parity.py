@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from analysis.aggregate import estimate
+from analysis.groups.aggregate import estimate
 from benchmarks.rank_processes import Rank, ask_all
 from benchmarks.timing import summary
 

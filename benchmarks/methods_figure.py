@@ -10,9 +10,9 @@ import numpy as np
 from matplotlib import pyplot
 from matplotlib.patheffects import withStroke
 
+from analysis.groups.seed_groups import SeedGroup
 from analysis.plots import style
 from analysis.restyled import FORMATS
-from analysis.seed_groups import SeedGroup
 
 if TYPE_CHECKING:
     from benchmarks.method_rows import Row

@@ -10,9 +10,9 @@ from typing import Any
 from matplotlib import pyplot
 from matplotlib.ticker import FuncFormatter, LogLocator
 
+from analysis.groups.seed_groups import SeedGroup
 from analysis.plots import style
 from analysis.restyled import FORMATS
-from analysis.seed_groups import SeedGroup
 from benchmarks.time_to_accuracy_rank import Task
 
 

@@ -16,11 +16,11 @@ from typing import Any
 
 import torch
 
-from analysis.aggregate import wide
 from analysis.forks import branches, welch
+from analysis.groups.aggregate import wide
+from analysis.groups.seed_groups import SeedGroup, groups
 from analysis.logs.load import Logs, load
 from analysis.logs.parents import AT, RUN
-from analysis.seed_groups import SeedGroup, groups
 from analysis.tables.paired import difference
 
 ROOT = Path(__file__).parent.parent

@@ -17,8 +17,8 @@ import yaml
 
 import args
 import grid_run
+from analysis.groups.seed_groups import SeedGroup
 from analysis.plots import style
-from analysis.seed_groups import SeedGroup
 from benchmarks import method_pages
 from grid import everything
 from grid.commands.report import changes

@@ -9,9 +9,9 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from analysis.aggregate import estimate
+from analysis.groups.aggregate import estimate
+from analysis.groups.seed_groups import Group, SeedGroup, groups, seed_groups, short_name, shown, without_chosen_rate
 from analysis.logs.load import Logs, number
-from analysis.seed_groups import Group, SeedGroup, groups, seed_groups, short_name, shown, without_chosen_rate
 
 
 class Mean(NamedTuple):

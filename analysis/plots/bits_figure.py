@@ -9,12 +9,12 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter
 
-from analysis.aggregate import Estimate, estimate, final, geometric_mean, mark, marked, runs_to_use
+from analysis.groups.aggregate import Estimate, estimate, final, geometric_mean, mark, marked, runs_to_use
+from analysis.groups.seed_groups import Group, SeedGroup
+from analysis.groups.tensor_formats import all_or_none
 from analysis.plots.style import look
 from analysis.plots.ticks import plain
 from analysis.results import compression_ratio
-from analysis.seed_groups import Group, SeedGroup
-from analysis.tensor_formats import all_or_none
 
 BITS_LABEL = "measured bits per coordinate\n(in a grey band: nearly equal bits, side by side)"
 RATIO_LABEL = "measured compression ratio\n(in a grey band: nearly equal ratios, side by side)"

@@ -7,14 +7,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from analysis.aggregate import mean_and_interval, seeds
 from analysis.forks import Branch, branches
+from analysis.groups.aggregate import mean_and_interval, seeds
+from analysis.groups.seed_groups import Group
 from analysis.logs.load import Logs
 from analysis.plots.legends import legend_below
 from analysis.plots.panels import RATIO
 from analysis.plots.style import WIDTHS, look, new_figure
 from analysis.plots.ticks import log_ticks, x_axis
-from analysis.seed_groups import Group
 
 TAG = "Vloss"
 _BAND = 0.15

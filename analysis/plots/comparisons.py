@@ -11,12 +11,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from analysis.aggregate import RELATIVE_VARIANCE, final, geometric_mean, late, wide
+from analysis.groups.aggregate import RELATIVE_VARIANCE, final, geometric_mean, late, wide
+from analysis.groups.seed_groups import SeedGroup
 from analysis.logs.load import Logs
 from analysis.plots.across import Mean, Panel, along, arithmetic, geometric, trade_offs
 from analysis.plots.bits_figure import BITS_LABEL
 from analysis.plots.panels import Counts, columns_of, draw, limit, line, reference
-from analysis.seed_groups import SeedGroup
 
 FULL_PRECISION = ("sgd", "supersgd")  # methods that quantize nothing
 _APART = 0.015  # share of the bits between points that stand side by side

@@ -12,7 +12,9 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from analysis.aggregate import (
+from analysis.axes import LINKS, MISSING, positions, unit
+from analysis.decay import drops
+from analysis.groups.aggregate import (
     RELATIVE_VARIANCE,
     UNFINISHED,
     any_complete,
@@ -24,12 +26,10 @@ from analysis.aggregate import (
     wide,
     with_own_error,
 )
-from analysis.axes import LINKS, MISSING, positions, unit
-from analysis.decay import drops
+from analysis.groups.seed_groups import Group, SeedGroup, title
 from analysis.plots.legends import DROP, DROP_OF_CURVE
 from analysis.plots.style import look
 from analysis.plots.ticks import log_ticks, x_axis
-from analysis.seed_groups import Group, SeedGroup, title
 
 BOTH = ("method", "sgd")
 REFERENCES = {"super_var": "supersgd", "sgd_var": "sgd"}  # tag -> the method that it is the variance of

@@ -11,12 +11,12 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from analysis.aggregate import runs_to_use
+from analysis.groups.aggregate import runs_to_use
+from analysis.groups.seed_groups import Group, SeedGroup
 from analysis.logs.histograms import COORDINATES, FIT, Histogram, read
 from analysis.plots.level_figures import levels_at, threshold, value_axis
 from analysis.plots.style import look, new_figure
 from analysis.plots.ticks import log_ticks
-from analysis.seed_groups import Group, SeedGroup
 
 _DEPTH = 1e-6  # the axis ends at this part of the highest density
 _FEW = 16  # up to so many levels are drawn through the panel, more only at its foot

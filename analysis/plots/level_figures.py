@@ -15,11 +15,11 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from analysis import published
-from analysis.aggregate import mark, marked, runs_to_use
+from analysis.groups.aggregate import mark, marked, runs_to_use
+from analysis.groups.seed_groups import Group, SeedGroup
 from analysis.logs.load import Logs
 from analysis.plots.style import look, new_figure
 from analysis.plots.ticks import x_axis
-from analysis.seed_groups import Group, SeedGroup
 
 _TAG = re.compile(r"levels/(\d+)$")
 _ROW = 0.23  # inches per method

@@ -9,15 +9,15 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from analysis.aggregate import estimate, final
 from analysis.axes import LINKS, MISSING, positions, unit
+from analysis.groups.aggregate import estimate, final
+from analysis.groups.seed_groups import Group
 from analysis.logs.load import Logs
 from analysis.plots.across import Series, along
 from analysis.plots.legends import legend_below
 from analysis.plots.panels import RATIO, line
 from analysis.plots.style import WIDTHS, new_figure
 from analysis.plots.ticks import log_ticks, x_axis
-from analysis.seed_groups import Group
 
 LOCAL_STEPS = "exchange.local_steps"
 _OUTER = [f"exchange.{name}" for name in ("outer_lr", "outer_momentum", "nesterov", "fragments", "overlap", "mixing")]

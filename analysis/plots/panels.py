@@ -9,12 +9,12 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from analysis.aggregate import marked
+from analysis.groups.aggregate import marked
+from analysis.groups.seed_groups import SeedGroup
 from analysis.plots.across import Mean, Panel
 from analysis.plots.legends import legend_below
 from analysis.plots.style import look, new_figure
 from analysis.plots.ticks import log_ticks
-from analysis.seed_groups import SeedGroup
 
 RATIO = 0.72  # height of a panel over its width
 TALLEST = 3.2  # inches

@@ -14,8 +14,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
+from analysis.groups.seed_groups import SeedGroup
 from analysis.restyled import chosen
-from analysis.seed_groups import SeedGroup
 from nuq.registry import METHODS
 
 # Inches: one and two columns of a two-column paper.

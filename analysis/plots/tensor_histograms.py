@@ -8,13 +8,13 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from analysis.aggregate import runs_to_use
+from analysis.groups.aggregate import runs_to_use
+from analysis.groups.seed_groups import Group, SeedGroup
+from analysis.groups.tensor_formats import KINDS
 from analysis.logs.histograms import Histogram, read
 from analysis.plots.histogram_figure import density, density_axis, density_panels, seed_of, sound
 from analysis.plots.style import COLOURS, new_figure
 from analysis.results import compression_ratio
-from analysis.seed_groups import Group, SeedGroup
-from analysis.tensor_formats import KINDS
 
 TAG = "tensors/"
 _FAR = 5.9  # standard deviations shown: the outermost bins, of which those at 6 are the last, hold all that lies beyond

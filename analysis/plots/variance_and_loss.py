@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from scipy.special import stdtrit
 
-from analysis.aggregate import CONFIDENCE, final, late
+from analysis.groups.aggregate import CONFIDENCE, final, late
 from analysis.logs.load import Logs
 from analysis.plots.across import Panel, arithmetic, trade_offs
 from analysis.plots.comparisons import FULL_PRECISION, excess

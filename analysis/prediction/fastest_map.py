@@ -15,11 +15,11 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 from matplotlib.patches import Rectangle
 
+from analysis.groups.seed_groups import title
 from analysis.plots import style
 from analysis.plots.legends import legend_below
 from analysis.prediction.figure import saved
 from analysis.prediction.runs import ELSEWHERE, RunQuestion, Setup, Setups
-from analysis.seed_groups import title
 from nuq.prediction.units import shown_bandwidth
 
 MOST_PANELS, COLUMNS = 6, 2

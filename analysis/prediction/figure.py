@@ -12,11 +12,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter, NullLocator
 
+from analysis.groups.seed_groups import SeedGroup
 from analysis.plots import style
 from analysis.plots.legends import legend_below
 from analysis.prediction.question import Question
 from analysis.restyled import FORMATS
-from analysis.seed_groups import SeedGroup
 from nuq.prediction.units import shown_bandwidth
 from nuq.registry import METHODS
 

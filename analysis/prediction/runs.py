@@ -28,11 +28,11 @@ import pandas as pd
 
 import args
 from analysis import axes
-from analysis.aggregate import best, runs_to_use
+from analysis.groups.aggregate import best, runs_to_use
+from analysis.groups.seed_groups import SeedGroup, groups, of_the_method, seed_groups, shown
 from analysis.logs.load import Logs, load
 from analysis.logs.parents import RUN
 from analysis.run_costs import ALONE, KNOWN, POWER, RING, RunCosts, costs
-from analysis.seed_groups import SeedGroup, groups, of_the_method, seed_groups, shown
 from analysis.time_to_accuracy import LOSS, TAG, Target, first_at
 from files.aligned import some
 from nuq.prediction.rates import Profile

@@ -10,11 +10,11 @@ from dataclasses import replace
 from typing import Any
 
 from analysis.commands import note
+from analysis.groups.seed_groups import title
+from analysis.groups.selection import select
 from analysis.prediction import profile
 from analysis.prediction.ranges import bandwidths_of, counts_of
 from analysis.prediction.runs import ELSEWHERE, Answer, RunQuestion, Setup, Setups, question, read, without_forks
-from analysis.seed_groups import title
-from analysis.selection import select
 from files.aligned import aligned
 from files.tables import as_json, beside_json, encoded
 from nuq.prediction.units import duration, shown_bandwidth

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from analysis import axes
+from analysis.groups.seed_groups import Group, SeedGroup
 from analysis.logs.load import Logs
 from analysis.plots.curves import PLOTS, Means, Plot
 from analysis.plots.style import look
 from analysis.report.plots import MOST_DROPS
-from analysis.seed_groups import Group, SeedGroup
 
 MOST_POINTS = 120_000  # points of all curves together
 MOST_PER_CURVE, FEWEST_PER_CURVE = 300, 12

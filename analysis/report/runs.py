@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from analysis.groups.seed_groups import shown
 from analysis.logs.load import Logs
 from analysis.results import of_runs
-from analysis.seed_groups import shown
 from grid.engine.states import triage
 from grid.engine.states.judge import Record, judge
 from grid.engine.states.run_files import RunFolder

@@ -11,6 +11,7 @@ import pandas as pd
 from markupsafe import Markup
 
 from analysis import axes
+from analysis.groups.seed_groups import method_order, shown, title
 from analysis.logs.load import Logs
 from analysis.report import provenance
 from analysis.report.interactive import Curves
@@ -18,7 +19,6 @@ from analysis.report.page import packed_json, part
 from analysis.report.pictures import Picture, Pictures
 from analysis.report.plots import plots
 from analysis.report.runs import Runs, differing, shared
-from analysis.seed_groups import method_order, shown, title
 from analysis.tables import columns
 from analysis.tables.result_table import cells
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from analysis.forks import branches
+from analysis.groups.seed_groups import groups
 from analysis.logs.load import Logs
 from analysis.logs.parents import OF
-from analysis.seed_groups import groups
 from analysis.tables.paired import holm
 from files.aligned import aligned
 

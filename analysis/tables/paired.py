@@ -15,9 +15,9 @@ import numpy as np
 import pandas as pd
 from scipy.special import stdtr
 
-from analysis.aggregate import Estimate, estimate
-from analysis.seed_groups import no_result_names, of_the_method, without_chosen_rate
-from analysis.tensor_formats import keeps
+from analysis.groups.aggregate import Estimate, estimate
+from analysis.groups.seed_groups import no_result_names, of_the_method, without_chosen_rate
+from analysis.groups.tensor_formats import keeps
 from nuq.registry import METHODS
 
 BASELINE = "supersgd"

@@ -12,10 +12,10 @@ from rich import box
 from rich.table import Table
 
 from analysis import published
-from analysis.aggregate import Estimate, estimate, geometric_mean
+from analysis.groups.aggregate import Estimate, estimate, geometric_mean
+from analysis.groups.seed_groups import RATE, SeedGroup, begun, of_the_method, seed_groups, shown, without_chosen_rate
 from analysis.logs.load import Logs
 from analysis.results import of_complete_runs
-from analysis.seed_groups import RATE, SeedGroup, begun, of_the_method, seed_groups, shown, without_chosen_rate
 from analysis.tables.columns import COLUMNS, PAGE, WIDTH, Column, column_named, left_out, legend, shown_columns, written
 from analysis.tables.paired import difference, holm, partners
 from files.aligned import aligned

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from analysis import published
-from analysis.seed_groups import title
+from analysis.groups.seed_groups import title
 from analysis.tables.text_table import MISSING, add_columns, by_row, written
 from files.aligned import aligned
 

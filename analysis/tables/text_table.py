@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.aggregate import estimate
+from analysis.groups.aggregate import estimate
 from analysis.logs.load import load
 from analysis.results import of_complete_runs
 

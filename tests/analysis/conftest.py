@@ -10,8 +10,8 @@ import pytest
 import yaml
 from tensorboardX import SummaryWriter
 
+from analysis.groups.seed_groups import Group, groups
 from analysis.logs.load import Logs, load
-from analysis.seed_groups import Group, groups
 from settings import resolving, run_identity
 
 Rows = Sequence[tuple[str, int, float]]

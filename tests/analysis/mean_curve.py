@@ -2,9 +2,9 @@
 
 import pandas as pd
 
-from analysis.aggregate import mean_and_interval, runs_to_use, seeds
+from analysis.groups.aggregate import mean_and_interval, runs_to_use, seeds
+from analysis.groups.seed_groups import SeedGroup
 from analysis.logs.load import Logs
-from analysis.seed_groups import SeedGroup
 
 
 def curve(logs: Logs, tag: str, seed_group: SeedGroup, *, geometric: bool = False) -> pd.DataFrame:

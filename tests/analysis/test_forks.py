@@ -10,11 +10,11 @@ import pytest
 from scipy.stats import ttest_ind, ttest_rel
 
 from analysis.forks import branches, unfinished, welch, with_left
+from analysis.groups.seed_groups import groups, seed_groups
 from analysis.logs.load import Logs
 from analysis.logs.parents import AT, OF, RUN, with_parents
 from analysis.logs.rows import rows
 from analysis.plots.branches import forks
-from analysis.seed_groups import groups, seed_groups
 from analysis.tables import fork_table
 from tests.analysis.synthetic import many_runs
 

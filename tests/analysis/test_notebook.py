@@ -14,10 +14,10 @@ import pytest
 from matplotlib.figure import Figure
 
 from analysis.figures import Named, named
+from analysis.groups.selection import select
 from analysis.logs.load import Logs, load
 from analysis.notebook import chosen, drawn
 from analysis.plots.style import WIDTHS
-from analysis.selection import select
 from analysis.tables import result_table
 from tests.analysis import short_demo
 from tests.conftest import ROOT

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from analysis.groups.seed_groups import seed_groups
+from analysis.groups.selection import select
 from analysis.logs.load import Logs, load
-from analysis.seed_groups import seed_groups
-from analysis.selection import select
 from analysis.tables import result_table
 from tests.analysis.conftest import Rows, write_events
 from tests.analysis.logs.test_foreign import original

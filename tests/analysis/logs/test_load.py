@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 import yaml
 
-from analysis.aggregate import incomplete
+from analysis.groups.aggregate import incomplete
 from analysis.logs import events as events_module
 from analysis.logs.load import load
 from files import plain

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from analysis import figures
+from analysis.groups.seed_groups import groups, of_the_method
 from analysis.logs.load import load
 from analysis.plots.accuracy_per_bit import KNOBS, accuracy_per_bit
 from analysis.plots.comparisons import against_setting
 from analysis.plots.style import DASHES
-from analysis.seed_groups import groups, of_the_method
 from analysis.tables import result_table
 from nuq.registry import METHODS
 from tests.analysis.conftest import Rows

@@ -12,11 +12,11 @@ from matplotlib.text import Text
 from matplotlib.transforms import Bbox
 
 from analysis import time_to_accuracy
+from analysis.groups.selection import select
 from analysis.logs.load import Logs, load
 from analysis.plots import style
 from analysis.plots.across import along, geometric, trade_offs
 from analysis.plots.comparisons import against_setting, error_per_bit, excess
-from analysis.selection import select
 from tests.analysis.conftest import Rows, measured
 
 Write = Callable[..., Path]

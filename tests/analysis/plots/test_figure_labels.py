@@ -14,9 +14,9 @@ from matplotlib.transforms import Bbox, BboxBase
 
 from analysis import figures
 from analysis.axes import AXES
+from analysis.groups.seed_groups import Group, groups, seed_groups
 from analysis.logs.load import Logs, load
 from analysis.plots import curves, style
-from analysis.seed_groups import Group, groups, seed_groups
 from nuq.registry import METHODS
 from tests.analysis.conftest import everything
 

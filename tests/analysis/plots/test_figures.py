@@ -12,9 +12,9 @@ from matplotlib.lines import Line2D
 
 from analysis import figures
 from analysis.axes import AXES
+from analysis.groups.seed_groups import Group, groups
 from analysis.logs.load import Logs, load
 from analysis.plots import curves, legends
-from analysis.seed_groups import Group, groups
 from nuq.registry import METHODS
 from tests.analysis.conftest import everything
 

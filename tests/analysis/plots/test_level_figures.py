@@ -8,11 +8,11 @@ import pytest
 from matplotlib.figure import Figure
 from tensorboardX import SummaryWriter
 
+from analysis.groups.seed_groups import Group, groups
 from analysis.logs.load import load
 from analysis.plots import level_figures
 from analysis.plots.histogram_figure import gradient_histogram
 from analysis.plots.style import WIDTHS
-from analysis.seed_groups import Group, groups
 from tests.analysis.conftest import Rows
 from tests.analysis.plots.test_comparisons import assert_nothing_overlaps, drawn
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
+from analysis.groups.seed_groups import groups
 from analysis.plots.over_links import loss_over_links
-from analysis.seed_groups import groups
 from tests.analysis.synthetic import many_runs
 
 

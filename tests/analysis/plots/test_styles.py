@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_rgb
 
+from analysis.groups.seed_groups import SeedGroup
 from analysis.plots import style
-from analysis.seed_groups import SeedGroup
 from nuq.registry import METHODS
 
 

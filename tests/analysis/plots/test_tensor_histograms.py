@@ -8,11 +8,11 @@ import pytest
 from scipy.special import erf
 
 from analysis import figures
+from analysis.groups.seed_groups import Group, groups
+from analysis.groups.tensor_formats import KINDS
 from analysis.logs.load import load
 from analysis.plots.style import WIDTHS
 from analysis.plots.tensor_histograms import tensor_histograms
-from analysis.seed_groups import Group, groups
-from analysis.tensor_formats import KINDS
 from nuq.settings.quantized_training import FORMATS as SETTINGS
 from nuq.settings.quantized_training import QuantizedTraining
 from tests.analysis.plots.test_comparisons import assert_nothing_overlaps, drawn

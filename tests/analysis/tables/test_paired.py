@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from analysis.groups.seed_groups import without_chosen_rate
 from analysis.logs.load import load
-from analysis.seed_groups import without_chosen_rate
 from analysis.tables.paired import difference, holm, partners
 
 

@@ -10,10 +10,10 @@ import pytest
 from analysis import figures, published
 from analysis.__main__ import main
 from analysis.figures import new_figure
+from analysis.groups.seed_groups import Group, groups
 from analysis.logs.load import load
 from analysis.plots.bits_figure import LEFT_OUT, ratio_against_accuracy
 from analysis.results import of_runs
-from analysis.seed_groups import Group, groups
 from analysis.tables import result_table, smaq_table
 from grid.engine.sweeps.families import load as sweep_named
 from tests.analysis.conftest import Rows

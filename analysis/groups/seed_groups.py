@@ -15,9 +15,9 @@ import pandas as pd
 
 import args
 from analysis import restyled
+from analysis.groups.tensor_formats import FULL_PRECISION, PREFIX, compressor, keeps, label, said, spoken_of, uneven
 from analysis.logs.load import Logs
 from analysis.logs.parents import AT, OF, RUN
-from analysis.tensor_formats import FULL_PRECISION, PREFIX, compressor, keeps, label, said, spoken_of, uneven
 from nuq.registry import METHODS
 from nuq.settings import declared
 

@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 from scipy.special import ndtri, stdtrit
 
+from analysis.groups.seed_groups import SeedGroup
 from analysis.logs.load import Logs
-from analysis.seed_groups import SeedGroup
 
 CONFIDENCE = 0.95
 UNFINISHED = "unfinished"

@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 import yaml
 
+from analysis.groups.seed_groups import seed_groups, short_name, shown, title
 from analysis.logs.load import Logs
-from analysis.seed_groups import seed_groups, short_name, shown, title
 from nuq.registry import METHODS
 from nuq.settings import declared, unknown
 

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from analysis.aggregate import average, best, estimate, final, geometric_mean, incomplete, late, runs_to_use
+from analysis.groups.aggregate import average, best, estimate, final, geometric_mean, incomplete, late, runs_to_use
+from analysis.groups.seed_groups import seed_groups
 from analysis.logs.load import Logs, load
-from analysis.seed_groups import seed_groups
 from tests.analysis.mean_curve import curve
 
 

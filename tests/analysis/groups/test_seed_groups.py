@@ -9,10 +9,10 @@ import pandas as pd
 import pytest
 
 from analysis.figures import named
+from analysis.groups.seed_groups import groups, seed_groups
+from analysis.groups.selection import select
 from analysis.logs.load import Logs, load
 from analysis.plots.across import trade_offs
-from analysis.seed_groups import groups, seed_groups
-from analysis.selection import select
 from analysis.tables.result_table import table
 from nuq.registry import METHODS
 from nuq.settings import plugins

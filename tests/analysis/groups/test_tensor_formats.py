@@ -7,9 +7,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.seed_groups import seed_groups
+from analysis.groups.seed_groups import seed_groups
+from analysis.groups.tensor_formats import compressor, everywhere, formats, label
 from analysis.tables.paired import partners
-from analysis.tensor_formats import compressor, everywhere, formats, label
 
 OFF = {f"tensors.{name}": "" for name in ("weights", "activations", "activation_gradients", "moments", "all")}
 
@@ -163,5 +163,4 @@ def test_without_formats_nothing_changes() -> None:
 def test_formats_are_compared_with_full_precision_and_not_with_one_another() -> None:
     rows = [settings("supersgd"), settings("smaq", all="smaq"), settings("supersgd", activations="smaq")]
     found = partners(table(*({**row, "seed": 1} for row in rows)))
-    assert found.isna()["run0"]
-    assert (found["run1"], found["run2"]) == ("run0", "run0")
+    assert found.dropna().to_dict() == {"run1": "run0", "run2": "run0"}  # none for run0 itself
