@@ -196,25 +196,27 @@ def run(options: argparse.Namespace) -> int:
         if options.keep:
             raise ValueError("--keep: stores the errors of --validate FILE, which is not given")
         question = _question(options)
-        workers = counts_of(options.workers or WORKERS)
-        bandwidths = bandwidths_of(options.bandwidth or BANDWIDTHS)
+        workers = counts_of(WORKERS if options.workers is None else options.workers)
+        bandwidths = bandwidths_of(BANDWIDTHS if options.bandwidth is None else options.bandwidth)
         if bad := [count for count in workers if options.per_machine < 1 or count % min(options.per_machine, count)]:
             raise ValueError(
                 f"--per_machine {options.per_machine}: must be at least 1 and divide every number of --workers, "
                 f"{bad[0]} too"
             )
         rows = list(records(question, workers, bandwidths)) if options.csv or options.json else []
+        drawn = []
+        if options.figure:
+            from analysis.prediction.figure import draw  # matplotlib takes a second to import
+
+            drawn = draw(question, workers, bandwidths, options.figure)
         with beside_json(options.json):
             _answer(question, workers, bandwidths)
             if options.csv:
                 options.csv.parent.mkdir(parents=True, exist_ok=True)
                 options.csv.write_bytes(encoded(rows, "csv"))
                 print(options.csv)
-            if options.figure:
-                from analysis.prediction.figure import draw  # matplotlib takes a second to import
-
-                for path in draw(question, workers, bandwidths, options.figure):
-                    print(path)
+            for path in drawn:
+                print(path)
         if options.json:
             print(as_json([_plain(row) for row in rows]))
     except (ValueError, OSError) as error:
@@ -226,6 +228,8 @@ def run(options: argparse.Namespace) -> int:
 
 def _answer(question: Question, workers: Sequence[int], bandwidths: Sequence[float]) -> None:
     asked = question.profile
+    asked_of = itertools.product(question.rows, workers, bandwidths)
+    used = {question.step(row, count, speed).collective for row, count, speed in asked_of}
     sizes = ", ".join(f"{bucket.coordinates / 1e6:.3g} M" for bucket in question.model.buckets[:4])
     more = ", .." if len(question.model.buckets) > 4 else ""
     buckets = f"{len(question.model.buckets)} DDP buckets ({sizes}{more})"
@@ -240,8 +244,6 @@ def _answer(question: Question, workers: Sequence[int], bandwidths: Sequence[flo
     heading = ["", *(str(count) for count in workers)]
     pays = {row.label: [shown_gains(*question.gains(row, count)) for count in workers] for row in question.rows[2:]}
     print(aligned([heading, *([label, *found] for label, found in pays.items())]))
-    asked_of = itertools.product(question.rows, workers, bandwidths)
-    used = {question.step(row, count, speed).collective for row, count, speed in asked_of}
     print("always: even where the link is as fast as the processor can feed it\n")
     print(", ".join(f"{letter} {name}" for name, letter in LETTERS.items() if name in used))
     for row in question.rows[2:]:

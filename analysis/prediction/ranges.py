@@ -35,7 +35,8 @@ def bandwidths_of(text: str) -> list[float]:
 
 
 def _ends(part: str, name: str) -> list[float]:
-    ends = [quantity(end, name) for end in part.split("..")]
-    if len(ends) > 2 or ends[0] > ends[-1]:
+    words = part.split("..")
+    ends = [quantity(word, name) for word in words if word or len(words) == 1]
+    if len(ends) < len(words) or len(ends) > 2 or ends[0] > ends[-1]:
         raise ValueError(f"{name} {part!r}: a range is written LOW..HIGH, the lower end first")
     return ends

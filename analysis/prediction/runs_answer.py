@@ -34,23 +34,27 @@ def answer(options: argparse.Namespace) -> None:
     logs = without_forks(select(logs, chosen))
     asked = question(logs, options.target, rates)
     setups = Setups(
-        counts_of(options.workers) if options.workers else sorted({max(2, count) for count in asked.workers}),
-        counts_of(options.every, "--every", 1) if options.every else asked.every,
-        bandwidths_of(options.bandwidth or BANDWIDTHS),
+        counts_of(options.workers)
+        if options.workers is not None
+        else sorted({max(2, count) for count in asked.workers}),
+        counts_of(options.every, "--every", 1) if options.every is not None else asked.every,
+        bandwidths_of(BANDWIDTHS if options.bandwidth is None else options.bandwidth),
     )
     note(logs.notes)
     rows = records(asked, setups)
+    drawn = []
+    if options.figure:
+        from analysis.prediction.fastest_map import draw  # matplotlib takes a second to import
+
+        drawn = draw(asked, setups, options.figure)
     with beside_json(options.json):
         print(text(asked, setups))
         if options.csv:
             options.csv.parent.mkdir(parents=True, exist_ok=True)
             options.csv.write_bytes(encoded(rows, "csv"))
             print(options.csv)
-        if options.figure:
-            from analysis.prediction.fastest_map import draw  # matplotlib takes a second to import
-
-            for path in draw(asked, setups, options.figure):
-                print(path)
+        for path in drawn:
+            print(path)
     if options.json:
         print(as_json(rows))
 

@@ -14,7 +14,8 @@ def quantity(text: str, name: str) -> float:
     found = _NUMBER.fullmatch(text.strip())
     if not found or not float(found[1]):
         raise ValueError(
-            f"{name} {text!r}: must be a number above 0, with k, M, G or T behind it if you like: 11.2M, 400G"
+            f"{name} {text!r}: must be a number above 0 without an exponent, with k, M, G or T behind it if you like: "
+            "11.2M, 400G"
         )
     return float(found[1]) * UNITS[found[2]]
 

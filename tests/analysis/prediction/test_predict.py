@@ -170,6 +170,9 @@ def test_methods_of_equal_cost_share_a_row() -> None:
         (["--workers", "1"], "--workers '1': must be whole numbers from 2"),
         (["--workers", "eight"], "--workers 'eight': must be a number above 0"),
         (["--workers", "64..8"], "--workers '64..8': a range is written LOW..HIGH"),
+        (["--workers", "2.."], "--workers '2..': a range is written LOW..HIGH"),
+        (["--workers", ""], "--workers '': must be a number above 0"),
+        (["--bandwidth", "1e9"], "--bandwidth '1e9': must be a number above 0 without an exponent"),
         (["--bandwidth", "100Mbit"], "--bandwidth '100Mbit': must be a number above 0"),
         (["--bandwidth", "0"], "--bandwidth '0': must be a number above 0"),
         (["--parameters", "many"], "--parameters 'many': must be a number above 0"),
@@ -198,9 +201,9 @@ def test_wrong_questions_end_in_one_sentence(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(["predict", "--workers", "8", *arguments]) == 2
-    said = capsys.readouterr().err
+    told, said = capsys.readouterr()
     assert said.startswith(f"error: {message}")
-    assert said.count("\n") == 1
+    assert (said.count("\n"), told) == (1, "")
 
 
 def _profile(**changes: Any) -> dict[str, Any]:
