@@ -195,7 +195,7 @@ MEASUREMENTS: dict[str, Benchmark | Sweep] = {
         needs=(CIFAR10,),
         pictures={"docs/cifar10_cpu.png": "figures/cifar10_cpu/overview.png"},
     ),
-    "dgc": Sweep(  # 6 of its 14 runs are kept in results/ so far
+    "dgc": Sweep(
         "dgc",
         "cifar10_cpu",
         2,
