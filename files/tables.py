@@ -10,6 +10,7 @@ import math
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, redirect_stdout
+from pathlib import Path
 from typing import Any
 
 FORMATS = {"csv": "csv", "json": "json", "parquet": "parquet", "latex": "tex"}  # with the ending of a file's name
@@ -78,6 +79,15 @@ def _parquet(rows: Sequence[Row], names: Sequence[str]) -> bytes:
     sink = pyarrow.BufferOutputStream()
     pyarrow.parquet.write_table(pyarrow.table(columns), sink)
     return sink.getvalue().to_pybytes()
+
+
+def written_csv(rows: Sequence[Row], path: Path | None) -> list[Path]:
+    """Write a table as CSV where a path is asked for; returns what was written."""
+    if path is None:
+        return []
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(encoded(rows, "csv"))
+    return [path]
 
 
 # --- LaTeX --------------------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from analysis.prediction import profile, validate
 from analysis.prediction.question import BASELINE, Question, Row
 from analysis.prediction.ranges import bandwidths_of, counts_of
 from files.aligned import aligned
-from files.tables import add_json, as_json, beside_json, encoded
+from files.tables import add_json, as_json, beside_json, written_csv
 from nuq.prediction import steps as predict
 from nuq.prediction.message_size import DENSE, Format, MeasuredFormat, format_of, predicted, second_format
 from nuq.prediction.rates import Profile
@@ -143,9 +143,9 @@ def add_to(commands: argparse._SubParsersAction) -> None:
 
 def _question(options: argparse.Namespace) -> Question:
     found = profile.read(options.profile)
-    if options.parameters and options.model:
+    if options.parameters is not None and options.model is not None:
         raise ValueError("--model and --parameters: give one of them, a model of the profile has its own parameters")
-    if options.parameters:
+    if options.parameters is not None:
         parameters = quantity(options.parameters, "--parameters")
         if parameters % 1 or options.tensors < 0 or options.tensors > parameters:
             raise ValueError(
@@ -154,7 +154,7 @@ def _question(options: argparse.Namespace) -> Question:
             )
         model = predict.ddp_buckets(int(parameters), options.tensors)
     else:
-        model = validate.model_of(options.model or next(iter(found.models), ""), found)
+        model = validate.model_of(next(iter(found.models), "") if options.model is None else options.model, found)
     compute_s = found.compute_s if options.compute is None else options.compute
     if not (math.isfinite(compute_s) and compute_s >= 0):
         raise ValueError(f"--compute {compute_s}: must be seconds, at least 0")
@@ -204,18 +204,14 @@ def run(options: argparse.Namespace) -> int:
                 f"{bad[0]} too"
             )
         rows = list(records(question, workers, bandwidths)) if options.csv or options.json else []
-        drawn = []
+        written = written_csv(rows, options.csv)
         if options.figure:
             from analysis.prediction.figure import draw  # matplotlib takes a second to import
 
-            drawn = draw(question, workers, bandwidths, options.figure)
+            written += draw(question, workers, bandwidths, options.figure)
         with beside_json(options.json):
             _answer(question, workers, bandwidths)
-            if options.csv:
-                options.csv.parent.mkdir(parents=True, exist_ok=True)
-                options.csv.write_bytes(encoded(rows, "csv"))
-                print(options.csv)
-            for path in drawn:
+            for path in written:
                 print(path)
         if options.json:
             print(as_json([_plain(row) for row in rows]))

@@ -16,7 +16,7 @@ from analysis.prediction import profile
 from analysis.prediction.ranges import bandwidths_of, counts_of
 from analysis.prediction.runs import ELSEWHERE, Answer, RunQuestion, Setup, Setups, question, read, without_forks
 from files.aligned import aligned
-from files.tables import as_json, beside_json, encoded
+from files.tables import as_json, beside_json, written_csv
 from nuq.prediction.units import duration, shown_bandwidth
 
 BANDWIDTHS = "10M..10G"  # where nothing is asked
@@ -40,20 +40,16 @@ def answer(options: argparse.Namespace) -> None:
         counts_of(options.every, "--every", 1) if options.every is not None else asked.every,
         bandwidths_of(BANDWIDTHS if options.bandwidth is None else options.bandwidth),
     )
-    note(logs.notes)
     rows = records(asked, setups)
-    drawn = []
+    written = written_csv(rows, options.csv)
     if options.figure:
         from analysis.prediction.fastest_map import draw  # matplotlib takes a second to import
 
-        drawn = draw(asked, setups, options.figure)
+        written += draw(asked, setups, options.figure)
+    note(logs.notes)
     with beside_json(options.json):
         print(text(asked, setups))
-        if options.csv:
-            options.csv.parent.mkdir(parents=True, exist_ok=True)
-            options.csv.write_bytes(encoded(rows, "csv"))
-            print(options.csv)
-        for path in drawn:
+        for path in written:
             print(path)
     if options.json:
         print(as_json(rows))

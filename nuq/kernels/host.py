@@ -20,6 +20,7 @@ from torch import Tensor
 PASSES: Final = {
     "checksum": "without Triton every message, when it is packed and when it is read; a CRC-32",
     "codes": "one byte a coordinate (two beyond 256 levels) when they are coded, the coded bytes when they are read; "
+    "with dither one more a coordinate both times, by which rANS of 2^14 codes or more knows which are likely; "
     "Huffman coding, and rANS of fewer than 2^22 codes, which the processor codes sooner, or where Triton is missing "
     "(`coding=packed` needs neither)",
     "indices": "four bytes a sent coordinate when they are coded, the coded bytes when they are read; fewer than 2^17, "

@@ -12,12 +12,13 @@ _NUMBER = re.compile(r"(\d+(?:\.\d*)?|\.\d+)([kKMGT]?)")
 def quantity(text: str, name: str) -> float:
     """The number that a text such as ``100M`` (1e8) stands for; ValueError for what is no number above 0."""
     found = _NUMBER.fullmatch(text.strip())
-    if not found or not float(found[1]):
+    value = float(found[1]) * UNITS[found[2]] if found else 0.0
+    if not 0 < value < math.inf:
         raise ValueError(
             f"{name} {text!r}: must be a number above 0 without an exponent, with k, M, G or T behind it if you like: "
             "11.2M, 400G"
         )
-    return float(found[1]) * UNITS[found[2]]
+    return value
 
 
 def duration(seconds: float) -> str:

@@ -188,6 +188,8 @@ def test_methods_of_equal_cost_share_a_row() -> None:
         (["--profile", "nowhere.json"], "no profile 'nowhere.json'"),
         (["--keep"], "--keep: stores the errors of --validate FILE"),
         (["--validate", "nowhere.json"], "--validate 'nowhere.json': cannot be read"),
+        (["--parameters", ""], "--parameters '': must be a number above 0"),
+        (["--csv", "."], ".: Is a directory"),
         (["--figure", "figure.pdf"], "--figure 'figure.pdf': must end in .png"),
         (["--figure", "figure.png", "--bandwidth", "1G"], "--figure: needs a range of bandwidths"),
     ],
