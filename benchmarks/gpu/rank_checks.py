@@ -226,7 +226,7 @@ def fsdp(group: dist.ProcessGroup, device: str, small: bool) -> Found:
         dist.all_gather(rows, theirs, group=dist.group.WORLD if world == dist.get_world_size() else group)
         mean = torch.stack(rows).mean(dim=0)
         error = float((ours - mean).norm() / mean.norm())
-        assert 0 < error <= tolerance, f"{method}: the mean is off by {error:.2g}, allowed {tolerance}, and not 0"
+        assert error <= tolerance, f"{method}: the mean is off by {error:.2g}, allowed {tolerance}"
         told[method] = {"relative_error": error}
     return told
 
