@@ -213,6 +213,7 @@ MEASUREMENTS: dict[str, Benchmark | Sweep] = {
         90,
         "atomo_cifar10_cpu",
         needs=(CIFAR10,),
+        runs="results",
         pictures={"docs/atomo_cifar10_cpu.png": "figures/atomo_cifar10_cpu/accuracy-bytes.png"},
     ),
     "layerwise": Sweep(

@@ -17,10 +17,6 @@ from benchmarks.results import blocks, placeholders, result_file
 from benchmarks.results.measurements import MEASUREMENTS
 
 ROOT = Path(__file__).parents[2]
-# Pages with measured numbers that have no file yet; this list only ever gets shorter.
-NOT_YET = {
-    "docs/results/papers.md",
-}
 PAGES = [pages.read_page(path) for path in pages.pages()]
 TEXTS = {page.path.relative_to(ROOT).as_posix(): page.text for page in PAGES}
 # README quotes in its first part alone; its other numbers are of commands and settings
@@ -40,18 +36,12 @@ def test_every_block_is_what_its_file_gives() -> None:
 
 @pytest.mark.parametrize("name", sorted(QUOTING))
 def test_numbers_stand_in_blocks(name: str) -> None:
-    waiting = [str(block) for block in blocks.of_page(QUOTING[name]) if block.waits()]
     bare = blocks.bare_numbers(QUOTING[name])
-    if name in NOT_YET:
-        assert bare or waiting, f"{name} is converted: take it out of NOT_YET"
-    else:
-        assert not bare, f"{name}: these numbers are in no block, so that no file holds them"
+    assert not bare, f"{name}: these numbers are in no block, so that no file holds them"
 
 
-def test_only_pages_that_are_not_converted_wait_for_files() -> None:
-    waiting = {name: [str(block) for block in found if block.waits()] for name, found in WITH_BLOCKS.items()}
-    assert not {name: found for name, found in waiting.items() if found and name not in NOT_YET}
-    assert QUOTING.keys() >= NOT_YET
+def test_no_block_waits_for_its_file() -> None:
+    assert not {name: found for name, found in WITH_BLOCKS.items() if any(block.waits() for block in found)}
 
 
 def test_every_block_has_its_template_and_its_measurement() -> None:
@@ -92,15 +82,14 @@ def literal(template: Path) -> str:
     return placeholders.literal(template.read_text())
 
 
-def test_pictures_of_converted_pages_are_those_that_the_measurement_drew() -> None:
-    there = {block.name for found in WITH_BLOCKS.values() for block in found if not block.waits()}
+def test_pictures_are_those_that_the_measurement_drew() -> None:
+    there = {block.name for found in WITH_BLOCKS.values() for block in found}
     assert not [sentence for name in there for sentence in pages.changed_pictures(name)]
     for name, found in WITH_BLOCKS.items():
-        if name not in NOT_YET:
-            drawn = {picture for block in found for picture in result_file.read(block.name).get("pictures", {})}
-            shown = re.findall(r"\]\(([^)\s]+\.png)\)", TEXTS[name])
-            paths = {((ROOT / name).parent / path).resolve().relative_to(ROOT.resolve()).as_posix() for path in shown}
-            assert paths <= drawn, f"{name} shows pictures that no file of its blocks names"
+        drawn = {picture for block in found for picture in result_file.read(block.name).get("pictures", {})}
+        shown = re.findall(r"\]\(([^)\s]+\.png)\)", TEXTS[name])
+        paths = {((ROOT / name).parent / path).resolve().relative_to(ROOT.resolve()).as_posix() for path in shown}
+        assert paths <= drawn, f"{name} shows pictures that no file of its blocks names"
 
 
 def test_files_of_measurements_say_what_they_are_of() -> None:
@@ -184,7 +173,7 @@ def _copy(folder: Path) -> Path:
     """A checkout of pages and result files alone."""
     shutil.copytree(ROOT / "docs", folder / "docs")
     shutil.copyfile(ROOT / "README.md", folder / "README.md")
-    for name in {block.name for found in WITH_BLOCKS.values() for block in found if not block.waits()}:
+    for name in {block.name for found in WITH_BLOCKS.values() for block in found}:
         path = result_file.path_of(name, folder)
         path.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(result_file.path_of(name), path)
