@@ -214,7 +214,7 @@ MEASUREMENTS: dict[str, Benchmark | Sweep] = {
         "atomo_cifar10_cpu",
         needs=(CIFAR10,),
         runs="results",
-        pictures={"docs/atomo_cifar10_cpu.png": "figures/atomo_cifar10_cpu/accuracy-bytes.png"},
+        pictures={"docs/atomo_cifar10_cpu.png": "figures/results/atomo_cifar10_cpu/accuracy-bytes.png"},
     ),
     "layerwise": Sweep(
         "layerwise",
