@@ -66,7 +66,9 @@ signal.signal(signal.SIGUSR2, stop if behaviour != "stuck" else signal.SIG_IGN)
 signal.signal(signal.SIGTERM, stop if behaviour not in ("deaf", "stuck") else signal.SIG_IGN)
 tell("running", None)
 print("args", json.dumps(sys.argv[1:]), flush=True)
+signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGUSR2, signal.SIGTERM))  # the file is never there without its letter
 open(folder + "/started", "a").write("x")
+signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGUSR2, signal.SIGTERM))
 if isinstance(behaviour, str) and behaviour.startswith("eats "):  # so many megabytes
     status["memory_bytes"] = int(behaviour.split()[1]) << 20
     tell("running", None)

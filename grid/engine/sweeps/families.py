@@ -6,6 +6,7 @@ import dataclasses
 import difflib
 import functools
 import importlib
+import importlib.machinery
 import importlib.util
 import inspect
 import pkgutil
@@ -13,7 +14,7 @@ import re
 import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import TypeVar
 
 import grid
@@ -79,12 +80,21 @@ def _load_module(name: str) -> ModuleType:
         return _call(name, lambda: importlib.import_module(name))
 
 
+class _FromSource(importlib.machinery.SourceFileLoader):
+    """Compiles the source each time: Python takes a file of equal size and second for the one it compiled before."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        path = self.get_filename(fullname)
+        return self.source_to_code(self.get_data(path), path)
+
+
 def _load_file(path: Path) -> ModuleType:
     if not path.is_file():
         raise FileNotFoundError(
             f"grid {path}: no such file; give a Python file with sweep functions, or one of {', '.join(families())}"
         )
-    spec = importlib.util.spec_from_file_location(f"user_sweeps_{path.stem}", path)
+    name = f"user_sweeps_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path, loader=_FromSource(name, str(path)))
     if spec is None or spec.loader is None:
         raise ValueError(f"grid {path}: not a Python file")
     module = importlib.util.module_from_spec(spec)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -297,3 +298,13 @@ def test_a_file_of_sweeps_is_run_once_for_all_of_them(tmp_path: Path) -> None:
     assert [(sweep.run_name, sweep.doc, sweep.num_points) for sweep in found] == [("one", "First.", 1), ("two", "", 2)]
     assert (tmp_path / "mine.py.runs").read_text() == "x"
     assert [sweep.points for sweep in found] == [load(str(family), name).points for name in ("one", "two")]
+
+
+def test_a_file_that_was_just_changed_is_read_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    path = tmp_path / "sweeps.py"
+    for name in ("one", "two"):
+        path.write_text(f"from grid.engine.sweep import Sweep\n\ndef {name}() -> Sweep: ...\n")
+        os.utime(path, (1e9, 1e9))
+        assert list(makers(str(path))) == [name]
+    assert [each.name for each in tmp_path.iterdir()] == ["sweeps.py"]
