@@ -31,7 +31,7 @@ from nuq.exchange.payload import told_plainly
 from nuq.exchange.transport import Transport
 from nuq.fsdp_between import MeanBetween
 from nuq.fsdp_gather import CompressedGather, own_parameters, pieces_of
-from nuq.fsdp_overlap import AtTheEnd, check_views, filled_later, inside_backward
+from nuq.fsdp_overlap import AtTheEnd, check_views, filled_later, inside_backward, on_this_stream
 from nuq.kernels.spec import Key
 from nuq.settings.exchange import Exchange
 from nuq.settings.fsdp import Fsdp, seed_and_timeout
@@ -63,9 +63,9 @@ def compress_fsdp(
     same shards, one on each machine.  Gradients are averaged over it, too, in ``bits_between`` bits, the same bits on
     all machines, which start from the same parameters.
 
-    overlap: on the CPU, without ``between``, a module's messages travel while the backward pass goes on, and its
-    gradients are there when that has ended, unless FSDP itself or a hook of these parameters reads them before; give
-    False where other hooks do.
+    overlap: without ``between``, a module's messages travel while the backward pass goes on, and its gradients are
+    there when that has ended, unless FSDP itself or a hook of these parameters reads them before; give False where
+    other hooks do.
 
     ValueError for a setting that does not exist, is out of range or has no effect, where there is no FSDP2 module, and
     where this torch has no custom reduce-scatter; with ``between`` for a method without bits, a group of one rank, and
@@ -250,7 +250,7 @@ class CompressedReduceScatter:
             finish()
             check_views(self.name, parameters, output_tensor)
 
-        self._end = end
+        self._end = on_this_stream(end, output_tensor.device)
         if parameters:
             self.at_the_end.add(self._come)
         else:

@@ -1,9 +1,11 @@
 """FSDP2's messages travel while the backward pass goes on: a reduce-scatter ends when that pass does.
 
 FSDP makes views of a reduce-scatter's output as gradients, and nobody reads those before the backward pass has ended,
-unless they are cast, divided, added to earlier ones, averaged between replicas, or given to hooks.  Where none of that
-is so, on the CPU, the output may be filled later; else it must be filled at once.  Nothing of it has been tried on a
-GPU, where FSDP calls from a stream of its own.
+unless they are cast, divided, added to earlier ones, averaged between replicas, taken off the device, or given to
+hooks.  Where none of that is so the output may be filled later; else it must be filled at once.
+
+On a GPU, FSDP calls from a stream of its own, to which the memory of the output belongs: it is filled on that stream,
+and the one on which the backward pass was called waits for it.  That is written for NCCL and has not run over it.
 """
 
 from __future__ import annotations
@@ -31,18 +33,37 @@ def filled_later(module: Any, output: Tensor) -> list[Any]:
     They are DTensors, whose gradients are views of the output.  Empty where it must be filled at once, and wherever
     this torch does not say what it takes to know.
     """
-    if not inside_backward() or output.device.type != "cpu":
+    if not inside_backward():
         return []
     try:
         group = module._get_fsdp_state()._fsdp_param_group
         parameters = [own.sharded_param for own in group.fsdp_params]
         used_at_once = group._all_reduce_hook is not None or any(
-            p.grad is not None or p._post_accumulate_grad_hooks or len(p.placements) > 1 or p.dtype != output.dtype
+            p.grad is not None
+            or p._post_accumulate_grad_hooks
+            or len(p.placements) > 1
+            or p.dtype != output.dtype
+            or p.device.type != output.device.type  # taken to the CPU
             for p in parameters
         )
     except (AttributeError, AssertionError):  # the latter: of several groups of parameters
         return []
     return [] if used_at_once else parameters
+
+
+def on_this_stream(end: End, device: torch.device) -> End:
+    """``end``, to be called later, on the stream that is the current one now; the one that then is waits for it."""
+    streams = torch.get_device_module(device)
+    stream = streams.current_stream()
+
+    def end_there() -> None:
+        try:
+            with streams.stream(stream):
+                end()
+        finally:
+            streams.current_stream().wait_stream(stream)
+
+    return end_there
 
 
 class AtTheEnd:

@@ -142,6 +142,40 @@ def test_the_same_bits(name, ranks):
     ranks.run(same, name, world=2)
 
 
+def on_streams(group):
+    """An output is filled on the stream of FSDP's reduce-scatter, for which that of the backward pass then waits."""
+    model, seen = sharded(group), []
+    outer = torch.cpu.current_stream()
+
+    class Watched(torch.cpu.Stream):
+        def wait_stream(self, stream: Any) -> None:
+            assert self is outer
+            seen.append(("waited", stream))
+
+    outer.__class__ = Watched
+    for each in nuq.compress_fsdp(model, **TWO_BITS):
+
+        def finish(*how: Any, own: Any = each._finish) -> None:
+            seen.append(("filled", torch.cpu.current_stream()))
+            own(*how)
+
+        each._finish = finish
+    model.zero_grad()
+    backward(model, dist.get_rank(group), 0)
+    stream = model._get_fsdp_state()._comm_ctx.reduce_scatter_stream  # type: ignore[operator]
+    assert outer is not stream and torch.cpu.current_stream() is outer
+    assert seen[-4:] == 2 * [("filled", stream), ("waited", stream)]
+    model.zero_grad()
+    with pytest.raises(NonFiniteError):
+        model(inputs(0, 0) * torch.inf).square().mean().backward()
+    assert seen[-1] == ("waited", stream)
+    outer.__class__ = torch.cpu.Stream
+
+
+def test_streams(ranks):
+    ranks.run(on_streams, world=2)
+
+
 def fails(group):
     """A gradient that is not finite is an error of the backward pass on all ranks; afterwards everything works."""
     rank, found = dist.get_rank(group), []
