@@ -159,7 +159,7 @@ def on_streams(group):
             seen.append(("filled", torch.cpu.current_stream()))
             own(*how)
 
-        each._finish = finish
+        vars(each)["_finish"] = finish
     model.zero_grad()
     backward(model, dist.get_rank(group), 0)
     stream = model._get_fsdp_state()._comm_ctx.reduce_scatter_stream  # type: ignore[operator]

@@ -18,6 +18,7 @@ class Modules(NamedTuple):
     checksum: ModuleType
     encode: ModuleType
     decode: ModuleType
+    indices: ModuleType
     rans: ModuleType
     rotate: ModuleType
     smaq: ModuleType
@@ -36,9 +37,9 @@ def device_code() -> Modules | None:
             stacklevel=3,
         )
         return None
-    from nuq.kernels.cuda import checksum, decode, encode, rans, rotate, smaq
+    from nuq.kernels.cuda import checksum, decode, encode, indices, rans, rotate, smaq
 
-    return Modules(checksum, encode, decode, rans, rotate, smaq)
+    return Modules(checksum, encode, decode, indices, rans, rotate, smaq)
 
 
 def on(tensor: Tensor) -> Any:
