@@ -1,7 +1,11 @@
-"""Methods of one kind: where a test takes many steps or draws, `make test` runs one of a kind, `make test-all` all."""
+"""What `make test` leaves to `make test-all`, beside tests that are slow: variants of a claim that others speak for.
+
+Where a test takes many steps or draws, it runs one method of a kind; of a test marked ``some(n)``, n of its variants.
+"""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any
 
@@ -21,3 +25,20 @@ SPOKEN_FOR = frozenset(
 def one_of_a_kind(names: Iterable[str]) -> list[Any]:
     """Parameters of a test from names that begin with a method's: slow where another speaks for that one."""
     return [pytest.param(name, marks=[pytest.mark.slow] * (name.split()[0] in SPOKEN_FOR)) for name in names]
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest looks for those that are slow
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Of every test marked ``some(n)`` make all but n variants slow; the n are spread evenly over them."""
+    variants = defaultdict[Any, list[pytest.Item]](list)
+    for item in items:
+        if item.get_closest_marker("some") and not item.get_closest_marker("slow"):
+            variants[item.nodeid.partition("[")[0]].append(item)
+    for of_one in variants.values():
+        mark = of_one[0].get_closest_marker("some")
+        assert mark is not None
+        (count,) = mark.args
+        kept = {at * len(of_one) // count for at in range(count)}
+        for at, item in enumerate(of_one):
+            if at not in kept:
+                item.add_marker(pytest.mark.slow)

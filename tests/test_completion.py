@@ -90,6 +90,7 @@ def test_fish_completes_both() -> None:
         assert done.stderr == ""
 
 
+@pytest.mark.slow
 def test_bash_completes_the_lines_of_main() -> None:
     offered = {
         "python main.py method=alq_": ["alq_n", "alq_g", "alq_gn"],  # = divides words for bash

@@ -79,6 +79,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     parametrize(metafunc, CASES, slow=SLOW if metafunc.function.__name__ in MANY_DRAWS else ())
 
 
+@pytest.mark.some(6)
 def test_the_error_is_the_one_of_theory(name):
     """``tests.theory``: on average over the keys; a method without a formula there is held by its claims alone."""
     compressor, x, count = build(name), gradient(512), 300

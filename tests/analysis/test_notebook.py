@@ -141,6 +141,7 @@ def test_every_name_in_the_notebook_is_a_figure(logs: Logs) -> None:
 # --- real logs ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_all_runs_are_complete(logs: Logs) -> None:
     assert len(logs.settings) == len(short_demo.METHODS) * short_demo.SEEDS
     assert logs.status["complete"].to_numpy().all()
@@ -170,6 +171,7 @@ def test_figures_of_real_logs_are_drawn_or_explained(logs: Logs) -> None:
     assert all(figure.axes for figure in figures.values())
 
 
+@pytest.mark.slow
 def test_the_table_of_real_logs(logs: Logs) -> None:
     found = result_table.table(logs).set_index("method")
     assert list(found.index) == list(short_demo.METHODS)
@@ -189,6 +191,7 @@ def test_the_table_of_real_logs(logs: Logs) -> None:
         assert max(map(len, result_table.text(found.reset_index(), width=width).splitlines())) <= width
 
 
+@pytest.mark.slow
 def test_pictures_come_by_name_and_in_order(logs: Logs) -> None:
     figures = list(named(select(logs, ["method=alq"]), WIDTHS["column"]))
     (_, first), (_, second), (name, third) = drawn(figures, "accuracy-bytes", "accuracy", "acuracy")

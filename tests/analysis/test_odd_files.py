@@ -101,6 +101,7 @@ def test_an_odd_configuration(kind: str, bad: Path, capsys: pytest.CaptureFixtur
     assert not Path("hacked").exists()
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("kind", JSON)
 def test_an_odd_status(kind: str, bad: Path, capsys: pytest.CaptureFixture[str]) -> None:
     content, note = JSON[kind]
@@ -131,6 +132,7 @@ def kind(request: pytest.FixtureRequest) -> Iterator[str]:
     yield request.param
 
 
+@pytest.mark.some(4)
 @pytest.mark.parametrize("name", ["config.yaml", "status.json", "events"])
 def test_what_is_no_file_is_not_read(name: str, kind: str, bad: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = next(bad.glob("events*")) if name == "events" else bad / name
@@ -162,6 +164,7 @@ def test_other_systems_files_too(tmp_path: Path, bad: Path, capsys: pytest.Captu
     check(bad, None, capsys, ("table",))
 
 
+@pytest.mark.slow
 def test_names_with_dollars_and_braces(
     write_run: Callable[..., Path], bad: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -60,6 +60,7 @@ def test_the_example_is_a_style(logs: Logs) -> None:
     assert sizes == {7}, "other words are as large"
 
 
+@pytest.mark.slow
 def test_the_empty_style_changes_nothing(logs: Logs, tmp_path: Path) -> None:
     (tmp_path / "style.yaml").write_text("# nothing\n")
     assert read_style(tmp_path / "style.yaml", PANELS) == restyled.OURS
@@ -215,6 +216,7 @@ def test_where_figures_are_not_named_it_is_told_how_many_more_there_are(
     assert capsys.readouterr().err == ""
 
 
+@pytest.mark.slow
 def test_a_dollar_is_a_dollar_unless_mathematics_is_asked_for(logs: Logs) -> None:
     names, found = {"alq": "ALQ$_{32}$"}, []
     for rc in ({}, {"text.parse_math": True}):
@@ -225,6 +227,7 @@ def test_a_dollar_is_a_dollar_unless_mathematics_is_asked_for(logs: Logs) -> Non
     assert found[1].width < 0.8 * found[0].width, "the dollars, the braces and the underscore are not drawn"
 
 
+@pytest.mark.slow
 def test_titles_over_each_other_are_told(logs: Logs, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     style = f"width: 6.9\nheight: 2.2\nformats: [svg]\nnames: {{alq: {'long name ' * 6}}}\nlegend: "
     drawing = ["figures", "s", "--only", "overview", "--panels", "relative_var", "accuracy", "--style", "mine.yaml"]

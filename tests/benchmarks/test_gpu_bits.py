@@ -106,6 +106,7 @@ def test_nothing_but_skipped_tests_has_failed(tmp_path: Path, capfd: pytest.Capt
     assert code == 1 and len(told["failed"]) == 1 and told["passed"] == 1
 
 
+@pytest.mark.slow
 def test_outcomes_are_told_after_each_test(tmp_path: Path) -> None:
     """So that one that is killed at a limit costs only itself."""
     killed = "def test_b(): os.kill(os.getpid(), 9)\n"
@@ -117,6 +118,7 @@ def test_outcomes_are_told_after_each_test(tmp_path: Path) -> None:
     assert one_step.told(log, 0, failed=True)["result"]["passed"] == 1
 
 
+@pytest.mark.slow
 def test_every_kernel_is_compiled_once_for_what_differs() -> None:
     """Launches that Triton tells apart are kept, and no other; the tests' own are among them."""
     pytest.importorskip("triton")

@@ -168,6 +168,7 @@ def test_a_folder_without_cifar10_is_told(tmp_path: Path) -> None:
     assert set(data.FORMS) == set(DATA["cifar10"].places[1:])
 
 
+@pytest.mark.slow
 def test_only_what_a_machine_lacks_is_installed(tmp_path: Path) -> None:
     """Neither pytest, which is here, nor torch is installed, whatever is in the folder; a wheel of another kind costs
     the others nothing.

@@ -17,6 +17,7 @@ def gradients() -> list[torch.Tensor]:
     return [common + torch.randn(2000, generator=generator) for _ in range(4)]
 
 
+@pytest.mark.slow
 def test_what_is_unbiased_passes_and_what_clips_does_not() -> None:
     x = gradients()
     for rounding in mean_error.ROUNDINGS:

@@ -25,6 +25,7 @@ def gradients(stand_in: bool = False) -> Gradients:
     return Gradients("synthetic", SHAPES, vectors[:1], vectors[1:], stand_in)
 
 
+@pytest.mark.slow
 def test_the_json_and_the_figures(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -73,6 +74,7 @@ def test_cases_that_are_not_legal(case: str, capsys: pytest.CaptureFixture[str])
     assert case.split()[-1].partition("=")[0] in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_gradients_of_every_model(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     small = {"cifar_resnet18": {"model": "lenet"}, "lenet": {}, "gpt": {"model.width": 12}}
     known = {name: (words, {**settings, **small[name]}) for name, (words, settings) in model_gradient.MODELS.items()}

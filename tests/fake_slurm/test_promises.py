@@ -40,6 +40,7 @@ set -- run.*; sleep 0.05; rmdir run.$task; echo $# $SLURM_JOB_ID"""
     assert told == [f"{job}_{task}|{ids[task]}|COMPLETED" for task in range(7)]
 
 
+@pytest.mark.slow
 def test_one_element_is_requeued_and_its_siblings_stay(tmp_path):
     with cluster(tmp_path, requeue_delay_s=3600) as slurm:
         job = submit(slurm, tmp_path, LISTEN, "-a", "0-2", "--open-mode=append")
@@ -85,6 +86,7 @@ def test_preempted_jobs_are_requeued_only_where_they_may_be(tmp_path):
     assert "heard TERM" in log and "DUE TO PREEMPTION" in log and "restart 1" in log
 
 
+@pytest.mark.slow
 def test_a_time_limit_warns_the_batch_shell_alone_then_ends_the_job(tmp_path):
     child = (
         'python3 -c \'import signal, time; signal.signal(signal.SIGUSR2, lambda *a: print("child heard", '

@@ -90,6 +90,7 @@ def test_offset_and_cap_reach_the_array(tmp_path: Path, capsys: pytest.CaptureFi
     assert "MaxArraySize" in capsys.readouterr().out
 
 
+@pytest.mark.some(4)
 @pytest.mark.parametrize("task", sorted(sweeps.TASKS))
 def test_pjobs_are_in_step_with_the_sweeps(task: str) -> None:
     text = sweeps.task_texts()[f"{task}.sh"]

@@ -88,6 +88,7 @@ def test_from_plan_to_results(here: Bench) -> None:
     assert "next:" not in shown
 
 
+@pytest.mark.slow
 def test_out_of_memory_in_a_script_of_several_runs(here: Bench) -> None:
     """The one that ate it gets more, those that were killed with it or had yet to come run as they were."""
     here.sweep((1, 2, 3, 4))
@@ -115,6 +116,7 @@ def test_out_of_memory_in_a_script_of_several_runs(here: Bench) -> None:
     assert set(here.states().values()) == {"done"}
 
 
+@pytest.mark.slow
 def test_one_run_of_several_is_killed(here: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """The run is killed as the kernel does it: the script lives, and notes 137; the others go on."""
     here.sweep((1, 2, 3))
@@ -207,6 +209,7 @@ def test_several_runs_a_script_share_its_gpus(here: Bench) -> None:
     assert set(here.states().values()) == {"done"}
 
 
+@pytest.mark.slow
 def test_a_canary_saves_the_others(here: Bench) -> None:
     here.behave({1: "raise"})
     shown = here.good("plan --canary")

@@ -281,6 +281,7 @@ def two_models(group, collective):
         state.close()
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize(("collective", "world"), [("gather", 2), ("dense", 4)])
 def test_two_models_do_not_mix_up_their_messages(collective, world, ranks):
     ranks.run(two_models, collective, world=world)
@@ -308,6 +309,7 @@ def dense_beside_ddps_own(group):
     state.close()
 
 
+@pytest.mark.slow
 def test_dense_is_not_mixed_up_with_ddps_own_collectives(ranks):
     ranks.run(dense_beside_ddps_own)
 

@@ -101,6 +101,7 @@ def restart(group, settings, way):
     other.close()
 
 
+@pytest.mark.some(3)
 @pytest.mark.parametrize("way", ["pickle", "state_dict"])
 @pytest.mark.parametrize("settings", RESTARTED.values(), ids=RESTARTED.keys())
 def test_save_restart_and_continue_equals_not_stopping(settings, way, ranks):
@@ -203,6 +204,7 @@ def levels_agree(group, settings):
     state.close()
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("world", [2, 3])
 @pytest.mark.parametrize(
     "settings", [{"method": "alq"}, {"method": "amq_n"}, {"method": "alq_g", "fit": "mixture"}], ids=str

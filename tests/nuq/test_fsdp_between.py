@@ -126,6 +126,7 @@ def trains(group, settings):
     assert 0 < error < 0.2, error
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize(
     "settings",
     [
@@ -159,6 +160,7 @@ def saves(group, folder):
     assert all(each.step == 5 for each in other.gradients)
 
 
+@pytest.mark.slow
 def test_memories_are_saved(ranks, tmp_path: Path):
     ranks.run(saves, tmp_path, world=4)
 

@@ -166,5 +166,6 @@ def outer_loop(group):
     assert (weights - target).norm() < 0.1 * target.norm()
 
 
+@pytest.mark.slow
 def test_an_outer_loop_converges(ranks):
     ranks.run(outer_loop, world=2)

@@ -157,6 +157,7 @@ def follows_sparse_loco(group):
     loop.close()
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("world", [2, pytest.param(3, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     ("function", "arguments"),

@@ -205,5 +205,6 @@ def dropped(group):
         loop.close()
 
 
+@pytest.mark.slow
 def test_a_move_whose_mean_is_dropped_counts_once(ranks):
     ranks.run(dropped, world=2)

@@ -84,6 +84,7 @@ def test_a_run_that_never_evaluates_spends_no_time_on_it(tmp_path: Path) -> None
     assert dry_run.dry_run(config(tmp_path, steps=10, eval_every=0))["evaluate_s"] == 0
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("collective", ["two_stage", "server", "hierarchical"])
 def test_any_collective_can_be_tried_in_one_process(
     collective: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -113,6 +114,7 @@ def test_memory_of_a_pass_grows_with_its_batch(tmp_path: Path) -> None:
     assert pass_bytes(eval_batch_size=10_000) == 10_000 * dry_run.EVAL_COPIES * floats
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("one_second_each")
 def test_the_estimate_of_memory_holds_a_large_batch(tmp_path: Path) -> None:
     small, large = (dry_run.dry_run(config(tmp_path, steps=10, batch_size=size))["memory_gb"] for size in (4, 1024))

@@ -85,6 +85,7 @@ def train(run_dir: Path) -> int:
         return main.run(resolving.resolve(command_line.parse_overrides(words(run_dir))))
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize(
     "name",
     [

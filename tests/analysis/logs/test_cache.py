@@ -98,6 +98,7 @@ class Changing:
             path.unlink()
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.tuples(st.sampled_from(CHANGES), st.booleans()), min_size=1, max_size=25),
     st.randoms(use_true_random=False),

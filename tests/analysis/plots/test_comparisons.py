@@ -271,6 +271,7 @@ def test_many_rows_fit_on_a_page(write_run: Write, tmp_path: Path, settings: int
 # --- what they look like ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("width", style.WIDTHS.values())
 def test_nothing_overlaps_at_either_width(write_run: Write, tmp_path: Path, width: float) -> None:
     for method in ("alq", "amq", "nuqsgd"):

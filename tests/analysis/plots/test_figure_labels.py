@@ -159,6 +159,7 @@ ODD = {
 }
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("kind", ODD)
 def test_odd_sweeps_give_figures_or_sentences(write_run: Callable[..., Path], tmp_path: Path, kind: str) -> None:
     rows, expected = ODD[kind]

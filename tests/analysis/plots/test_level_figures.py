@@ -157,6 +157,7 @@ def test_methods_with_different_numbers_of_levels_share_a_figure(write_run: Writ
     ]
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("width", WIDTHS.values())
 def test_nothing_overlaps_at_either_width(write_run: Write, tmp_path: Path, width: float) -> None:
     task = {"data": "cifar10", "model": "resnet32", "method.bits": 3}

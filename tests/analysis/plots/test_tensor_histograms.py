@@ -88,6 +88,7 @@ def test_without_histograms_there_is_a_sentence(write_run: Write, tmp_path: Path
     assert tensor_histograms(the_group(tmp_path), 3.4) == "no run has logged tensors/weights or another kind of tensor"
 
 
+@pytest.mark.slow
 def test_the_sweep_draws_it(write_run: Write, tmp_path: Path) -> None:
     with_histograms(write_run, "smaq")
     (named,) = (

@@ -145,6 +145,7 @@ def test_a_report_sorts_filters_draws_and_remembers(browser: Any, report: Path) 
     assert not complaints(browser)
 
 
+@pytest.mark.slow
 def test_the_curves_are_drawn_and_can_be_chosen(browser: Any, report: Path) -> None:
     opened(browser, report)
     drawn = (
@@ -166,6 +167,7 @@ def test_the_curves_are_drawn_and_can_be_chosen(browser: Any, report: Path) -> N
     assert not complaints(browser)
 
 
+@pytest.mark.slow
 def test_dark_pages_are_dark_and_narrow_ones_stay_inside(browser: Any, report: Path) -> None:
     browser.execute_cdp_cmd(
         "Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": "dark"}]}

@@ -104,6 +104,7 @@ def test_nothing_is_loaded_from_anywhere_and_only_known_scripts_run(sweep: Path)
     assert re.fullmatch(r"('sha256-[\w+/]{43}=' ?){3}", rules["script-src"])
 
 
+@pytest.mark.slow
 def test_words_of_runs_stay_words(sweep: Path, write_run: Callable[..., Path]) -> None:
     failure = {"signature": f"RuntimeError{EVIL} at trainer.py:1 in step", "message": EVIL}
     run = write_run(
@@ -125,6 +126,7 @@ def test_words_of_runs_stay_words(sweep: Path, write_run: Callable[..., Path]) -
     assert "1 run ended otherwise than planned, in 1 class of kind and signature." in markup.words
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("broken", ["no logs", "no settings", "no status", "one point", "damaged"])
 def test_there_is_a_report_wherever_there_is_a_run(write_run: Callable[..., Path], tmp_path: Path, broken: str) -> None:
     rows = {"no logs": (), "one point": ([("Vacc", 5, 50.0)],)}.get(broken, (measured(3.0, (0, 50)),))
@@ -156,6 +158,7 @@ def test_hours_count_cores_and_gpus() -> None:
     assert provenance._gpus("") == 1
 
 
+@pytest.mark.slow
 def test_pictures_take_turns_and_what_is_left_out_is_counted(sweep: Path) -> None:
     logs = load(sweep, "demo", cache=False)
     found = pictures.draw(logs, most=3, processes=1)

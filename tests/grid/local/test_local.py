@@ -191,6 +191,7 @@ def _until(condition: Callable[[], bool], what: str, seconds: float = 15) -> Non
         time.sleep(0.02)
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("behaviour", ["wait", "deaf"])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_ctrl_c_stops_every_child_and_leaves_no_orphan(tmp_path: Path, behaviour: str, number: signal.Signals) -> None:

@@ -222,6 +222,7 @@ GPUS = [
 ]
 
 
+@pytest.mark.some(3)
 @pytest.mark.parametrize(("outside", "resources", "inside"), GPUS)
 def test_three_at_a_time_each_with_its_own_gpus(
     tmp_path: Path, outside: str | None, resources: Resources, inside: list[str]
@@ -250,6 +251,7 @@ def test_one_failing_does_not_stop_the_others(tmp_path: Path) -> None:
     assert len(path.with_suffix(".ended").read_text().splitlines()) == 5
 
 
+@pytest.mark.some(4)
 @pytest.mark.parametrize("number", [signal.SIGUSR2, signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize("group", [False, True])
 def test_a_signal_reaches_every_slot_and_nothing_new_begins(

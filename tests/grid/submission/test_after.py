@@ -145,6 +145,7 @@ def test_here_what_has_failed_blocks(here: Bench) -> None:
     assert len(began(here)) == 6
 
 
+@pytest.mark.slow
 def test_run_sh_looks_for_itself(here: Bench) -> None:
     made = runs_of(load(str(here.family), "tiny").experiments(), here.root)
     prepare(made)

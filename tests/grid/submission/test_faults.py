@@ -81,6 +81,7 @@ def test_after_a_refusal_another_plan_takes_the_rest(chunked: Bench) -> None:
     assert chunked.starts() == ONCE
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("heard", [True, False])
 def test_the_same_submit_goes_on_after_a_lost_reply(
     chunked: Bench, heard: bool, monkeypatch: pytest.MonkeyPatch
@@ -248,6 +249,7 @@ def test_no_cancelling_where_slurm_does_not_answer(here: Bench, monkeypatch: pyt
     assert set(here.states().values()) == {"cancelled"}
 
 
+@pytest.mark.slow
 def test_accounting_is_off(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with bench.bench(tmp_path, capsys, accounting=False, min_job_age_s=0.0) as here:
         here.behave({1: "wait", 2: 1})

@@ -137,6 +137,7 @@ def test_a_run_whose_word_comes_late_is_not_lost(here: Bench) -> None:
     assert here.states() == {1: "done", 2: "done", 3: "lost"}
 
 
+@pytest.mark.slow
 def test_cancelled_by_hand(here: Bench) -> None:
     here.behave({1: ["wait", 0], 2: ["wait", 0]})
     here.good("plan")
@@ -242,6 +243,7 @@ def test_the_world_moves_between_plan_and_submit(here: Bench) -> None:
     assert here.starts() == {3: 1}, "the first is alive elsewhere, the second is done"
 
 
+@pytest.mark.slow
 def test_runs_end_between_the_halves_of_a_submission(chunked: Bench) -> None:
     chunked.good("plan")
     chunked.slurm.refuse_sbatch(after=1)
@@ -297,6 +299,7 @@ def test_defaults_move(here: Bench) -> None:
     assert "done   3" in here.good("plan --set optim.lr=0.2")
 
 
+@pytest.mark.slow
 def test_a_renamed_checkout(here: Bench) -> None:
     here.slurm.hold_all()
     here.good("plan")
@@ -312,6 +315,7 @@ def test_a_renamed_checkout(here: Bench) -> None:
     there.each_once(3, 2, in_vain=3)
 
 
+@pytest.mark.slow
 def test_a_part_of_the_sweep_leaves_the_rest_in_the_queue(here: Bench) -> None:
     here.slurm.hold_all()
     here.good("plan")

@@ -32,6 +32,7 @@ LINE = [
 ]
 
 
+@pytest.mark.slow
 def test_submitted_once_and_told_apart(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -89,6 +89,7 @@ def test_the_dry_run_is_evidence(here: Bench, free: Callable[[float], None], mon
     assert preflight.read_measured(here.root, "tiny") == {"cnn": 500_000_000}
 
 
+@pytest.mark.slow
 def test_each_check_can_be_ignored(here: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     here.slurm.hold_all()
     here.sweep(shared={"steps": 7, "data": "cifar10"})
@@ -117,6 +118,7 @@ def test_each_check_can_be_ignored(here: Bench, monkeypatch: pytest.MonkeyPatch)
     here.refused("retry --ignore dsk --kind lost", "unknown check 'dsk'")
 
 
+@pytest.mark.slow
 def test_nodes_that_are_drained_or_down_forbid_nothing(here: Bench) -> None:
     here.slurm.run("scontrol", "update", "NodeName=n1", "State=DRAIN")
     here.slurm.fail_node("n2")

@@ -30,6 +30,7 @@ def out_of_memory(here: Bench, attempt: int) -> None:
     here.age()
 
 
+@pytest.mark.slow
 def test_memory_grows_up_to_its_bound(here: Bench) -> None:
     here.sweep((1, 2, 3))
     here.behave({1: "wait", 2: "raise", 3: 3})
@@ -83,6 +84,7 @@ def test_the_smaller_bound_counts(tmp_path: Path) -> None:
     assert changes("host_oom", "9:00:00", "64G", parallel=2)["mem"] == "4096M", "two such runs fit the node"
 
 
+@pytest.mark.some(7)
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [

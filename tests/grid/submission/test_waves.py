@@ -46,6 +46,7 @@ def all_done(here: Bench) -> None:
     assert set(here.states().values()) == {"done"}
 
 
+@pytest.mark.slow
 def test_waves_under_max_job_count(here: Bench) -> None:
     here.slurm.configure(max_job_count=10)
     here.slurm.run("sbatch", "--wrap", "true")
@@ -86,6 +87,7 @@ def test_waves_under_max_submit_jobs(here: Bench) -> None:
     all_done(here)
 
 
+@pytest.mark.slow
 def test_room_that_nobody_tells_is_found_by_halves(here: Bench) -> None:
     here.slurm.configure(max_submit=5)  # as of a quality of service: sacctmgr says nothing of it
     here.good("plan")
@@ -113,6 +115,7 @@ def test_the_controller_is_full_all_of_a_sudden(here: Bench, monkeypatch: pytest
     all_done(here)
 
 
+@pytest.mark.slow
 def test_a_smaller_max_array_size_is_asked_again(here: Bench) -> None:
     here.good("plan")
     here.slurm.configure(max_array_size=4)

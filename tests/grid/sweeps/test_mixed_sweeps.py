@@ -84,6 +84,7 @@ def test_a_plan_is_found_however_its_file_is_named(held: Bench, monkeypatch: pyt
     assert "3 scripts" in elsewhere.good("submit")
 
 
+@pytest.mark.slow
 def test_cancel_leaves_other_sweeps_alone_and_admits_what_it_does_not_know(held: Bench) -> None:
     held.good("plan")
     held.good("submit")

@@ -45,6 +45,7 @@ def _plainly(row: Row) -> str:
     return row.name.removesuffix(" min_size=0")  # so that the small tensor is compressed, too
 
 
+@pytest.mark.slow
 def test_a_slow_link_orders_by_bytes(found: Advice) -> None:
     names = [_plainly(row) for row in found.rows]
     assert set(names) == {"fp32", "bf16", "alq", "alq bits=2", "topk ratio=0.01", "powersgd", "fp8"}

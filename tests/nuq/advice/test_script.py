@@ -68,6 +68,7 @@ def terminable() -> Iterator[None]:
     signal.signal(signal.SIGTERM, before or signal.SIG_DFL)
 
 
+@pytest.mark.some(2)
 @pytest.mark.usefixtures("terminable")
 @pytest.mark.parametrize(
     ("text", "arguments", "message"),

@@ -54,6 +54,7 @@ def test_round_trip(coder: str, num_symbols: int, num_codes: int, decay: float, 
     _is_round_trip(skewed_codes(num_codes, num_symbols, decay, seed), num_symbols, coder)
 
 
+@pytest.mark.some(3)
 @pytest.mark.parametrize("coder", CODERS)
 def test_lengths_around_lanes_and_pieces(kernels: str, coder: str) -> None:
     edges = [0, 8, 16, 32, 64, 992, 8192, 4 * 8192, 5 * 8192] + ([] if kernels == "reference" else [2 * 8192, 3 * 8192])
@@ -61,6 +62,7 @@ def test_lengths_around_lanes_and_pieces(kernels: str, coder: str) -> None:
         _is_round_trip(skewed_codes(num_codes, 5, 1.0), 5, coder)
 
 
+@pytest.mark.some(11)
 @pytest.mark.parametrize("coder", CODERS)
 @pytest.mark.parametrize("num_symbols", [1, 2, 3, 4, 255, 256, 257, 512])
 def test_alphabets(kernels: str, coder: str, num_symbols: int) -> None:
@@ -122,6 +124,7 @@ def test_long_raw(kernels: str) -> None:
 # --- the library against the reference -----------------------------------------------------------------------------
 
 
+@pytest.mark.some(4)
 @needs_library
 @pytest.mark.parametrize("coder", CODERS)
 @pytest.mark.parametrize(
@@ -231,6 +234,7 @@ def test_cut_short_or_too_long(kernels: str, coder: str) -> None:
         )  # one code more or less can fit Huffman's last byte
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("coder", CODERS)
 def test_flipped_bits_and_random_bytes(kernels: str, coder: str) -> None:
     rng = np.random.default_rng(17)

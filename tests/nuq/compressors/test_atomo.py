@@ -91,6 +91,7 @@ def test_terngrad_and_qsgd_are_budgets_of_entries(norm: float) -> None:
     assert torch.allclose(p, x.abs() / scale, rtol=1e-12)
 
 
+@pytest.mark.slow
 @given(SIZES, st.floats(0.1, 20.0))
 def test_systematic_sampling_keeps_each_as_often_as_it_should(values: list[float], budget: float) -> None:
     p, grid = atoms.keep_probabilities(torch.tensor(values, dtype=torch.float64), budget), 64

@@ -110,17 +110,20 @@ def bias_in_sigmas(x: torch.Tensor, bits: int, rotations: int, **settings: Any) 
     return float((len(errors) * errors.mean(dim=0).square().sum() - each.sum()) / (2 * each.square().sum()).sqrt())
 
 
+@pytest.mark.some(4)
 @pytest.mark.parametrize("x", HARD.values(), ids=HARD)
 @pytest.mark.parametrize("bits", [1, 3])
 def test_unbiased_on_sparse_short_and_structured_input(x, bits):
     assert bias_in_sigmas(x, bits, rotations=3) < 3
 
 
+@pytest.mark.some(3)
 @pytest.mark.parametrize("x", HARD.values(), ids=HARD)
 def test_uniform_steps_are_unbiased_there_too(x):
     assert bias_in_sigmas(x, 2, rotations=3, levels="uniform", coding="rans") < 3
 
 
+@pytest.mark.slow
 def test_without_the_guard_sparse_input_is_biased(monkeypatch):
     """Rotations and guard are there for this, and the test above can fail."""
     monkeypatch.setattr(
@@ -145,6 +148,7 @@ def test_a_small_coordinate_beside_a_large_one_is_not_rounded_away(bits, small):
     assert small_part(small, bits, levels="uniform", coding="huffman") < 4
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("n", [1, 3, 127, 300])
 def test_unbiased_on_short_vectors(n):
     x, compressor, count = normal(n, n), Eden(EDEN(bits=2)), 300

@@ -37,6 +37,7 @@ def key(step: int, name: str = "p") -> Key:
     return Key(1, step, 0).of(name)
 
 
+@pytest.mark.some(3)
 @pytest.mark.parametrize("name", NAMES)
 @settings(max_examples=25)
 @given(data=st.lists(st.floats(-1e6, 1e6, width=32), min_size=1, max_size=8), seed=st.integers(0, 1000))
@@ -64,6 +65,7 @@ def test_what_was_left_out_comes_back(name):
     assert (mean - x).norm() < 0.6 * (plain - x).norm()
 
 
+@pytest.mark.slow
 def test_a_coordinate_that_is_always_rounded_away_arrives():
     """TernGrad clipped at 1 sigma loses the rest of a large coordinate for good; the memory keeps it."""
     x = torch.full((SIZE,), 0.01)

@@ -279,6 +279,7 @@ def test_means_that_overflow_are_not_remembered():
         assert all(kept.isfinite().all() for kinds in memory.values() for kept in kinds["residuals"].values())
 
 
+@pytest.mark.slow
 def test_memory_and_warm_start_beat_none():
     """A matrix that maps given inputs to given outputs, learned from four workers' gradients of rank 1."""
     generator = torch.Generator().manual_seed(0)

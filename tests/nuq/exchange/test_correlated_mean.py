@@ -70,6 +70,7 @@ def test_a_server_that_takes_two_of_four_stays_unbiased(name):
     assert abs(float(along.mean())) < 4.5 * float(along.std()) / repeats**0.5
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("name", ["natural", "bf16", "fp16", "fp8", "block8", "s2fp8", "nnw_bdi"])
 def test_every_worker_by_itself_stays_unbiased(name):
     """With both signs, whose random numbers casts turn round."""
@@ -84,6 +85,7 @@ def test_every_worker_by_itself_stays_unbiased(name):
                 assert abs(float(along.mean())) < 4.5 * float(along.std()) / repeats**0.5, (workers, worker)
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("name", ["qsgdinf", "alq", "trn"])
 @pytest.mark.parametrize("workers", [4, 8])
 def test_rounding_costs_no_bytes_under_auto(name, workers):

@@ -89,6 +89,7 @@ def test_the_papers_algorithm(collective: str) -> None:
     assert np.abs(ours[-1] - best).max() < 1e-3 < 0.5 < np.abs(best).max()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("collective", ["two_stage", SERVER])
 def test_errors_of_means_do_not_add_up(collective: str) -> None:
     """Means in four bits: with a memory the optimum is reached all the same, and else it is not."""
@@ -167,6 +168,7 @@ def of_machines(group: dist.ProcessGroup, method: str, kind: str) -> None:
     assert_same_bits(group, torch.from_numpy(after))
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize(("method", "kind"), [("qsgdinf", "ef21"), ("topk", "error"), ("casq", "error")])
 def test_machines_resume(ranks: Any, method: str, kind: str) -> None:
     ranks.run(of_machines, method, kind, world=4)

@@ -37,6 +37,7 @@ def compressor(name: str, **given: Any) -> Any:
     return made
 
 
+@pytest.mark.some(3)
 @pytest.mark.parametrize(("name", "chosen"), QUANTIZED)
 @settings(max_examples=25)
 @given(

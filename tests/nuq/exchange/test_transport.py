@@ -55,6 +55,7 @@ def dies(group, collective, victim, how):
     raise AssertionError("nobody noticed")
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize(
     ("collective", "world", "victim", "how"),
     [
@@ -126,6 +127,7 @@ def test_all_ranks_blame_the_same_one(missed, lost):
     assert {culprit(rank, lambda one: missed.get(one, "")) for rank in missed} == {lost}
 
 
+@pytest.mark.slow
 def test_who_waits_for_one_that_gave_up_names_the_silent_one():
     group = Ranks(3)
     group.start()

@@ -80,6 +80,7 @@ def test_places_are_ranks_of_hashes(seed: int, step: int, workers: int) -> None:
     assert [key.together()[1] for key in keys] == [(sum(r < own for r in drawn), workers) for own in drawn]
 
 
+@pytest.mark.slow
 def test_no_two_workers_are_always_neighbours() -> None:
     """Where two of four have all there is, they err no more than by themselves, whichever two they are."""
     made, alone, n = method("qsgdinf", "correlated"), method("qsgdinf", "stochastic"), 4096
@@ -132,6 +133,7 @@ def gradients(workers: int, n: int = 4096) -> Tensor:
     return torch.randn(n, generator=generator) + torch.randn(workers, n, generator=generator)
 
 
+@pytest.mark.some(3)
 @pytest.mark.parametrize("workers", [2, 4, pytest.param(5, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("rotation", ["none", "hadamard"])
 @pytest.mark.parametrize("name", FAMILY)

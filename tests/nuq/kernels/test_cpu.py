@@ -163,6 +163,7 @@ def test_whole_buckets(num_levels: int) -> None:
         check(Case(vector, 2048, "linf", num_levels, bit_packing.packing(num_levels)))
 
 
+@pytest.mark.some(5)
 @pytest.mark.parametrize("bucket_size", [37, 1023, 8192, 100_003, 150_000, 1 << 40])
 @pytest.mark.parametrize("norm", spec.NORMS)
 def test_threads(bucket_size: int, norm: str) -> None:

@@ -316,6 +316,7 @@ def test_compiled_kernels_round_as_specified_and_do_not_spill(
     check_machine_code(recorders, architecture)
 
 
+@pytest.mark.slow
 def test_a_block_of_the_norms_tree_stays_inside_one_warp(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Five halvings of 128 sums in 32 threads exchange four float64, two words each: 40 shuffles, and a few for what
     comes after.
@@ -342,6 +343,7 @@ def test_without_triton_the_reference_runs_after_one_warning(monkeypatch: pytest
         operators.device_code.cache_clear()
 
 
+@pytest.mark.slow
 def test_importing_nuq_imports_no_triton() -> None:
     code = (
         "import sys, nuq.kernels.operators, nuq.kernels.reference, nuq.kernels.cuda.operators; sys.exit('triton' in "

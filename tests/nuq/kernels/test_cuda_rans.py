@@ -146,6 +146,7 @@ def test_few_codes_are_the_processors(monkeypatch: pytest.MonkeyPatch) -> None:
     assert body._coding_device(data, "huffman", 1 << 22) is None
 
 
+@pytest.mark.some(7)
 @pytest.mark.usefixtures("by_the_reference")
 @pytest.mark.parametrize("num_symbols", [1, 2, 3, 8, 256, 300])
 @pytest.mark.parametrize(("n", "decay"), [(0, 1.0), (1, 1.0), (43, 0.0), (6000, 50.0), (6000, 0.2), (70_001, 1.0)])

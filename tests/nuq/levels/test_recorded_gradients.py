@@ -53,6 +53,7 @@ def true_variance(levels: Levels, gradients: list[torch.Tensor], norm: str) -> f
     return variance / total
 
 
+@pytest.mark.some(3)
 @pytest.mark.parametrize("norm", ["l2", "linf"])
 @pytest.mark.parametrize("bits", [2, 3, 4])
 def test_true_variance_is_no_higher_than_with_the_papers_solver(gradients, norm, bits):
@@ -71,6 +72,7 @@ def test_true_variance_is_no_higher_than_with_the_papers_solver(gradients, norm,
         assert update_rules.alq(histogram, bits).expected_variance * BUCKET_SIZE == pytest.approx(ours, rel=0.2)
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("fit", ["normal", "mixture", "histogram"])
 def test_expected_variance_is_never_above_the_papers_sweeps(gradients, fit):
     statistics = Statistics.empty(350)

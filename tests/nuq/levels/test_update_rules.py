@@ -178,6 +178,7 @@ def test_derivatives_equal_finite_differences(name, symmetric):
             assert at.masses[i] == pytest.approx(-turn[i], rel=1e-3, abs=1e-7)
 
 
+@pytest.mark.some(9)
 @pytest.mark.parametrize("name", DISTRIBUTIONS)
 @pytest.mark.parametrize("solver", ["exact", "paper"])
 @pytest.mark.parametrize("bits", [1, 2, 3, 8])
@@ -200,6 +201,7 @@ def test_any_distribution_gives_legal_levels(name, solver, bits):
         assert 0 < learned.p < 1 and learned.levels == level_sets.exponential(bits, learned.p)
 
 
+@pytest.mark.some(10)
 @pytest.mark.parametrize("name", ["normal", "off centre", "mixture", "heavy", "wide"])
 @pytest.mark.parametrize("bits", [2, 3, 4])
 def test_exact_is_never_worse_than_paper_and_alq_never_worse_than_amq(name, bits):
@@ -222,6 +224,7 @@ def test_the_measured_distribution_is_served_better_by_its_own_optimum_than_by_t
     assert update_rules.alq(HEAVY, 3).expected_variance < 0.8 * update_rules.expected_variance(normal, HEAVY)
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("ratio", [0.0, 0.5, 2.0])
 @pytest.mark.parametrize("bits", [2, 3, 4])
 def test_amq_equals_brute_force_for_any_mean(ratio, bits):

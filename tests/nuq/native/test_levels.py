@@ -141,6 +141,7 @@ def test_the_program_equals_numpy(distribution, symmetric, num_levels):
         )
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("name", DISTRIBUTIONS)
 def test_fitted_levels_equal_those_of_numpy(name):
     distribution = DISTRIBUTIONS[name]

@@ -289,6 +289,7 @@ BY_ROOTS = {
 }
 
 
+@pytest.mark.some(10)
 @pytest.mark.parametrize("make", BY_ROOTS.values(), ids=list(BY_ROOTS))
 @pytest.mark.parametrize("spec", ["smaq", "smaq outlier_limit=16", "fp8", "s2fp8", "nnw_bdi", "block8", "bf16", SPEC])
 def test_no_weight_steps_further_than_its_own_gradients_say(make, spec):
@@ -312,6 +313,7 @@ def test_no_weight_steps_further_than_its_own_gradients_say(make, spec):
         assert float(moved[3:6].max()) < 0.1 * LR
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("make", BY_ROOTS.values(), ids=list(BY_ROOTS))
 def test_dead_units_do_not_keep_adam_from_learning(make):
     losses = []

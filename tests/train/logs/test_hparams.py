@@ -101,6 +101,7 @@ def ask(runs: Path) -> Iterator[Ask]:
             server.kill()
 
 
+@pytest.mark.slow
 def test_scalars_and_histograms_are_there(ask: Ask) -> None:
     scalars = ask("plugin/scalars/tags")
     assert set(scalars) == set(RUNS)

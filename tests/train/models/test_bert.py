@@ -65,6 +65,7 @@ def bert(num_classes: int = 2, length: int = 24, **chosen: object) -> torch.nn.M
 # --- the model -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @needs_extra
 def test_the_size_of_bert_base() -> None:
     chosen = {"model.layers": 12, "model.heads": 12, "model.width": 768, "data.length": 512, "data.vocabulary": 30522}

@@ -113,6 +113,7 @@ def test_sizes_of_the_small_models() -> None:
 # --- what they compute ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.some(4)
 @pytest.mark.parametrize("name", BUILT)
 def test_logits_and_a_gradient_for_every_parameter(name: str) -> None:
     needs(name)
@@ -137,6 +138,7 @@ def test_logits_and_a_gradient_for_every_parameter(name: str) -> None:
         assert parameter.grad.abs().sum() > 0, key
 
 
+@pytest.mark.some(6)
 @pytest.mark.parametrize("name", BUILT)
 def test_weights_come_from_the_callers_seed(name: str) -> None:
     needs(name)
@@ -298,6 +300,7 @@ class Attack:
         return os.mkdir, (self.victim,)
 
 
+@pytest.mark.slow
 def test_a_file_that_is_no_state_dict_is_named_and_runs_no_code(tmp_path: Path) -> None:
     path, victim = tmp_path / "weights.pt", tmp_path / "made-by-the-file"
     chosen = {"model.weights_file": str(path)}

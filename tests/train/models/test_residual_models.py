@@ -50,6 +50,7 @@ def test_stems_for_small_images_leave_the_customary_number_of_parameters(depth: 
     assert isinstance(next(iter(model.blocks)), kind)  # type: ignore[arg-type]
 
 
+@pytest.mark.some(4)
 @pytest.mark.parametrize("depth", list(cifar_stem_resnet.BLOCKS))
 def test_a_stem_resnet_has_as_many_layers_as_its_name_says(depth: int) -> None:
     with torch.device("meta"):
@@ -124,6 +125,7 @@ RESIDUAL: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.some(3)
 @pytest.mark.parametrize("name", list(RESIDUAL))
 def test_every_residual_block_can_start_as_its_shortcut(name: str) -> None:
     chosen, shapes = RESIDUAL[name], []

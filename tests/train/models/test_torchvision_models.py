@@ -39,6 +39,7 @@ def test_a_model_by_name_is_torchvisions() -> None:
     assert size(named("mobilenet_v3_small", (3, 64, 64), 1000)) == 2_542_856  # as torchvision documents it
 
 
+@pytest.mark.slow
 def test_models_of_one_size_are_made_for_the_datas() -> None:
     model = named("vit_b_32", (3, 64, 64))
     assert model.get_parameter("encoder.pos_embedding").shape[1] == 1 + (64 // 32) ** 2

@@ -32,6 +32,7 @@ ODD = {  # of the shape that the model has
 }
 
 
+@pytest.mark.some(6)
 @pytest.mark.parametrize(
     ("values", "words"),
     [
@@ -100,6 +101,7 @@ STEPS_TAKEN = "its optimizer has taken a number of steps below 0"
 MOMENT, SHAPE = "its optimizer.state.0.", "where this run has float32[16, 1, 3, 3]"
 
 
+@pytest.mark.some(5)
 @pytest.mark.parametrize(
     ("name", "state", "words"),
     [

@@ -124,6 +124,7 @@ def test_a_backend_that_waits_for_nobody(stop: StopSignal) -> None:
     dist.destroy_process_group()
 
 
+@pytest.mark.slow
 def test_nowhere_to_meet(stop: StopSignal, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RANK", "1")
     lost = "the 2 ranks did not come together within exchange.timeout_s=0.5 seconds (rank 1 saw: "

@@ -197,6 +197,7 @@ def test_the_error_of_the_relative_variance_is_the_jackknifes():
     assert "relative_var_se" not in measure(workers("sgd"), values[:2])
 
 
+@pytest.mark.slow
 def test_one_workers_sgd_has_four_times_the_variance_within_its_interval():
     """The control of every relative variance, on heavy-tailed gradients; the interval covers as often as it says."""
     rng, covered, errors = np.random.default_rng(3), 0, []

@@ -129,6 +129,7 @@ def test_a_loss_scaled_too_far_up_skips_steps_until_it_fits(tmp_path):
     assert fresh.loss_scale == ours.loss_scale
 
 
+@pytest.mark.slow
 def test_a_first_gradient_that_overflows_leaves_the_first_levels_to_the_next():
     ours = trainer(compute__precision="fp16", method="alq")
     assert ours.loss_scale is not None

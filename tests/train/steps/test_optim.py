@@ -277,6 +277,7 @@ RECIPE = {"optim.decay_norms": False, "optim.weight_decay": 0.1, "optim.clip_nor
 WARM = {"schedule": "exponential", "schedule.period": 2, "schedule.warmup_steps": 5, "schedule.warmup_factor": 0}
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize(
     "more",
     [

@@ -49,6 +49,7 @@ def logged(run_dir: Path) -> dict[str, list[tuple[int, float]]]:
     return found
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize(
     "more", [EVERYTHING, {"optim.momentum": 0.5, "tensors.moments": "bf16"}], ids=["everything", "sgd"]
 )

@@ -68,6 +68,7 @@ def bits(trainer: Trainer) -> list[bytes]:
     return [value.numpy().tobytes() if isinstance(value, torch.Tensor) else repr(value).encode() for value in tensors]
 
 
+@pytest.mark.some(4)
 @pytest.mark.parametrize("name", one_of_a_kind(METHODS))
 def test_killed_and_stopped_equals_undisturbed(name, tmp_path):
     settings = config(name)
@@ -82,6 +83,7 @@ def test_killed_and_stopped_equals_undisturbed(name, tmp_path):
     assert resumed.totals.bytes == undisturbed.totals.bytes
 
 
+@pytest.mark.slow
 def test_the_p_of_amqs_last_update_is_among_its_starts_after_a_resume(tmp_path, monkeypatch):
     seen, solve = [], update_rules.amq
     monkeypatch.setattr(
@@ -102,6 +104,7 @@ def test_the_p_of_amqs_last_update_is_among_its_starts_after_a_resume(tmp_path, 
     assert seen[-2:] == last
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("collective", ["two_stage", "server"])
 def test_a_second_encoding_resumes(collective, tmp_path):
     settings = config("alq", **{"exchange.collective": collective})
@@ -114,6 +117,7 @@ def test_a_second_encoding_resumes(collective, tmp_path):
     assert bits(resumed) != bits(attempt(config("alq"), tmp_path / "gather"))
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("collective", ["gather", "two_stage"])
 def test_layers_with_methods_of_their_own_resume(collective, tmp_path):
     lines = [
@@ -139,6 +143,7 @@ def test_layers_with_methods_of_their_own_resume(collective, tmp_path):
     assert [list(layer["compressor"]) for layer in both[0]] == [[], [], [], ["levels", "multiplier", "gap"]]
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("statistics", ["running", "fresh"])
 def test_a_resumed_run_does_not_fit_its_first_levels_again(statistics, tmp_path):
     settings = config("alq", **{"method.update_at": [0], "method.statistics": statistics})
@@ -159,6 +164,7 @@ def test_a_checkpoint_from_before_the_second_encoding_goes_on(tmp_path):
     assert bits(attempt(settings, tmp_path / "older")) == bits(undisturbed)
 
 
+@pytest.mark.slow
 def test_every_optimizer_and_dropout_resume(tmp_path):
     for number, more in enumerate(
         [{"optim": "adam"}, {"optim.nesterov": True}, {"data": "mnist", "model": "mnist_cnn", "stand_in": True}]
