@@ -1,4 +1,4 @@
-"""The budget of a test (``tests/budget.py``) fails what is above it, on CI alone, and lets the slow tier be slow."""
+"""The budget of a test (``tests/budget.py``) fails what is above it, on CI alone; ``some`` leaves out variants."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from tests import budget
+from tests import budget, kinds
 
 
 def _run(*marks: str, seconds: float) -> None:
@@ -40,3 +40,27 @@ def test_what_waits_fails_on_ci(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     monkeypatch.setenv("CI", "true")
     _run(seconds=0.02)
+
+
+class _Item:
+    """As much of a test as is asked."""
+
+    def __init__(self, nodeid: str, *marks: pytest.MarkDecorator) -> None:
+        self.nodeid, self.marks = nodeid, [decorator.mark for decorator in marks]
+
+    def get_closest_marker(self, name: str) -> pytest.Mark | None:
+        return next((mark for mark in self.marks if mark.name == name), None)
+
+    def add_marker(self, decorator: pytest.MarkDecorator) -> None:
+        self.marks.append(decorator.mark)
+
+
+def test_some_variants_stay_quick() -> None:
+    some = pytest.mark.some(2)
+    items = [_Item(f"a.py::test_one[{at}]", some) for at in range(7)]
+    marked = _Item("a.py::test_one[slow]", some, pytest.mark.slow)
+    others = [_Item("a.py::test_two[3]", some), _Item("a.py::test_three[3]")]
+    kinds.pytest_collection_modifyitems(cast(Any, [marked, *items, *others]))
+    quick = [item.nodeid for item in (*items, *others) if not item.get_closest_marker("slow")]
+    assert quick == ["a.py::test_one[0]", "a.py::test_one[3]", "a.py::test_two[3]", "a.py::test_three[3]"]
+    assert len(marked.marks) == 2
