@@ -61,7 +61,7 @@ def test_defaults_are_hydras(hydra: None) -> None:
     assert resolving.resolve({}) == _composed([])
 
 
-@pytest.mark.some(5)
+@pytest.mark.some(2)
 @pytest.mark.parametrize(
     "pair",
     [pytest.param(pair, marks=[pytest.mark.slow] * (pair[0] == "model")) for pair in CHOICES],  # sixty of them

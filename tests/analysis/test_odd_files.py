@@ -132,7 +132,7 @@ def kind(request: pytest.FixtureRequest) -> Iterator[str]:
     yield request.param
 
 
-@pytest.mark.some(4)
+@pytest.mark.some(2)
 @pytest.mark.parametrize("name", ["config.yaml", "status.json", "events"])
 def test_what_is_no_file_is_not_read(name: str, kind: str, bad: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = next(bad.glob("events*")) if name == "events" else bad / name

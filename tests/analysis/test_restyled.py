@@ -168,6 +168,7 @@ def test_one_figure_of_a_paper_is_one_command(logs: Logs, tmp_path: Path, capsys
         assert capsys.readouterr().err.startswith(message)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "name"), [("names: {qsgdinf: ALQ}", "ALQ"), ("names: {qsgdinf: A}\nlabels: {ALQ: A}", "A")]
 )
@@ -199,6 +200,7 @@ def test_words_that_fit_nothing_are_told(logs: Logs, tmp_path: Path, capsys: pyt
     ]
 
 
+@pytest.mark.slow
 def test_a_size_without_room_is_told(logs: Logs, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "tiny.yaml").write_text("width: 1.5\nheight: 1.5\nrc: {font.size: 30}\n")
     assert main(["figures", "s", "--only", "overview", "--style", "tiny.yaml"]) == 1

@@ -11,6 +11,7 @@ from nuq.kernels import reference
 from nuq.kernels.spec import Key
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize(("norm", "workers"), [("linf", 4), ("quantile", 2), ("l2", 3)])
 def test_the_exact_error_is_that_of_the_kernels(norm, workers):
     """Of workers that have something in common, and with a short last bucket."""

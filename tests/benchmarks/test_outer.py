@@ -112,6 +112,7 @@ def test_a_training_takes_whole_rounds():
     assert steps["alq"] == 144  # six, of 6.1
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("name", [DDP, "alq", "muloco"])
 def test_a_way_trains_and_counts_its_bytes(alone, name):
     size = replace(SIZES["quick"], steps=48)

@@ -114,6 +114,7 @@ def test_an_odd_digit_in_a_block_is_found(tmp_path: Path, capsys: pytest.Capture
     assert page.read_text() == text
 
 
+@pytest.mark.slow
 def test_a_file_that_changes_is_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     root = _copy(tmp_path)
     values = result_file.read("grid", root)

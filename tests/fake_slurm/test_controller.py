@@ -51,6 +51,7 @@ def test_what_is_refused_and_what_is_recorded(tmp_path):
         assert slurm.calls("sbatch")[-1] == ["sbatch", "script.sh"] and slurm.calls("squeue") == []
 
 
+@pytest.mark.slow
 def test_without_accounting_and_without_a_controller(tmp_path):
     with cluster(tmp_path, accounting=False) as slurm:
         job = submit(slurm, tmp_path, LISTEN, "-a", "0")

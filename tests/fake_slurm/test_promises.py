@@ -72,6 +72,7 @@ def test_one_element_is_requeued_and_its_siblings_stay(tmp_path):
     assert "DUE TO JOB REQUEUE" in (tmp_path / f"{job}_1.log").read_text()
 
 
+@pytest.mark.slow
 def test_preempted_jobs_are_requeued_only_where_they_may_be(tmp_path):
     with cluster(tmp_path) as slurm:
         may = submit(slurm, tmp_path, LISTEN, "-a", "1", "--requeue", "--open-mode=append")
@@ -108,6 +109,7 @@ def test_a_time_limit_warns_the_batch_shell_alone_then_ends_the_job(tmp_path):
     assert elapsed.startswith("00:0") and elapsed.endswith("|00:02:00\n")
 
 
+@pytest.mark.slow
 def test_a_node_fails_and_another_has_no_memory_left(tmp_path):
     with cluster(tmp_path, nodes=2, cpus=1) as slurm:
         kept = submit(slurm, tmp_path, LISTEN, "-a", "1", "-w", "n1", "--requeue")
@@ -170,6 +172,7 @@ def test_dependencies_holds_and_cancelling(tmp_path):
     assert waiting not in unseen and bad + "_0" in unseen  # what was never eligible is shown only by its id
 
 
+@pytest.mark.slow
 def test_steps_run_one_task_per_rank_and_forward_signals(tmp_path):
     script = """#!/bin/bash
 #SBATCH --nodes=2 --ntasks-per-node=2

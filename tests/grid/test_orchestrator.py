@@ -257,6 +257,7 @@ def test_code_drift_is_told_and_does_not_reach_what_is_queued(here: Bench) -> No
     assert set(here.states().values()) == {"done"}
 
 
+@pytest.mark.slow
 def test_what_is_queued_is_not_started_here(here: Bench) -> None:
     here.slurm.hold_all()
     here.good("plan --seeds 1,2")

@@ -65,6 +65,7 @@ def test_a_name_that_is_taken(root: Path, capsys: pytest.CaptureFixture[str]) ->
         )
 
 
+@pytest.mark.slow
 def test_through_slurm(
     root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -88,6 +89,7 @@ def test_through_slurm(
         assert "cancelled 2 scripts" in capsys.readouterr().out
 
 
+@pytest.mark.some(4)
 @pytest.mark.parametrize("command", TAKING)
 def test_every_subcommand_takes_it_and_says_what_is_wrong(
     command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -109,6 +109,7 @@ def eight_bits(group, collective):
     state.close()
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("collective", ["gather", "two_stage"])
 @pytest.mark.parametrize("world", [2, 3])
 def test_eight_bits_are_within_two_steps_of_plain_ddp(collective, world, ranks):

@@ -137,6 +137,7 @@ def raises(group, collective):
         backward(model, rank, 2)
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("collective", ["gather", "two_stage", "server", "hierarchical"])
 def test_a_gradient_that_is_not_finite_is_raised_on_all_ranks(collective, ranks):
     ranks.run(raises, collective)

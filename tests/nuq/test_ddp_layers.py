@@ -63,6 +63,7 @@ def hook_is_workers(group: dist.ProcessGroup, method: str, lines: list[str], set
     return same
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize(
     ("method", "lines", "settings"),
     [

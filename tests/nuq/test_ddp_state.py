@@ -101,7 +101,7 @@ def restart(group, settings, way):
     other.close()
 
 
-@pytest.mark.some(3)
+@pytest.mark.some(2)
 @pytest.mark.parametrize("way", ["pickle", "state_dict"])
 @pytest.mark.parametrize("settings", RESTARTED.values(), ids=RESTARTED.keys())
 def test_save_restart_and_continue_equals_not_stopping(settings, way, ranks):

@@ -57,7 +57,7 @@ def against_plain(group, method, settings, tolerance):
         assert sent < 3 * 2400 * 4 * (dist.get_world_size(group) - 1) / dist.get_world_size(group)
 
 
-@pytest.mark.some(3)
+@pytest.mark.some(2)
 @pytest.mark.parametrize("world", [2, 3])
 @pytest.mark.parametrize(
     ("method", "settings", "tolerance"),

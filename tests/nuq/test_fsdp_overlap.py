@@ -137,7 +137,7 @@ def same(group, name):
     assert len(names) == count
 
 
-@pytest.mark.some(4)
+@pytest.mark.some(2)
 @pytest.mark.parametrize("name", CASES)
 def test_the_same_bits(name, ranks):
     ranks.run(same, name, world=2)

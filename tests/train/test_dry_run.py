@@ -40,6 +40,7 @@ def config(tmp_path: Path, **chosen: object) -> dict[str, Any]:
     )
 
 
+@pytest.mark.slow
 def test_rounds_of_local_steps_send_as_often_as_they_end(tmp_path: Path) -> None:
     every = {"method": "qsgdinf", "model": "resnet8", "steps": 120, "eval_every": 0, "batch_size": 4, "workers": 2}
     sent = [dry_run.dry_run(config(tmp_path, **every, exchange__local_steps=h))["sent_gb"] for h in (1, 3, 40)]
@@ -84,7 +85,7 @@ def test_a_run_that_never_evaluates_spends_no_time_on_it(tmp_path: Path) -> None
     assert dry_run.dry_run(config(tmp_path, steps=10, eval_every=0))["evaluate_s"] == 0
 
 
-@pytest.mark.some(2)
+@pytest.mark.some(1)
 @pytest.mark.parametrize("collective", ["two_stage", "server", "hierarchical"])
 def test_any_collective_can_be_tried_in_one_process(
     collective: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -170,6 +171,7 @@ def test_the_largest_run_of_dgc_can_be_tried() -> None:
     )
 
 
+@pytest.mark.slow
 @given(
     update_at=st.lists(st.integers(0, 40), max_size=4).map(lambda steps: sorted(set(steps))),
     update_every=st.integers(0, 12),

@@ -75,6 +75,7 @@ def test_it_finds_what_the_trainer_found_and_leaves_its_files_alone(
     )
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("own", [False, True])
 def test_its_points_are_drawn_with_the_runs(own: bool, tmp_path: Path) -> None:
     """They are drawn too where they lie between the run's points, and where a later attempt has begun."""
@@ -305,6 +306,7 @@ def test_a_strangers_checkpoint_runs_no_code(run_dir: Path, capsys: pytest.Captu
     assert "is no checkpoint of a run" in capsys.readouterr().err and not (run_dir / "ran").exists()
 
 
+@pytest.mark.slow
 def test_weights_that_training_began_with_are_not_asked_for(run_dir: Path) -> None:
     """The checkpoint is past them, and their file may be on another machine."""
     config = resolving.resolve(

@@ -55,6 +55,7 @@ def _fork(parent: tuple[Path, dict[str, Any]], at: int, **more: Any) -> tuple[in
     return launch.launch(resolving.resolve(settings)), folder
 
 
+@pytest.mark.some(2)
 def test_a_fork_without_changes_is_the_run_that_it_left(parent: tuple[Path, dict[str, Any]]) -> None:
     code, folder = _fork(parent, 3)
     assert code == 0
@@ -98,6 +99,7 @@ def test_steps_without_a_checkpoint_are_refused(
     assert re.search(r"parent has no checkpoint of step 1 \(legal: (2, )?3, 4\): run it with", capsys.readouterr().err)
 
 
+@pytest.mark.some(5)
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [

@@ -75,6 +75,7 @@ def test_every_run_of_several_is_checked_before_the_first(words: list[str], sent
         resolving.check_overrides([good], sweep=True)
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize(
     ("word", "sentence"),
     [

@@ -40,7 +40,7 @@ def test_selection_reads_settings_never_names(sweep: Callable[..., Logs]) -> Non
     assert set(chosen.scalars["run"]) == set(chosen.settings.index)
 
 
-@pytest.mark.some(7)
+@pytest.mark.some(3)
 @pytest.mark.parametrize(
     ("conditions", "count"),
     [

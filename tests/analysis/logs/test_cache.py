@@ -301,6 +301,7 @@ def test_a_full_disk_is_a_sentence(sweep: Changing, monkeypatch: pytest.MonkeyPa
     assert any("cannot be written (OSError)" in note for note in logs.notes)
 
 
+@pytest.mark.slow
 def test_loads_at_the_same_time_do_not_disturb_each_other(sweep: Changing) -> None:
     path, done = sweep.sweep / "r1" / "events.out.tfevents.1.a1", threading.Event()
 

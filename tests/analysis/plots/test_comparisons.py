@@ -127,6 +127,7 @@ def test_tasks_that_cannot_be_compared_have_panels_of_their_own(write_run: Write
     assert [[y for _, y in means(axes)["ALQ"]] for axes in figure.axes] == [[74, 76], [78, 82]]
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize(
     ("settings", "says"),
     [

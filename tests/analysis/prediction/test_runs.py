@@ -175,7 +175,7 @@ def test_the_map_marks_cells_whose_method_has_no_such_runs(
     assert "*: steps of runs with another H" in drawn[0].get_suptitle()
 
 
-@pytest.mark.some(6)
+@pytest.mark.some(3)
 @pytest.mark.parametrize(
     ("words", "message"),
     [

@@ -56,6 +56,7 @@ def test_it_ends_with_the_runs_and_leaves_a_page_that_stays(run: Path, capsys: p
     assert end == "every run that has begun has ended"
 
 
+@pytest.mark.slow
 def test_it_draws_only_news_and_stops_with_a_sentence(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     is_done(run)
     _, path = watched(run.parent, [lambda: None, lambda: None])

@@ -125,6 +125,7 @@ def test_a_terminal_keeps_the_events_and_the_summary(tmp_path: Path) -> None:
     assert not [line for line in lines if "runs in" in line]
 
 
+@pytest.mark.slow
 def test_ctrl_c_leaves_a_clean_terminal(tmp_path: Path) -> None:
     _, lines, code = _drive(fake.checkout(tmp_path, {1: "wait"}), 70, ctrl_c_after="(seed 1) 42 %")
     assert code == 130

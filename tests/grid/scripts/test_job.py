@@ -100,6 +100,7 @@ def _begun(runs: Any) -> list[str]:
     return [path.read_text() if path.exists() else "" for path in paths]
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("parallel", [1, 2])
 def test_after_a_requeue_what_failed_is_not_run_again(tmp_path: Path, parallel: int) -> None:
     root = fake.checkout(tmp_path, {1: 7, 2: 0, 3: "wait"})
@@ -222,7 +223,7 @@ GPUS = [
 ]
 
 
-@pytest.mark.some(3)
+@pytest.mark.some(2)
 @pytest.mark.parametrize(("outside", "resources", "inside"), GPUS)
 def test_three_at_a_time_each_with_its_own_gpus(
     tmp_path: Path, outside: str | None, resources: Resources, inside: list[str]
@@ -251,7 +252,7 @@ def test_one_failing_does_not_stop_the_others(tmp_path: Path) -> None:
     assert len(path.with_suffix(".ended").read_text().splitlines()) == 5
 
 
-@pytest.mark.some(4)
+@pytest.mark.some(2)
 @pytest.mark.parametrize("number", [signal.SIGUSR2, signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize("group", [False, True])
 def test_a_signal_reaches_every_slot_and_nothing_new_begins(

@@ -76,6 +76,7 @@ def test_awkward_values_and_folders_reach_main_unharmed(
     assert json.loads(line.removeprefix("args ")) == pinned(item, "runs/s/one")
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("code", [0, 1, 2, 3, 75, 77])
 def test_run_ends_with_the_code_of_main(tmp_path: Path, code: int) -> None:
     root = fake.checkout(tmp_path / "a checkout", {1: code})

@@ -128,6 +128,7 @@ def test_here_in_order(here: Bench) -> None:
     assert words(here) == {label: ["done"] * 2 for label in ("first", "then", "last")}
 
 
+@pytest.mark.slow
 def test_here_what_has_failed_blocks(here: Bench) -> None:
     here.behave({2: "raise"})
     said = here("run --slots 4")
@@ -252,6 +253,7 @@ def test_slurm_what_is_in_the_queue_is_waited_for(here: Bench) -> None:
     assert words(here) == {label: ["done"] * 2 for label in ("first", "then", "last")}
 
 
+@pytest.mark.slow
 def test_what_a_queued_run_waits_for_is_not_pruned(here: Bench) -> None:
     here.family.write_text(STAGES.format(seeds=[1], resources=bench.SMALL))
     here.slurm.hold_all()

@@ -43,6 +43,7 @@ def test_submitted_twice(here: Bench) -> None:
     here.each_once(3, 1)
 
 
+@pytest.mark.slow
 def test_two_terminals_at_once(chunked: Bench) -> None:
     chunked.good("plan")
     both = [chunked.apart("submit"), chunked.apart("submit")]
@@ -69,6 +70,7 @@ def test_sbatch_refuses_the_third_array(chunked: Bench) -> None:
     chunked.each_once(3, 4)
 
 
+@pytest.mark.slow
 def test_after_a_refusal_another_plan_takes_the_rest(chunked: Bench) -> None:
     chunked.good("plan")
     chunked.slurm.refuse_sbatch(after=1)

@@ -35,6 +35,7 @@ def here(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Iterator[Bench]:
 # --- damage, disks and permissions --------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_our_own_files_are_read_where_they_are_files(here: Bench) -> None:
     """Nobody is waited for who would write to a FIFO, and a device is not read to its end."""
     here.good("plan")
@@ -198,6 +199,7 @@ def _as_somebody_else(made: Bench, text: str) -> bench.Said:
     return bench.Said(*said)
 
 
+@pytest.mark.slow
 def test_folders_of_others(here: Bench) -> None:
     here.good("plan")  # whatever is imported is imported now
     with _elsewhere(here) as there:

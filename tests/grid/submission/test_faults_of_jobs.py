@@ -155,6 +155,7 @@ def test_cancelled_by_hand(here: Bench) -> None:
     assert set(here.states().values()) == {"done"}
 
 
+@pytest.mark.slow
 def test_what_cannot_start_says_why_and_may_be_cancelled(here: Bench) -> None:
     here.slurm.hold_all("QOSMaxGRESPerUser")
     here.good("plan")
@@ -220,6 +221,7 @@ def _status(made: Bench, number: int, **values: object) -> None:
     )
 
 
+@pytest.mark.slow
 def test_the_world_moves_between_plan_and_submit(here: Bench) -> None:
     moves: list[tuple[Callable[[Bench], None], str]] = [
         (_edit_code, "the code has changed since (main.py)"),
@@ -257,6 +259,7 @@ def test_runs_end_between_the_halves_of_a_submission(chunked: Bench) -> None:
     assert sorted(chunked.starts().values()) == [1, 1]
 
 
+@pytest.mark.slow
 def test_experiments_leave_the_sweep_while_they_are_queued(here: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     here.slurm.hold_all()
     here.good("plan")
@@ -276,6 +279,7 @@ def test_experiments_leave_the_sweep_while_they_are_queued(here: Bench, monkeypa
     assert here.starts() == {1: 1, 2: 1}
 
 
+@pytest.mark.slow
 def test_a_script_with_wanted_runs_is_not_cancelled(here: Bench) -> None:
     here.slurm.hold_all()
     here.good("plan --per_script 3")

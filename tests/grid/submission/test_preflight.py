@@ -38,6 +38,7 @@ def problem(here: Bench, words: str, options: str = "") -> str:
     return line
 
 
+@pytest.mark.slow
 def test_without_evidence_a_small_disk_is_a_note(here: Bench, free: Callable[[float], None]) -> None:
     free(250e6)
     said = here.good("plan")
@@ -49,6 +50,7 @@ def test_without_evidence_a_small_disk_is_a_note(here: Bench, free: Callable[[fl
     here.good("submit")
 
 
+@pytest.mark.slow
 def test_finished_siblings_are_evidence(here: Bench, free: Callable[[float], None]) -> None:
     here.sweep((1,))
     here.good("plan")

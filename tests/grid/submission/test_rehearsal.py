@@ -63,6 +63,7 @@ def test_runs_that_would_end_before_their_first_step_are_refused(here: Bench) ->
     assert len(asked(here)["build"]) == 1, "seeds are no combination"
 
 
+@pytest.mark.slow
 def test_what_the_plan_has_built_is_not_built_again(here: Bench) -> None:
     answer(here, [""])
     here.good("plan")

@@ -84,7 +84,7 @@ def test_the_smaller_bound_counts(tmp_path: Path) -> None:
     assert changes("host_oom", "9:00:00", "64G", parallel=2)["mem"] == "4096M", "two such runs fit the node"
 
 
-@pytest.mark.some(7)
+@pytest.mark.some(4)
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [

@@ -126,6 +126,7 @@ def test_a_smaller_max_array_size_is_asked_again(here: Bench) -> None:
     all_done(here)
 
 
+@pytest.mark.slow
 def test_a_limit_that_was_raised_is_asked_again(here: Bench) -> None:
     here.slurm.configure(max_job_count=4)
     here.good("plan")

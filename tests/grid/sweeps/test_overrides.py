@@ -44,6 +44,7 @@ def test_other_types_are_refused() -> None:
         to_override("x", {"a": 1})
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("family", ["nuq", "abl", "demo"])
 def test_pinned_overrides_resolve_to_the_same_experiment(family: str) -> None:
     run_name = {"nuq": "cifar10_full_resnet8", "abl": "interval", "demo": "demo"}[family]

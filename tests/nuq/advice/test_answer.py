@@ -77,6 +77,7 @@ def test_the_break_even_fits_the_row(seen: Observed, monkeypatch: pytest.MonkeyP
         assert (fp16.pays_from_bit_s < link) == is_quicker
 
 
+@pytest.mark.slow
 def test_errors_are_of_the_mean(found: Advice, seen: Observed) -> None:
     of = {_plainly(row): row.error for row in found.rows}
     exact = torch.stack(seen.gradients).mean(dim=0)
@@ -122,6 +123,7 @@ def test_what_compresses_nothing_is_not_recommended(monkeypatch: pytest.MonkeyPa
     assert Advice(rows, 0.2).recommended.name == Advice(rows, 0.2).quickest.name == "fp32"
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize(
     ("method", "settings", "biased"),
     [
@@ -141,6 +143,7 @@ def test_settings_decide_on_bias(
     assert (way.biased, way.remembers) == (biased, False)
 
 
+@pytest.mark.slow
 def test_two_stages_are_predicted_with_the_bits_of_the_means(seen: Observed, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(measured, "LIMIT_S", 0.0)
     more = replace(seen, gradients=seen.gradients * 2)
@@ -192,6 +195,7 @@ def test_small_tensors_travel_whole(seen: Observed, monkeypatch: pytest.MonkeyPa
     assert 0 == of[SIZE].error < of[1024].error < of[0].error
 
 
+@pytest.mark.slow
 def test_vectors_that_a_method_sends_as_they_are_count_whole(seen: Observed, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(measured, "LIMIT_S", 0.0)
     sent = {}

@@ -124,7 +124,7 @@ def test_long_raw(kernels: str) -> None:
 # --- the library against the reference -----------------------------------------------------------------------------
 
 
-@pytest.mark.some(4)
+@pytest.mark.some(2)
 @needs_library
 @pytest.mark.parametrize("coder", CODERS)
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ DECAYS = {
 }
 
 
-@pytest.mark.some(9)
+@pytest.mark.some(4)
 @pytest.mark.parametrize(
     ("num_symbols", "decay"), [(symbols, decay) for symbols, decays in DECAYS.items() for decay in decays]
 )

@@ -121,6 +121,7 @@ def low_rank(m: int, n: int, noise: float = 0.0) -> torch.Tensor:
     return torch.randn(m, 2, generator=generator) @ torch.randn(2, n, generator=generator) + noise * heavy(m, n)
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("how", ["exact", "randomized"])
 @pytest.mark.parametrize(
     "matrix", [low_rank(12, 30, 0.3), heavy(9, 11), low_rank(70, 80, 0.1)], ids=["noisy", "heavy", "larger"]

@@ -85,7 +85,7 @@ def test_the_memory_and_what_is_added(isa, name, bits, size, bucket_size, kind, 
             of.settle()
 
 
-@pytest.mark.some(11)
+@pytest.mark.some(5)
 @pytest.mark.parametrize("bucket_size", [3, 64, 100, 131072, 200_000, 1 << 30])
 @pytest.mark.parametrize("name", ["qsgdinf", "alq", "alq norm=linf", "alq norm=quantile", "nuqsgd", "ecdq"])
 def test_long_vectors_on_any_number_of_threads(name, bucket_size, monkeypatch):

@@ -152,6 +152,7 @@ def test_a_gradient_that_is_thrown_away_leaves_no_clusters() -> None:
     assert method.state_dict() == {"by_worker": {}}
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("n", [1, 17, 5000, 200_000])
 def test_the_library_and_pytorch_give_the_same_bits(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
     x = torch.where(torch.arange(n) % 5 == 0, 0.0, heavy(n))

@@ -110,14 +110,14 @@ def bias_in_sigmas(x: torch.Tensor, bits: int, rotations: int, **settings: Any) 
     return float((len(errors) * errors.mean(dim=0).square().sum() - each.sum()) / (2 * each.square().sum()).sqrt())
 
 
-@pytest.mark.some(4)
+@pytest.mark.some(2)
 @pytest.mark.parametrize("x", HARD.values(), ids=HARD)
 @pytest.mark.parametrize("bits", [1, 3])
 def test_unbiased_on_sparse_short_and_structured_input(x, bits):
     assert bias_in_sigmas(x, bits, rotations=3) < 3
 
 
-@pytest.mark.some(3)
+@pytest.mark.some(2)
 @pytest.mark.parametrize("x", HARD.values(), ids=HARD)
 def test_uniform_steps_are_unbiased_there_too(x):
     assert bias_in_sigmas(x, 2, rotations=3, levels="uniform", coding="rans") < 3
@@ -244,6 +244,7 @@ def test_the_input_stays_as_it_was():
     assert torch.equal(x, before)
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize(
     ("coding", "levels"), [*((coding, "lloyd_max") for coding in ("packed", "huffman", "rans")), ("rans", "uniform")]
 )

@@ -19,6 +19,7 @@ from tests.nuq.exchange.test_collectives import gradient, settings_of, simulated
 from tests.nuq.small_training import of_all
 
 
+@pytest.mark.some(4)
 @pytest.mark.parametrize(
     "name", ["qsgdinf", "nuqsgd", "trn", "natural", "block8", "fp8", "s2fp8", "bf16", "fp16", "smaq", "nnw_bdi"]
 )
@@ -57,6 +58,7 @@ def test_ranks_that_round_together_err_less(ranks):
     ranks.run(correlated, world=3)
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("name", ["qsgdinf", "trn", "natural"])
 def test_a_server_that_takes_two_of_four_stays_unbiased(name):
     """Whoever it takes does not depend on how they round; its reply is exact."""

@@ -168,7 +168,7 @@ def of_machines(group: dist.ProcessGroup, method: str, kind: str) -> None:
     assert_same_bits(group, torch.from_numpy(after))
 
 
-@pytest.mark.some(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(("method", "kind"), [("qsgdinf", "ef21"), ("topk", "error"), ("casq", "error")])
 def test_machines_resume(ranks: Any, method: str, kind: str) -> None:
     ranks.run(of_machines, method, kind, world=4)

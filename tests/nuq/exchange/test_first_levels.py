@@ -99,7 +99,7 @@ def test_the_first_message_of_the_hook_has_fitted_levels(ranks: Any) -> None:
     assert never[0] > 2 * paper[0]
 
 
-@pytest.mark.some(10)
+@pytest.mark.some(3)
 @pytest.mark.parametrize("scope", ["model", "tensor"])
 @pytest.mark.parametrize("name", ADAPTIVE)
 def test_the_first_message_of_the_simulation_has_fitted_levels(name: str, scope: str) -> None:

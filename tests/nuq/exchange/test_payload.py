@@ -103,7 +103,7 @@ def test_damaged_payloads_raise(name, data):
         decoded(of, damaged)
 
 
-@pytest.mark.some(5)
+@pytest.mark.some(2)
 @pytest.mark.parametrize("name", one_of_a_kind(CODECS))
 @settings(max_examples=40)
 @given(data=st.data())

@@ -153,6 +153,7 @@ def test_uniform(case: Case) -> None:
     check(case)
 
 
+@pytest.mark.some(5)
 @pytest.mark.parametrize("num_levels", [2, 3, 4, 5, 8, 9, 10, 16, 17, 32, 33, 64, 128, 256, 512])
 def test_whole_buckets(num_levels: int) -> None:
     """Buckets of whole words, where codes are packed from registers; the last one ends anywhere."""
@@ -163,7 +164,7 @@ def test_whole_buckets(num_levels: int) -> None:
         check(Case(vector, 2048, "linf", num_levels, bit_packing.packing(num_levels)))
 
 
-@pytest.mark.some(5)
+@pytest.mark.some(2)
 @pytest.mark.parametrize("bucket_size", [37, 1023, 8192, 100_003, 150_000, 1 << 40])
 @pytest.mark.parametrize("norm", spec.NORMS)
 def test_threads(bucket_size: int, norm: str) -> None:
@@ -340,6 +341,7 @@ CALLS: dict[str, tuple[str, tuple[Any, ...]]] = {
 }
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("call", CALLS)
 def test_opcheck(call: str) -> None:
     """Schema (what is said to be written is written, and nothing else), fake kernel and dispatch."""

@@ -53,7 +53,7 @@ def true_variance(levels: Levels, gradients: list[torch.Tensor], norm: str) -> f
     return variance / total
 
 
-@pytest.mark.some(3)
+@pytest.mark.some(2)
 @pytest.mark.parametrize("norm", ["l2", "linf"])
 @pytest.mark.parametrize("bits", [2, 3, 4])
 def test_true_variance_is_no_higher_than_with_the_papers_solver(gradients, norm, bits):

@@ -37,7 +37,7 @@ HEAVY = {
 }
 
 
-@pytest.mark.some(9)
+@pytest.mark.some(4)
 @pytest.mark.parametrize("sigma, bits, psi", OPTIMA)
 @pytest.mark.parametrize("symmetric", [True, False])
 @pytest.mark.parametrize("compiled", [True, False])
@@ -85,7 +85,7 @@ def test_no_set_of_levels_is_better(name, symmetric, inner):
     assert best.levels.num_levels == other.num_levels
 
 
-@pytest.mark.some(6)
+@pytest.mark.some(3)
 @pytest.mark.parametrize("name", [*DISTRIBUTIONS, *HEAVY])
 def test_the_optimum_is_never_above_alq_or_amq_or_the_grid(name):
     distribution = (DISTRIBUTIONS | HEAVY)[name]
@@ -111,7 +111,7 @@ def test_the_optimum_is_never_above_alq_or_amq_or_the_grid(name):
             )
 
 
-@pytest.mark.some(8)
+@pytest.mark.some(2)
 @pytest.mark.parametrize("name", ["normal", "off centre", "mixture", "heavy", "wide", "few", "student", "two humps"])
 @pytest.mark.parametrize("symmetric", [True, False])
 def test_more_levels_are_never_worse(name, symmetric):
@@ -202,6 +202,7 @@ def test_alq_is_within_a_percent_of_the_optimum_at_any_number_of_bits(name, symm
         )
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("name", ["normal", "lognormal", "t2", "t3"])
 def test_alq_is_no_worse_than_a_program_over_all_edges_of_the_histogram(name):
     """The program in its plainest form, all pairs of edges tried, from the histogram's own sums, without

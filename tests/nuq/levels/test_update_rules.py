@@ -201,7 +201,7 @@ def test_any_distribution_gives_legal_levels(name, solver, bits):
         assert 0 < learned.p < 1 and learned.levels == level_sets.exponential(bits, learned.p)
 
 
-@pytest.mark.some(10)
+@pytest.mark.some(3)
 @pytest.mark.parametrize("name", ["normal", "off centre", "mixture", "heavy", "wide"])
 @pytest.mark.parametrize("bits", [2, 3, 4])
 def test_exact_is_never_worse_than_paper_and_alq_never_worse_than_amq(name, bits):

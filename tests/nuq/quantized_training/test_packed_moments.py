@@ -79,6 +79,7 @@ def test_logarithms_of_every_type(dtype, spec):
     assert found.dtype == dtype and bool(torch.isfinite(found).all()) and torch.equal(found == 0, moment == 0)
 
 
+@pytest.mark.some(3)
 @pytest.mark.parametrize("name", ["Adam", "AdamW", "RMSprop"])
 @pytest.mark.parametrize("size", [1.0, 1e-30])
 def test_a_model_in_float64(name, size):
@@ -289,7 +290,7 @@ BY_ROOTS = {
 }
 
 
-@pytest.mark.some(10)
+@pytest.mark.some(5)
 @pytest.mark.parametrize("make", BY_ROOTS.values(), ids=list(BY_ROOTS))
 @pytest.mark.parametrize("spec", ["smaq", "smaq outlier_limit=16", "fp8", "s2fp8", "nnw_bdi", "block8", "bf16", SPEC])
 def test_no_weight_steps_further_than_its_own_gradients_say(make, spec):

@@ -74,6 +74,7 @@ def test_the_size_of_bert_base() -> None:
     assert size(model) == 109_482_240 + 2 * 768 + 2  # the published network, and a head of two classes
 
 
+@pytest.mark.slow
 @needs_extra
 def test_padding_changes_nothing_and_the_second_sentence_is_told_from_the_first() -> None:
     model, x = bert().eval(), examples(6)
@@ -325,6 +326,7 @@ def test_it_learns_how_alike_two_sentences_are(tmp_path: Path) -> None:
     assert trainer.evaluate("test")["Vpearson"] > 0.5
 
 
+@pytest.mark.some(1)
 @needs_extra
 @pytest.mark.parametrize(
     "method",

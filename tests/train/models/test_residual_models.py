@@ -50,7 +50,7 @@ def test_stems_for_small_images_leave_the_customary_number_of_parameters(depth: 
     assert isinstance(next(iter(model.blocks)), kind)  # type: ignore[arg-type]
 
 
-@pytest.mark.some(4)
+@pytest.mark.some(2)
 @pytest.mark.parametrize("depth", list(cifar_stem_resnet.BLOCKS))
 def test_a_stem_resnet_has_as_many_layers_as_its_name_says(depth: int) -> None:
     with torch.device("meta"):

@@ -21,6 +21,7 @@ def named(arch: str, shape: tuple[int, ...] = (3, 32, 32), num_classes: int = 10
     return build("torchvision", shape, num_classes, **{"model.arch": arch, **chosen})
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize(
     "arch", ["mobilenet_v3_small", "shufflenet_v2_x0_5", "squeezenet1_1", "googlenet", "regnet_y_400mf"]
 )
@@ -64,6 +65,7 @@ def test_a_name_near_to_none() -> None:
         named("retinanet_resnet50_fpn")
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize(
     ("arch", "shape"),
     [("alexnet", (3, 32, 32)), ("inception_v3", (3, 64, 64)), ("vit_b_32", (3, 48, 48)), ("vit_b_32", (3, 64, 32))],
@@ -78,6 +80,7 @@ def test_grey_pictures_are_refused() -> None:
         named("resnet18", (1, 32, 32))
 
 
+@pytest.mark.slow
 def test_files_with_auxiliary_classifiers_are_torchvisions_own(tmp_path: Path) -> None:
     """They know pictures that were scaled to [-1, 1], and say so themselves."""
     path = tmp_path / "googlenet.pt"

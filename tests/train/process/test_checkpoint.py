@@ -110,6 +110,7 @@ def test_every_truncation_near_the_end(both: tuple[bytes, bytes], place: Path) -
         judge(place, both[1][:length], both)
 
 
+@pytest.mark.slow
 @given(
     st.lists(
         st.tuples(

@@ -32,7 +32,7 @@ ODD = {  # of the shape that the model has
 }
 
 
-@pytest.mark.some(6)
+@pytest.mark.some(2)
 @pytest.mark.parametrize(
     ("values", "words"),
     [
@@ -73,6 +73,7 @@ def test_odd_contents_are_told_in_one_sentence(values, words, tmp_path, capsys):
         assert ("move it away" in error) == (begin is not begins[0])
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize(
     ("values", "words"),
     [
@@ -101,7 +102,7 @@ STEPS_TAKEN = "its optimizer has taken a number of steps below 0"
 MOMENT, SHAPE = "its optimizer.state.0.", "where this run has float32[16, 1, 3, 3]"
 
 
-@pytest.mark.some(5)
+@pytest.mark.some(2)
 @pytest.mark.parametrize(
     ("name", "state", "words"),
     [
@@ -144,6 +145,7 @@ def test_an_odd_optimizer_is_told_in_one_sentence(name, state, words, tmp_path, 
         )
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize(
     ("values", "words"),
     [

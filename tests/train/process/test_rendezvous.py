@@ -81,6 +81,7 @@ def test_the_end_of_torchrun(stop: StopSignal) -> None:
         _waits(stop)
 
 
+@pytest.mark.slow
 def test_sigterm_without_torchrun(stop: StopSignal) -> None:
     """Nobody sends it because another rank failed."""
     stop._parent = None

@@ -222,7 +222,7 @@ def trained(group: dist.ProcessGroup | None, number: int) -> dict[str, Any]:
     return bits(ours)
 
 
-@pytest.mark.some(2)
+@pytest.mark.some(1)
 @pytest.mark.parametrize("number", range(len(WAYS)), ids=IDS)
 def test_two_processes_give_the_bits_of_one(number: int, ranks: Ranks) -> None:
     alone = trained(None, number)
@@ -253,7 +253,7 @@ def attempt(settings: dict[str, Any], run_dir: Path, stop_at: int = -1, kill_at:
     return ours
 
 
-@pytest.mark.some(2)
+@pytest.mark.some(1)
 @pytest.mark.parametrize("number", range(len(WAYS)), ids=IDS)
 def test_killed_and_stopped_amid_rounds_equals_undisturbed(number: int, tmp_path: Path) -> None:
     method, more = WAYS[number]

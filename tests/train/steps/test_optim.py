@@ -314,6 +314,7 @@ def test_what_groups_are_set_to_is_the_settings_business(tmp_path: Path) -> None
     assert bits(attempt(config("qsgdinf"), tmp_path / "odd")) == bits(undisturbed)
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("name", ["sgd", "adam", "dgc"])
 def test_checkpoints_from_before_decay_could_spare_go_on(name: str, tmp_path: Path) -> None:
     """One group of all parameters in their order, with the keys of torch's own, and DGC's mark."""

@@ -190,6 +190,7 @@ def test_what_does_not_go_together_is_refused(more, said):
     assert "\n" not in str(told.value)
 
 
+@pytest.mark.slow
 def test_a_fine_format_with_loss_scaling_and_bf16_trains(tmp_path):
     for precision in ("bf16", "fp16"):
         trainer = attempt(config(**{"compute.precision": precision, "steps": 4}), tmp_path / precision)

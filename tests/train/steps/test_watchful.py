@@ -157,6 +157,7 @@ BATCH_NORM = {
 }
 
 
+@pytest.mark.some(3)
 @pytest.mark.parametrize(
     ("owner", "name", "action", "more", "words"),
     [
