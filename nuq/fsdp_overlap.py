@@ -52,16 +52,16 @@ def filled_later(module: Any, output: Tensor) -> list[Any]:
 
 
 def on_this_stream(end: End, device: torch.device) -> End:
-    """``end``, to be called later, on the stream that is the current one now; the one that then is waits for it."""
+    """``end`` bound to the stream that is current now; the stream that is current when it is called waits for it."""
     streams = torch.get_device_module(device)
-    stream = streams.current_stream()
+    stream = streams.current_stream(device)
 
     def end_there() -> None:
         try:
             with streams.stream(stream):
                 end()
         finally:
-            streams.current_stream().wait_stream(stream)
+            streams.current_stream(device).wait_stream(stream)
 
     return end_there
 

@@ -37,7 +37,7 @@ def encode(device: Modules, indices: Tensor, n: int, form: str) -> Tensor:
 
 def decode(device: Modules, data: Tensor, k: int, n: int) -> Tensor | None:
     """The indices int32[k], ascending, below n, 0 < k < n; None for bytes that are not a whole encoding of them."""
-    return _decode(IndexKernels(device, BLOCK, MANTISSA, MAX_CONTEXTS), data, k, n)
+    return _decode(IndexKernels(device, BLOCK, MANTISSA, MAX_CONTEXTS), data.contiguous(), k, n)
 
 
 def _encode(kernels: IndexKernels, indices: Tensor, n: int, form: str) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 import nuq
 from nuq.errors import NonFiniteError
 from nuq.fsdp import CompressedReduceScatter
-from nuq.fsdp_overlap import AtTheEnd
+from nuq.fsdp_overlap import AtTheEnd, filled_later
 from tests.nuq.small_training import assert_same_bits, backward, inputs, net
 from tests.nuq.test_fsdp import sharded, whole
 
@@ -141,6 +142,21 @@ def same(group, name):
 @pytest.mark.parametrize("name", CASES)
 def test_the_same_bits(name, ranks):
     ranks.run(same, name, world=2)
+
+
+@pytest.mark.parametrize(("device", "waits"), [("meta", True), ("cpu", False)])
+def test_what_is_taken_to_the_cpu_is_filled_at_once(device, waits, monkeypatch):
+    monkeypatch.setattr("nuq.fsdp_overlap.inside_backward", lambda: True)
+    parameter = SimpleNamespace(
+        grad=None,
+        _post_accumulate_grad_hooks=None,
+        placements=(0,),
+        dtype=torch.float32,
+        device=torch.device(device),
+    )
+    group = SimpleNamespace(fsdp_params=[SimpleNamespace(sharded_param=parameter)], _all_reduce_hook=None)
+    module = SimpleNamespace(_get_fsdp_state=lambda: SimpleNamespace(_fsdp_param_group=group))
+    assert filled_later(module, torch.empty(3, device="meta")) == [parameter] * waits
 
 
 def on_streams(group):

@@ -1,8 +1,8 @@
 """Device code of index coding: the gaps, Rice codes, classes and streams of bits of ``nuq.coding.index_coding``.
 
-One program takes a block of BLOCK gaps, which have one parameter, or SIZE bytes of a bitmap.  Streams are written in
-words of 32 bits, in which neighbouring programs set their bits by an atomic or; they are read byte by byte, as a
-message's parts begin anywhere.
+One program takes a block of BLOCK gaps, which have one parameter, or SIZE places or bytes of a bitmap.  Streams are
+written in words of 32 bits, in which neighbouring programs set their bits by an atomic or; they are read byte by byte,
+as a message's parts begin anywhere.
 """
 
 # What Triton compiles is not Python to a type checker.

@@ -1,4 +1,4 @@
-"""The host side of index coding on a GPU; nothing here waits for it but ``find_bits``."""
+"""The host side of index coding on a GPU; of all this only ``find_bits`` waits for the GPU."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Rice(NamedTuple):
 
 
 class Classes(NamedTuple):
-    """What rANS codes."""
+    """The symbols and contexts that rANS codes, and the low bits beside them."""
 
     classes: Tensor  # uint8[gaps]
     contexts: Tensor  # uint8[gaps]
@@ -45,7 +45,7 @@ def _bytes(words: Tensor, num_bits: int) -> Tensor:
 class IndexKernels:
     """The kernels of index coding.  Indices are ascending, int32[k]; blocks are of ``block`` gaps, the last is shorter.
 
-    mantissa: bits of a class after the leading one; num_contexts: as many as a parameter may be above the smallest.
+    mantissa: bits of a class after the leading one; contexts are 0 to num_contexts - 1.
     """
 
     device: Modules
@@ -86,17 +86,24 @@ class IndexKernels:
     def write_rice(self, indices: Tensor, codes: Rice, low_bits: int, unary_bits: int) -> tuple[Tensor, Tensor]:
         """The low bits of all gaps, and their quotients in unary: uint8[bytes].  The numbers: of all blocks."""
         low, unary = _words(low_bits, indices), _words(unary_bits, indices)
-        self._write(indices, codes.parameters, codes.low_bits, low, codes.unary_bits, unary)
+        self._write(indices, codes.parameters, codes.low_bits, codes.unary_bits, low, unary)
         return _bytes(low, low_bits), _bytes(unary, unary_bits)
 
     def write_low(self, indices: Tensor, by_block: Tensor, low_bits: int) -> Tensor:
         """The low bits of all gaps beside classes: uint8[bytes].  by_block: their number; low_bits: the sum of that."""
         low = _words(low_bits, indices)
-        self._write(indices, None, by_block, low, by_block, low)  # the last two are not used
+        self._write(indices, None, by_block, by_block, low, low)  # without parameters unary is not written
         return _bytes(low, low_bits)
 
-    def _write(self, indices: Tensor, parameters: Tensor | None, *streams: Tensor) -> None:
-        low_bits, low, unary_bits, unary = streams
+    def _write(
+        self,
+        indices: Tensor,
+        parameters: Tensor | None,
+        low_bits: Tensor,
+        unary_bits: Tensor,
+        low: Tensor,
+        unary: Tensor,
+    ) -> None:
         given = low_bits if parameters is None else parameters
         begins, rice = (_begins(low_bits), _begins(unary_bits)), parameters is not None
         with on(indices):
@@ -126,7 +133,7 @@ class IndexKernels:
         return _bytes(words, n)
 
     def find_bits(self, bitmap: Tensor, k: int) -> Tensor | None:
-        """The places of the bits that are set, ascending, int32[k]; None for another number of them."""
+        """The places of the bits that are set, ascending, int32[k]; None for another number of them, or 2^31 bits."""
         size, programs = bitmap.numel(), -(-bitmap.numel() // SIZE)
         counts = torch.empty(programs, dtype=torch.int32, device=bitmap.device)
         with on(bitmap):
