@@ -1,6 +1,6 @@
 """What `make test` leaves to `make test-all`, beside tests that are slow: variants of a claim that others speak for.
 
-Where a test takes many steps or draws, it runs one method of a kind; of a test marked ``some(n)``, n of its variants.
+Where a test takes many steps or draws, it runs one method of a kind; of a test marked ``some``, a few of its variants.
 """
 
 from __future__ import annotations
@@ -29,7 +29,11 @@ def one_of_a_kind(names: Iterable[str]) -> list[Any]:
 
 @pytest.hookimpl(tryfirst=True)  # before pytest looks for those that are slow
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Of every test marked ``some(n)`` make all but n variants slow; the n are spread evenly over them."""
+    """Make variants of tests marked ``some`` slow.
+
+    ``some(n)`` keeps n of them, from the first to the last at even distances (which vary each of several stacked
+    parameters); ``some("alq", "topk")`` those of which one parameter is so.
+    """
     variants = defaultdict[Any, list[pytest.Item]](list)
     for item in items:
         if item.get_closest_marker("some") and not item.get_closest_marker("slow"):
@@ -37,8 +41,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for of_one in variants.values():
         mark = of_one[0].get_closest_marker("some")
         assert mark is not None
-        (count,) = mark.args
-        kept = {at * len(of_one) // count for at in range(count)}
+        if isinstance(mark.args[0], str):
+            kept = {
+                at
+                for at, item in enumerate(of_one)
+                if set(mark.args) & set(item.name.partition("[")[2][:-1].split("-"))
+            }
+        else:
+            (count,) = mark.args
+            kept = {round(at * (len(of_one) - 1) / max(count - 1, 1)) for at in range(count)}
         for at, item in enumerate(of_one):
             if at not in kept:
                 item.add_marker(pytest.mark.slow)

@@ -46,7 +46,8 @@ class _Item:
     """As much of a test as is asked."""
 
     def __init__(self, nodeid: str, *marks: pytest.MarkDecorator) -> None:
-        self.nodeid, self.marks = nodeid, [decorator.mark for decorator in marks]
+        self.nodeid, self.name = nodeid, nodeid.rpartition("::")[2]
+        self.marks = [decorator.mark for decorator in marks]
 
     def get_closest_marker(self, name: str) -> pytest.Mark | None:
         return next((mark for mark in self.marks if mark.name == name), None)
@@ -61,6 +62,21 @@ def test_some_variants_stay_quick() -> None:
     marked = _Item("a.py::test_one[slow]", some, pytest.mark.slow)
     others = [_Item("a.py::test_two[3]", some), _Item("a.py::test_three[3]")]
     kinds.pytest_collection_modifyitems(cast(Any, [marked, *items, *others]))
-    quick = [item.nodeid for item in (*items, *others) if not item.get_closest_marker("slow")]
-    assert quick == ["a.py::test_one[0]", "a.py::test_one[3]", "a.py::test_two[3]", "a.py::test_three[3]"]
+    assert _quick(items, others) == ["test_one[0]", "test_one[6]", "test_two[3]", "test_three[3]"]
     assert len(marked.marks) == 2
+
+
+def test_of_stacked_parameters_each_varies() -> None:
+    items = [_Item(f"a.py::test[{a}-{b}]", pytest.mark.some(2)) for a in "xy" for b in "12"]
+    kinds.pytest_collection_modifyitems(cast(Any, items))
+    assert _quick(items) == ["test[x-1]", "test[y-2]"]
+
+
+def test_named_variants_stay_quick() -> None:
+    items = [_Item(f"a.py::test[{name}-{n}]", pytest.mark.some("alq", "topk")) for name in ("alq", "amq") for n in "12"]
+    kinds.pytest_collection_modifyitems(cast(Any, items))
+    assert _quick(items) == ["test[alq-1]", "test[alq-2]"]
+
+
+def _quick(*items: list[_Item]) -> list[str]:
+    return [item.name for some in items for item in some if not item.get_closest_marker("slow")]

@@ -52,7 +52,7 @@ from nuq.kernels.cuda.launch import Modules, device_code
 from nuq.kernels.host import numpy_of
 from nuq.native import bits as kernels
 
-ON_DEVICE_FROM: Final = 1 << 17  # indices: fewer the processor coded sooner (results/gpu, of PyTorch's operators)
+ON_DEVICE_FROM: Final = 1 << 17  # indices; below, the processor was quicker (results/gpu, of PyTorch's operators)
 
 
 def _bits() -> ModuleType:

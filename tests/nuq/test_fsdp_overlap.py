@@ -138,7 +138,7 @@ def same(group, name):
     assert len(names) == count
 
 
-@pytest.mark.some(2)
+@pytest.mark.some("a memory", "gradients that are accumulated", "an optimizer in hooks", "a model that is used twice")
 @pytest.mark.parametrize("name", CASES)
 def test_the_same_bits(name, ranks):
     ranks.run(same, name, world=2)

@@ -104,7 +104,6 @@ def test_nothing_is_loaded_from_anywhere_and_only_known_scripts_run(sweep: Path)
     assert re.fullmatch(r"('sha256-[\w+/]{43}=' ?){3}", rules["script-src"])
 
 
-@pytest.mark.slow
 def test_words_of_runs_stay_words(sweep: Path, write_run: Callable[..., Path]) -> None:
     failure = {"signature": f"RuntimeError{EVIL} at trainer.py:1 in step", "message": EVIL}
     run = write_run(

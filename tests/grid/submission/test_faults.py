@@ -43,7 +43,6 @@ def test_submitted_twice(here: Bench) -> None:
     here.each_once(3, 1)
 
 
-@pytest.mark.slow
 def test_two_terminals_at_once(chunked: Bench) -> None:
     chunked.good("plan")
     both = [chunked.apart("submit"), chunked.apart("submit")]

@@ -88,7 +88,7 @@ def test_a_caller_who_names_no_limit_lets_through_what_memory_can_bear():
 WITHOUT_FLOATS = ("natural",)
 
 
-@pytest.mark.some(2)
+@pytest.mark.some("alq", "topk", "smaq")
 @pytest.mark.parametrize("case", [pytest.param(case, marks=[pytest.mark.slow] * (case in SLOW)) for case in CASES])
 def test_numbers_that_are_not_finite_are_damage(case):
     """Written over every place of the body."""

@@ -95,7 +95,7 @@ def of_bits(name: str) -> list[dict[str, Any]]:
     return [small | {"bits": type(METHODS[name].settings().bits)(bits)} for bits in (3, 7)]
 
 
-@pytest.mark.some(2)
+@pytest.mark.some("alq", "eden")
 @pytest.mark.parametrize(
     ("name", "workers"),
     [

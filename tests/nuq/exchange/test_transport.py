@@ -55,7 +55,6 @@ def dies(group, collective, victim, how):
     raise AssertionError("nobody noticed")
 
 
-@pytest.mark.some(2)
 @pytest.mark.parametrize(
     ("collective", "world", "victim", "how"),
     [

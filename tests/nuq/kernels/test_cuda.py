@@ -343,7 +343,6 @@ def test_without_triton_the_reference_runs_after_one_warning(monkeypatch: pytest
         operators.device_code.cache_clear()
 
 
-@pytest.mark.slow
 def test_importing_nuq_imports_no_triton() -> None:
     code = (
         "import sys, nuq.kernels.operators, nuq.kernels.reference, nuq.kernels.cuda.operators; sys.exit('triton' in "

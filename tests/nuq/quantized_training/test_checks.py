@@ -207,7 +207,6 @@ def refuses_shards(group: dist.ProcessGroup) -> None:
     nuq.CompressedTraining(model, sgd(model), activations="smaq")
 
 
-@pytest.mark.slow
 def test_shards_of_parameters(ranks: Any) -> None:
     ranks.run(refuses_shards, world=2)
 

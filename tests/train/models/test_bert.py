@@ -65,7 +65,6 @@ def bert(num_classes: int = 2, length: int = 24, **chosen: object) -> torch.nn.M
 # --- the model -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 @needs_extra
 def test_the_size_of_bert_base() -> None:
     chosen = {"model.layers": 12, "model.heads": 12, "model.width": 768, "data.length": 512, "data.vocabulary": 30522}
@@ -74,7 +73,6 @@ def test_the_size_of_bert_base() -> None:
     assert size(model) == 109_482_240 + 2 * 768 + 2  # the published network, and a head of two classes
 
 
-@pytest.mark.slow
 @needs_extra
 def test_padding_changes_nothing_and_the_second_sentence_is_told_from_the_first() -> None:
     model, x = bert().eval(), examples(6)

@@ -62,7 +62,6 @@ def demo(rate: float, by_sign: bool) -> list[dict[str, np.ndarray]]:
     return iterates
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", [pytest.param("sgd", marks=pytest.mark.slow), "signsgd"])
 def test_the_papers_algorithm(name: str) -> None:
     """To float32's rounding, 200 steps long."""

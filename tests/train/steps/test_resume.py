@@ -68,7 +68,7 @@ def bits(trainer: Trainer) -> list[bytes]:
     return [value.numpy().tobytes() if isinstance(value, torch.Tensor) else repr(value).encode() for value in tensors]
 
 
-@pytest.mark.some(3)
+@pytest.mark.some("alq", "topk", "casq")
 @pytest.mark.parametrize("name", one_of_a_kind(METHODS))
 def test_killed_and_stopped_equals_undisturbed(name, tmp_path):
     settings = config(name)
