@@ -115,8 +115,7 @@ def test_bits_of_exact_quantiles() -> None:
     assert 8 * make().encode(x, KEY).num_bytes / 1e5 < 4.8 + 0.1
 
 
-@pytest.mark.some(2)
-@pytest.mark.parametrize("n", [1, 17, 5000, 200_000])
+@pytest.mark.parametrize("n", [1, 17, 5000, pytest.param(200_000, marks=pytest.mark.slow)])
 def test_the_library_and_pytorch_give_the_same_bits(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
     methods = [make(), make(rows=0, buckets=100), make(rows=3, buckets=10, groups=3, columns_ratio=1.0, coding="rans")]
     inputs = [heavy(n), torch.where(torch.arange(n) % 5 == 0, 0.0, heavy(n))]

@@ -22,7 +22,7 @@ from tests.train.steps.test_optim import CPU
 from train.steps import optim
 from train.steps.update import update
 
-WORKERS, STEPS, CHUNK, KEPT, DECAY = 4, 200, 8, 5, 0.9
+WORKERS, CHUNK, KEPT, DECAY = 4, 8, 5, 0.9
 SHAPES: dict[str, tuple[int, ...]] = {"weight": (12, 24), "bias": (16,)}  # chunks of 6 x 8, and of 8
 DRAWN = np.random.default_rng(9)
 Floats = NDArray[np.float64]
@@ -46,12 +46,12 @@ def fast_components(momenta: Floats) -> Floats:
     return np.asarray(idctn(kept, axes=(2, 4), norm="ortho")).reshape(momenta.shape)
 
 
-def demo(rate: float, by_sign: bool) -> list[dict[str, np.ndarray]]:
+def demo(rate: float, by_sign: bool, steps: int) -> list[dict[str, np.ndarray]]:
     """The iterates of Algorithm 1; by_sign: of its variant that steps by the sign of the mean."""
     x = {name: np.zeros(shape) for name, shape in SHAPES.items()}
     momenta = {name: np.zeros((WORKERS, *shape)) for name, shape in SHAPES.items()}
     iterates = []
-    for _ in range(STEPS):
+    for _ in range(steps):
         for name in SHAPES:
             own = DECAY * momenta[name] + CURVATURES[name] * (x[name] - TARGETS[name])
             sent = fast_components(own)
@@ -62,9 +62,13 @@ def demo(rate: float, by_sign: bool) -> list[dict[str, np.ndarray]]:
     return iterates
 
 
-@pytest.mark.parametrize("name", [pytest.param("sgd", marks=pytest.mark.slow), "signsgd"])
-def test_the_papers_algorithm(name: str) -> None:
-    """To float32's rounding, 200 steps long."""
+LONG = pytest.param(200, marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize("steps", [40, LONG])
+@pytest.mark.parametrize("name", ["sgd", "signsgd"])
+def test_the_papers_algorithm(name: str, steps: int) -> None:
+    """To float32's rounding, as long as it goes."""
     rate = 0.05 if name == "sgd" else 0.005
     given: dict[str, Any] = {"optim": name, "optim.lr": rate, "optim.momentum": 0, "optim.weight_decay": 0}
     given |= {
@@ -82,7 +86,7 @@ def test_the_papers_algorithm(name: str) -> None:
     named = {key: nn.Parameter(torch.zeros(shape)) for key, shape in shapes.items()}
     model = nn.ParameterDict(named)
     optimizer = optim.build(config, named, model)
-    for step, theirs in enumerate(demo(rate, by_sign=name == "signsgd")):
+    for step, theirs in enumerate(demo(rate, name == "signsgd", steps)):
         own = {key: p.detach().double().numpy() for key, p in named.items()}
         sent = {
             worker: torch.from_numpy(np.concatenate([gradient(key, worker, own[key]).ravel() for key in own])).float()
