@@ -12,22 +12,23 @@ import ctypes
 
 TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3  # mallopt's parameters
 KEPT_BYTES = 1 << 30  # free at the top of the heap before any goes back
-LARGEST_BYTES = 1 << 25  # blocks below come from the heap (glibc's most)
+LARGEST_BYTES = 1 << 30  # blocks below come from the heap
+LARGEST_BEFORE = 1 << 25  # the most that older versions of glibc take
 SMALLEST_BYTES = 1 << 16  # the smallest block that goes back by itself: packed activations leave holes in a heap
 
 
 def keep_freed_memory() -> bool:
     """Ask the C library to keep freed memory; returns whether it understood (glibc does, others may not)."""
-    return _asked((TRIM_THRESHOLD, KEPT_BYTES), (MMAP_THRESHOLD, LARGEST_BYTES))
+    largest = any(_asked(MMAP_THRESHOLD, size) for size in (LARGEST_BYTES, LARGEST_BEFORE))
+    return _asked(TRIM_THRESHOLD, KEPT_BYTES) and largest
 
 
 def return_freed_memory() -> bool:
     """Ask the C library to return freed memory to the system, so that packed activations lower the process's peak."""
-    return _asked((MMAP_THRESHOLD, SMALLEST_BYTES))
+    return _asked(MMAP_THRESHOLD, SMALLEST_BYTES)
 
 
-def _asked(*parameters: tuple[int, int]) -> bool:
+def _asked(parameter: int, value: int) -> bool:
     with contextlib.suppress(OSError, AttributeError):
-        mallopt = ctypes.CDLL(None).mallopt
-        return all(mallopt(name, value) for name, value in parameters)
+        return bool(ctypes.CDLL(None).mallopt(parameter, value))
     return False
