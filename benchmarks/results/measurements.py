@@ -251,6 +251,9 @@ MEASUREMENTS: dict[str, Benchmark | Sweep] = {
     "headline_variance": Benchmark(
         "python -m benchmarks.variance_and_loss", "Does variance predict how training ends?", 1
     ),
+    "repeat": Benchmark(
+        "python -m benchmarks.repeat", "Do the sweeps' kept runs come out again?", 20, needs=(CIFAR10,)
+    ),
 }
 
 

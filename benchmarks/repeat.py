@@ -1,0 +1,150 @@
+"""Kept runs begun again: are the first steps of today's code the same bits?
+
+Run it as ``python -m benchmarks.repeat [FOLDER ..] [--steps N]``.  A sweep's table is hours of training by the commits
+that its runs noted.  Instead of all of it, one run of every experiment is begun again with its own settings and stopped
+after some steps, and every scalar that it has logged by then (losses, bits, levels, variances; times aside) must be
+equal to the kept one.
+
+- An experiment is what is alike but for the seed; of its runs the first by name counts that was trained on this
+  machine's model of processor with its version of PyTorch: others round otherwise, and prove nothing here.
+- What only happens later, such as an evaluation, is not seen.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import json
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from analysis.logs import discovery, events
+from args import Config
+from settings import run_identity
+from train.logs.run_log import Log
+from train.process import machine, status
+from train.process.config_file import read_config
+from train.process.memory import keep_freed_memory
+from train.process.signals import Preempted
+from train.steps.train_loop import run
+from train.steps.trainer import Trainer
+
+ROOT = Path(__file__).parent.parent
+STEPS = 120  # two updates of the levels behind the first, at 20 and 100
+TIMES = "time/"  # tags that no two runs share
+
+
+@dataclass(frozen=True)
+class Repeated:
+    """What came of one experiment: scalars that were compared, and the tags that differ, or that one side lacks."""
+
+    run: str
+    scalars: int
+    differ: tuple[str, ...]
+
+
+def kept_sweeps(root: Path = ROOT) -> list[Path]:
+    """The folders below results/ that hold kept runs."""
+    return sorted({path.parent.parent for path in (root / "results").glob("*/*/config.yaml")})
+
+
+def experiments(folder: Path) -> list[list[Path]]:
+    """The runs of a folder, those of one experiment together.  ValueError where a run's settings cannot be read."""
+    found: dict[str, list[Path]] = {}
+    for kept in discovery.find(folder, []):
+        config = read_config(kept.folder)
+        found.setdefault(run_identity.identity(config | {"seed": 0}), []).append(kept.folder)
+    return list(found.values())
+
+
+def of_here(runs: Sequence[Path]) -> Path | None:
+    """The first of the runs that was trained on such a processor, with such a PyTorch."""
+    here = machine.describe(torch.device("cpu"), ROOT)
+
+    def noted(folder: Path) -> dict[str, Any]:
+        return status.read(folder).get("machine") or {}
+
+    same = (run for run in runs if all(noted(run).get(what) == here[what] for what in ("cpu", "torch")))
+    return next(same, None)
+
+
+def repeated(folder: Path, steps: int = STEPS) -> Repeated:
+    """Begin a kept run again, and compare what both have logged up to that step, which one more step completes."""
+    config: dict[str, Any] = {**read_config(folder), "data_dir": Config().data_dir, "run_dir": ""}
+    torch.set_num_threads(config["threads"])
+    keep_freed_memory()
+    with tempfile.TemporaryDirectory(prefix="repeat-") as place, contextlib.redirect_stdout(io.StringIO()):
+        again = Path(place)
+        trainer = Trainer(config, device=torch.device("cpu"))
+        told = status.Status(again, config["steps"], "cpu", config["threads"])
+        with contextlib.suppress(Preempted), contextlib.closing(Log(again, told.attempt)) as log:
+            run(trainer, again, told, log, lambda: trainer.step > steps)
+        before, now = (dict(_scalars(path, steps)) for path in (folder, again))
+    differ = {tag for tag, step in before.keys() | now.keys() if before.get((tag, step)) != now.get((tag, step))}
+    return Repeated(folder.name, len(now), tuple(sorted(differ)))
+
+
+def _scalars(folder: Path, steps: int) -> Iterator[tuple[tuple[str, int], bytes]]:
+    """The bytes of the scalars up to a step, by tag and step."""
+    found = events.read(sorted(folder.glob(f"{discovery.EVENTS}*")))
+    for tag, step, value in zip(found.tag, found.step, found.value, strict=True):
+        if step <= steps and not found.tags[tag].startswith(TIMES):
+            yield (found.tags[tag], int(step)), value.tobytes()  # NaN is equal to itself
+
+
+def figures(folders: Sequence[Path], steps: int, jobs: int) -> dict[str, Any]:
+    """Repeat one run of every experiment of these sweeps; what came of it, by the sweep's name, and in all."""
+    sweeps: dict[str, dict[str, Any]] = {}
+    with ProcessPoolExecutor(jobs, get_context("spawn")) as pool:
+        for folder in folders:
+            kept = experiments(folder)
+            chosen = [one for one in map(of_here, kept) if one is not None]
+            results = list(pool.map(repeated, chosen, [steps] * len(chosen)))
+            differ = {one.run: list(one.differ) for one in results if one.differ}
+            sweeps[folder.name] = {
+                "runs": sum(map(len, kept)),
+                "experiments": len(kept),
+                "repeated": len(chosen),
+                "same": len(results) - len(differ),
+                "scalars": sum(one.scalars for one in results),
+                "differ": differ,
+            }
+            print(f"{folder.name}: {json.dumps(sweeps[folder.name])}", flush=True)
+    counts = ("runs", "experiments", "repeated", "same", "scalars")
+    return {
+        "steps": steps,
+        **{what: sum(found[what] for found in sweeps.values()) for what in counts},
+        "sweeps": sweeps,
+    }
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Repeat, print a line for each sweep, and the JSON object."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.repeat", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("folders", nargs="*", type=Path, metavar="FOLDER", help="of kept runs (all below results/)")
+    parser.add_argument("--steps", type=int, default=STEPS, help=f"after which a run is stopped ({STEPS})")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="runs at a time (one for each core)")
+    chosen = parser.parse_args(arguments)
+    if chosen.steps < 1 or chosen.jobs < 1:
+        parser.error(f"--steps {chosen.steps} --jobs {chosen.jobs}: both must be at least 1")
+    folders = chosen.folders or kept_sweeps()
+    try:
+        for folder in folders:
+            if not folder.is_dir() or not experiments(folder):
+                parser.error(f"{folder}: must be a folder that holds kept runs, as in results/dgc_cifar10_cpu")
+    except ValueError as error:
+        parser.error(str(error))
+    print(json.dumps(figures(folders, chosen.steps, chosen.jobs)))
+
+
+if __name__ == "__main__":
+    main()
