@@ -7,7 +7,7 @@ equal to the kept one.
 
 - An experiment is what is alike but for the seed; of its runs the first by name counts that was trained on this
   machine's model of processor with its version of PyTorch: others round otherwise, and prove nothing here.
-- What only happens later, such as an evaluation, is not seen.
+- What only happens later, such as an evaluation, is not seen; forks, which begin in the middle, are left out.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import io
 import json
 import os
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from multiprocessing import get_context
@@ -40,7 +40,7 @@ from train.steps.trainer import Trainer
 
 ROOT = Path(__file__).parent.parent
 STEPS = 120  # two updates of the levels behind the first, at 20 and 100
-TIMES = "time/"  # tags that no two runs share
+UNLIKE = ("time/", "comm/network_bytes")  # tags that no two runs share, or that only several processes log
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,11 @@ class Repeated:
     scalars: int
     differ: tuple[str, ...]
 
+    @property
+    def same(self) -> bool:
+        """Whether there was something to compare, and all of it was equal."""
+        return self.scalars > 0 and not self.differ
+
 
 def kept_sweeps(root: Path = ROOT) -> list[Path]:
     """The folders below results/ that hold kept runs."""
@@ -58,22 +63,26 @@ def kept_sweeps(root: Path = ROOT) -> list[Path]:
 
 
 def experiments(folder: Path) -> list[list[Path]]:
-    """The runs of a folder, those of one experiment together.  ValueError where a run's settings cannot be read."""
+    """The runs of a folder, those of one experiment together, without forks.
+
+    ValueError where a run's settings cannot be read.
+    """
     found: dict[str, list[Path]] = {}
     for kept in discovery.find(folder, []):
         config = read_config(kept.folder)
-        found.setdefault(run_identity.identity(config | {"seed": 0}), []).append(kept.folder)
+        if not config["fork"]["run"]:
+            found.setdefault(run_identity.identity(config | {"seed": 0}), []).append(kept.folder)
     return list(found.values())
 
 
 def of_here(runs: Sequence[Path]) -> Path | None:
-    """The first of the runs that was trained on such a processor, with such a PyTorch."""
+    """The first of the runs that was trained on such a processor, on no GPU, with such a PyTorch."""
     here = machine.describe(torch.device("cpu"), ROOT)
 
     def noted(folder: Path) -> dict[str, Any]:
         return status.read(folder).get("machine") or {}
 
-    same = (run for run in runs if all(noted(run).get(what) == here[what] for what in ("cpu", "torch")))
+    same = (run for run in runs if all(noted(run).get(what) == here[what] for what in ("cpu", "gpu", "torch")))
     return next(same, None)
 
 
@@ -97,28 +106,26 @@ def _scalars(folder: Path, steps: int) -> Iterator[tuple[tuple[str, int], bytes]
     """The bytes of the scalars up to a step, by tag and step."""
     found = events.read(sorted(folder.glob(f"{discovery.EVENTS}*")))
     for tag, step, value in zip(found.tag, found.step, found.value, strict=True):
-        if step <= steps and not found.tags[tag].startswith(TIMES):
+        if step <= steps and not found.tags[tag].startswith(UNLIKE):
             yield (found.tags[tag], int(step)), value.tobytes()  # NaN is equal to itself
 
 
-def figures(folders: Sequence[Path], steps: int, jobs: int) -> dict[str, Any]:
+def figures(kept_runs: Mapping[str, Sequence[Sequence[Path]]], steps: int, jobs: int) -> dict[str, Any]:
     """Repeat one run of every experiment of these sweeps; what came of it, by the sweep's name, and in all."""
     sweeps: dict[str, dict[str, Any]] = {}
     with ProcessPoolExecutor(jobs, get_context("spawn")) as pool:
-        for folder in folders:
-            kept = experiments(folder)
+        for name, kept in kept_runs.items():
             chosen = [one for one in map(of_here, kept) if one is not None]
             results = list(pool.map(repeated, chosen, [steps] * len(chosen)))
-            differ = {one.run: list(one.differ) for one in results if one.differ}
-            sweeps[folder.name] = {
+            sweeps[name] = {
                 "runs": sum(map(len, kept)),
                 "experiments": len(kept),
                 "repeated": len(chosen),
-                "same": len(results) - len(differ),
+                "same": sum(one.same for one in results),
                 "scalars": sum(one.scalars for one in results),
-                "differ": differ,
+                "differ": {one.run: list(one.differ) for one in results if one.differ},
             }
-            print(f"{folder.name}: {json.dumps(sweeps[folder.name])}", flush=True)
+            print(f"{name}: {json.dumps(sweeps[name])}", flush=True)
     counts = ("runs", "experiments", "repeated", "same", "scalars")
     return {
         "steps": steps,
@@ -136,14 +143,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     chosen = parser.parse_args(arguments)
     if chosen.steps < 1 or chosen.jobs < 1:
         parser.error(f"--steps {chosen.steps} --jobs {chosen.jobs}: both must be at least 1")
-    folders = chosen.folders or kept_sweeps()
+    kept = {}
     try:
-        for folder in folders:
-            if not folder.is_dir() or not experiments(folder):
-                parser.error(f"{folder}: must be a folder that holds kept runs, as in results/dgc_cifar10_cpu")
-    except ValueError as error:
+        for folder in chosen.folders or kept_sweeps():
+            if not folder.is_dir() or not (found := experiments(folder)):
+                raise ValueError(f"{folder}: must be a folder that holds kept runs, as in results/dgc_cifar10_cpu")
+            kept[folder.name] = found
+        print(json.dumps(figures(kept, chosen.steps, chosen.jobs)))
+    except (ValueError, OSError) as error:  # also of data that is not here
         parser.error(str(error))
-    print(json.dumps(figures(folders, chosen.steps, chosen.jobs)))
 
 
 if __name__ == "__main__":

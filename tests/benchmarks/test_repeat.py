@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from shutil import copytree
 
 import pytest
 import yaml
@@ -45,9 +46,7 @@ def test_a_run_comes_out_again_up_to_the_step(sweep: Path) -> None:
 
 
 def test_what_is_trained_otherwise_is_told(sweep: Path, tmp_path: Path) -> None:
-    (other := tmp_path / "other").mkdir()
-    for path in (sweep / "run-1").iterdir():
-        (other / path.name).write_bytes(path.read_bytes())
+    copytree(sweep / "run-1", other := tmp_path / "other")
     changed(other, "config.yaml", seed=2)
     assert {"loss", "levels/1", "est_var"} < set(repeat.repeated(other, 3).differ)
     changed(other, "config.yaml", seed=1, measure={"every": 0, "num_samples": 2})
@@ -62,7 +61,16 @@ def test_seeds_are_one_experiment_and_another_processor_is_left_out(sweep: Path)
     machine = json.loads(status)["machine"]
     changed(runs[0], "status.json", machine=machine | {"cpu": "another"})
     assert repeat.of_here(runs) == runs[1] and repeat.of_here(runs[:1]) is None
+    changed(runs[0], "status.json", machine=machine | {"gpu": "one"})
+    assert repeat.of_here(runs) == runs[1]
     (runs[0] / "status.json").write_text(status)
+
+
+def test_forks_and_runs_that_say_nothing_prove_nothing(sweep: Path, tmp_path: Path) -> None:
+    copytree(sweep / "run-1", fork := tmp_path / "fork")
+    changed(fork, "config.yaml", fork={"run": "runs/main/x", "at": 2})
+    assert repeat.experiments(tmp_path) == []
+    assert not repeat.Repeated("a run", 0, ()).same and repeat.Repeated("a run", 1, ()).same
 
 
 @pytest.mark.slow
