@@ -160,7 +160,6 @@ def saves(group, folder):
     assert all(each.step == 5 for each in other.gradients)
 
 
-@pytest.mark.slow
 def test_memories_are_saved(ranks, tmp_path: Path):
     ranks.run(saves, tmp_path, world=4)
 

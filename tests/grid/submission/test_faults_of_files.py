@@ -199,7 +199,6 @@ def _as_somebody_else(made: Bench, text: str) -> bench.Said:
     return bench.Said(*said)
 
 
-@pytest.mark.slow
 def test_folders_of_others(here: Bench) -> None:
     here.good("plan")  # whatever is imported is imported now
     with _elsewhere(here) as there:
