@@ -2,8 +2,8 @@
 
 Run it as ``python -m benchmarks.repeat [FOLDER ..] [--steps N]``.  A sweep's table is hours of training by the commits
 that its runs noted.  Instead of all of it, one run of every experiment is begun again with its own settings and stopped
-after some steps, and every scalar that it has logged by then (losses, bits, levels, variances; times aside) must be
-equal to the kept one.
+after some steps, and every scalar that it has logged by then (losses, bits, levels, variances; not times, nor what
+several processes sent) must be equal to the kept one.
 
 - An experiment is what is alike but for the seed; of its runs the first by name counts that was trained on this
   machine's model of processor with its version of PyTorch: others round otherwise, and prove nothing here.
@@ -29,7 +29,9 @@ import torch
 
 from analysis.logs import discovery, events
 from args import Config
+from nuq.errors import NonFiniteError
 from settings import run_identity
+from train.data.data_files import UNUSABLE
 from train.logs.run_log import Log
 from train.process import machine, status
 from train.process.config_file import read_config
@@ -41,6 +43,10 @@ from train.steps.trainer import Trainer
 ROOT = Path(__file__).parent.parent
 STEPS = 120  # two updates of the levels behind the first, at 20 and 100
 UNLIKE = ("time/", "comm/network_bytes")  # tags that no two runs share, or that only several processes log
+
+
+class Unusable(Exception):
+    """Why a run cannot be begun here, in one sentence."""
 
 
 @dataclass(frozen=True)
@@ -80,22 +86,29 @@ def of_here(runs: Sequence[Path]) -> Path | None:
     here = machine.describe(torch.device("cpu"), ROOT)
 
     def noted(folder: Path) -> dict[str, Any]:
-        return status.read(folder).get("machine") or {}
+        found = status.read(folder).get("machine")
+        return found if isinstance(found, dict) else {}
 
     same = (run for run in runs if all(noted(run).get(what) == here[what] for what in ("cpu", "gpu", "torch")))
     return next(same, None)
 
 
 def repeated(folder: Path, steps: int = STEPS) -> Repeated:
-    """Begin a kept run again, and compare what both have logged up to that step, which one more step completes."""
+    """Begin a kept run again, and compare what both have logged up to that step, which one more step completes.
+
+    Raises Unusable where its data or model cannot be had.
+    """
     config: dict[str, Any] = {**read_config(folder), "data_dir": Config().data_dir, "run_dir": ""}
     torch.set_num_threads(config["threads"])
     keep_freed_memory()
     with tempfile.TemporaryDirectory(prefix="repeat-") as place, contextlib.redirect_stdout(io.StringIO()):
         again = Path(place)
-        trainer = Trainer(config, device=torch.device("cpu"))
+        try:
+            trainer = Trainer(config, device=torch.device("cpu"))
+        except UNUSABLE as error:
+            raise Unusable(f"{folder}: {error}") from error
         told = status.Status(again, config["steps"], "cpu", config["threads"])
-        with contextlib.suppress(Preempted), contextlib.closing(Log(again, told.attempt)) as log:
+        with contextlib.suppress(Preempted, NonFiniteError), contextlib.closing(Log(again, told.attempt)) as log:
             run(trainer, again, told, log, lambda: trainer.step > steps)
         before, now = (dict(_scalars(path, steps)) for path in (folder, again))
     differ = {tag for tag, step in before.keys() | now.keys() if before.get((tag, step)) != now.get((tag, step))}
@@ -138,7 +151,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Repeat, print a line for each sweep, and the JSON object."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.repeat", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("folders", nargs="*", type=Path, metavar="FOLDER", help="of kept runs (all below results/)")
-    parser.add_argument("--steps", type=int, default=STEPS, help=f"after which a run is stopped ({STEPS})")
+    parser.add_argument(
+        "--steps", type=int, default=STEPS, help=f"after which a run is stopped ({STEPS}), if it goes on"
+    )
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="runs at a time (one for each core)")
     chosen = parser.parse_args(arguments)
     if chosen.steps < 1 or chosen.jobs < 1:
@@ -148,9 +163,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for folder in chosen.folders or kept_sweeps():
             if not folder.is_dir() or not (found := experiments(folder)):
                 raise ValueError(f"{folder}: must be a folder that holds kept runs, as in results/dgc_cifar10_cpu")
+            if folder.name in kept:
+                raise ValueError(f"{folder}: must not have the name of another folder")
             kept[folder.name] = found
+    except ValueError as error:
+        parser.error(str(error))
+    try:
         print(json.dumps(figures(kept, chosen.steps, chosen.jobs)))
-    except (ValueError, OSError) as error:  # also of data that is not here
+    except Unusable as error:
         parser.error(str(error))
 
 

@@ -54,16 +54,14 @@ def test_what_is_trained_otherwise_is_told(sweep: Path, tmp_path: Path) -> None:
     assert "est_var" in differ and "loss" not in differ  # one side lacks it
 
 
-def test_seeds_are_one_experiment_and_another_processor_is_left_out(sweep: Path) -> None:
-    (runs,) = repeat.experiments(sweep)
+def test_seeds_are_one_experiment_and_another_processor_is_left_out(sweep: Path, tmp_path: Path) -> None:
+    (runs,) = repeat.experiments(copytree(sweep, tmp_path / "copy"))
     assert [run.name for run in runs] == ["run-1", "run-2"] and repeat.of_here(runs) == runs[0]
-    status = (runs[0] / "status.json").read_text()
-    machine = json.loads(status)["machine"]
+    machine = json.loads((runs[0] / "status.json").read_text())["machine"]
     changed(runs[0], "status.json", machine=machine | {"cpu": "another"})
     assert repeat.of_here(runs) == runs[1] and repeat.of_here(runs[:1]) is None
     changed(runs[0], "status.json", machine=machine | {"gpu": "one"})
     assert repeat.of_here(runs) == runs[1]
-    (runs[0] / "status.json").write_text(status)
 
 
 def test_forks_and_runs_that_say_nothing_prove_nothing(sweep: Path, tmp_path: Path) -> None:
@@ -71,6 +69,11 @@ def test_forks_and_runs_that_say_nothing_prove_nothing(sweep: Path, tmp_path: Pa
     changed(fork, "config.yaml", fork={"run": "runs/main/x", "at": 2})
     assert repeat.experiments(tmp_path) == []
     assert not repeat.Repeated("a run", 0, ()).same and repeat.Repeated("a run", 1, ()).same
+
+
+def test_what_is_kept_came_out_again() -> None:
+    figures = json.loads((repeat.ROOT / "results" / "repeat.json").read_text())["figures"]
+    assert figures["same"] == figures["repeated"] > 0
 
 
 @pytest.mark.slow
@@ -86,3 +89,16 @@ def test_bad_words_end_in_one_sentence(words: list[str], capsys: pytest.CaptureF
     with pytest.raises(SystemExit):
         repeat.main(words)
     assert "must be" in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_two_folders_of_one_name(sweep: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        repeat.main([str(sweep), str(sweep)])
+    assert "must not have the name of another folder" in capsys.readouterr().err
+
+
+def test_data_that_is_not_here(sweep: Path, tmp_path: Path) -> None:
+    copytree(sweep / "run-1", other := tmp_path / "other")
+    changed(other, "config.yaml", data={"name": "folder"}, data_dir="x")
+    with pytest.raises(repeat.Unusable, match=r"^.*other: "):
+        repeat.repeated(other)

@@ -111,6 +111,9 @@ def test_each_check_can_be_ignored(here: Bench, monkeypatch: pytest.MonkeyPatch)
         patch.setattr(os, "access", lambda place, how, real=os.access: how != os.W_OK | os.X_OK and real(place, how))
         problem(here, "cannot be written")
         here.good("submit --yes --ignore folders")
+
+
+def test_a_check_that_is_none_cannot_be_ignored(here: Bench) -> None:
     here.refused(
         "plan --ignore dsk",
         "unknown check 'dsk'",
