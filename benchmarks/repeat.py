@@ -82,15 +82,19 @@ def experiments(folder: Path) -> list[list[Path]]:
 
 
 def of_here(runs: Sequence[Path]) -> Path | None:
-    """The first of the runs that was trained on such a processor, on no GPU, with such a PyTorch."""
+    """The first of the runs that was trained on such a processor, on no GPU, with such a PyTorch.
+
+    Raises Unusable where a run's status.json is damaged.
+    """
     here = machine.describe(torch.device("cpu"), ROOT)
-
-    def noted(folder: Path) -> dict[str, Any]:
-        found = status.read(folder).get("machine")
-        return found if isinstance(found, dict) else {}
-
-    same = (run for run in runs if all(noted(run).get(what) == here[what] for what in ("cpu", "gpu", "torch")))
-    return next(same, None)
+    for folder in runs:
+        try:
+            noted = status.read(folder).get("machine")
+        except ValueError as error:
+            raise Unusable(str(error)) from error
+        if isinstance(noted, dict) and all(noted.get(what) == here[what] for what in ("cpu", "gpu", "torch")):
+            return folder
+    return None
 
 
 def repeated(folder: Path, steps: int = STEPS) -> Repeated:
