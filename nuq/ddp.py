@@ -62,7 +62,9 @@ class CompressionState:
         self.settings = HookSettings.of(method, layers, settings)
         self._saved: dict[str, Any] | None = None
         self._attached: BucketExchange | None = None
-        self._threads = BucketThreads(lambda some: self._here.begin(some), lambda: self._here.waits)
+        self._threads = BucketThreads(
+            lambda some: self._here.begin(some), lambda: self._here.waits, lambda: self._here.unused.settle()
+        )
         if model is not None:
             self.attach(model, group)
 

@@ -157,6 +157,16 @@ class ErrorFeedback(Compressor):
         owed = self.owed(vector, key)
         return (owed, *self.inner.encode_sum(owed.wanted, None, key)[1:])
 
+    def remembered(self, name: str, first: int, end: int) -> dict[tuple[Any, ...], Tensor]:
+        """Views of all that is remembered of the coordinates ``first`` to ``end`` of a vector, by what it is."""
+        return {
+            (worker, kind, of): memory[kind][of][first:end]
+            for worker, memory in self.memories.items()
+            for kind in self.kinds
+            for of in (name, f"mean/{name}")
+            if of in memory[kind]
+        }
+
     def settle(self, *, undo: bool = False) -> None:
         """Settle the messages since the last call: they have counted, or (undo) were thrown away on all ranks."""
         for place, before in reversed(self._before) if undo else ():
@@ -363,6 +373,16 @@ class CompressedDifferences(ErrorFeedback):
         if self.may_undo:
             self._before.append((kept, kept.clone()))
         kept.copy_(mean.add_(kept))
+
+    def remembered(self, name: str, first: int, end: int) -> dict[tuple[Any, ...], Tensor]:
+        found = super().remembered(name, first, end)
+        for key, mean in self.means.items():  # of the vector, or of pieces of it
+            place = _PLACE.fullmatch(key) if key != name else None
+            begin = 0 if place is None else int(place["first"] or 0)
+            low, high = max(first - begin, 0), min(end - begin, mean.numel())
+            if low < high and (key == name or (place is not None and place["name"] == name)):
+                found[MEANS, key] = mean[low:high]
+        return found
 
     def common(self) -> dict[str, dict[str, Tensor]]:
         return {MEANS: {name: mean.to("cpu", copy=True) for name, mean in self.means.items()}}

@@ -23,6 +23,7 @@ from nuq.exchange.driver import Driver, Memory
 from nuq.exchange.hook import saved_state, speed_gate, summary
 from nuq.exchange.hook.buckets import Bucket, Plan, made
 from nuq.exchange.hook.settings import HookSettings
+from nuq.exchange.hook.unused import Unused
 from nuq.exchange.payload import check_mean
 from nuq.exchange.transport import Transport, apart, backend_of
 from nuq.kernels.spec import Key
@@ -86,6 +87,7 @@ class BucketExchange:
         self.plans: dict[tuple[str, ...], Plan] = {}
         self.step = self._begun = 0  # the latter: of the training at which this process began
         self.gate_s: dict[str, float] = {}  # what the gate measured: seconds by collective
+        self.unused = Unused(model, self.parameters, self._compressors.memories)
         self._agreed = False
         # the next bucket is the first of its step; a bucket of this step was not finite
         self._first, self._skipped = True, False
@@ -162,6 +164,7 @@ class BucketExchange:
         self._first = last = buckets[-1].last
         plan, driver = self._plan(buckets), self.driver
         layout, vector = plan.layout, plan.vector(buckets)
+        self.unused.note(vector, layout, plan.sizes)
         mine = {self.transport.rank: vector}
         mean = vector if vector.dtype == torch.float32 else torch.empty_like(vector, dtype=torch.float32)
         if not driver.is_dense:
@@ -213,6 +216,7 @@ class BucketExchange:
 
     def _before_step(self) -> None:
         driver, step = self.driver, self.step
+        self.unused.settle()  # of a step in DDP's join, which ends outside of a backward pass
         if not self._agreed:
             fitted = [(one.fitted, one.levels.values.tolist()) for one in self._compressors.adaptive]
             same = {"collective": driver.collective_name, "checksum of the levels": zlib.crc32(repr(fitted).encode())}

@@ -33,13 +33,19 @@ class BucketThreads:
 
     begin: encodes and sends buckets that go together, in the first thread; what it returns waits for the other ranks'
     and writes the means into the buckets' memory, in the second one, and so takes no time from what is sent next.
-    waits: whether buckets of a step are kept until its last one is there.  error: the first one of an exchange; nothing
+    waits: whether buckets of a step are kept until its last one is there.  ended: called in the backward pass' thread
+    when all buckets are exchanged and DDP itself has ended.  error: the first one of an exchange; nothing
     is exchanged after it, and every bucket is done at once.  The threads begin with the first bucket.
     """
 
-    def __init__(self, begin: Callable[[list[Bucket]], Callable[[], None]], waits: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        begin: Callable[[list[Bucket]], Callable[[], None]],
+        waits: Callable[[], bool],
+        ended: Callable[[], None],
+    ) -> None:
         self.error: BaseException | None = None
-        self._begin, self._waits = begin, waits
+        self._begin, self._waits, self._ended = begin, waits, ended
         self._given: queue.SimpleQueue[Bucket | None] = queue.SimpleQueue()
         self._begun: queue.Queue[_Begun | None] = queue.Queue(_MOST_BEGUN)
         self._threads: list[threading.Thread] = []
@@ -64,13 +70,17 @@ class BucketThreads:
         if inside and is_last:
             after = torch.autograd.Variable._execution_engine.queue_callback
             # behind DDP's own callback, which is not there yet and waits for all futures
-            after(lambda: after(self._raise))
+            after(lambda: after(self._end_step))
         return done.then(lambda _: self._result(bucket, told=inside))
 
     def _result(self, bucket: Bucket, *, told: bool) -> Tensor:
         if not told:
             self._raise()
         return bucket.buffer
+
+    def _end_step(self) -> None:
+        self._raise()
+        self._ended()
 
     def _raise(self) -> None:
         if self.error is not None:

@@ -28,12 +28,13 @@ class Bucket:
 class Plan:
     """The vector in whose form some buckets are exchanged.
 
-    order: its parameters, or None for the one bucket's buffer as it lies.  parameters: the model's, whose memory
-    formats a buffer has.
+    order: its parameters, or None for the one bucket's buffer as it lies.  sizes: coordinates of its parameters, in the
+    vector's order.  parameters: the model's, whose memory formats a buffer has.
     """
 
     layout: FlatLayout
     order: tuple[str, ...] | None
+    sizes: Mapping[str, int]
     parameters: Mapping[str, nn.Parameter]
 
     def vector(self, buckets: Sequence[Bucket]) -> Tensor:
@@ -82,4 +83,5 @@ def made(
     listed = [name for name in parameters if name in names] if waits else list(names)
     layout = arrange({name: tuple(parameters[name].shape) for name in listed})
     copied = waits or (shaped and not all(parameters[name].is_contiguous() for name in names))
-    return Plan(layout, tuple(layout.arranged(listed)) if copied else None, parameters)
+    order = tuple(layout.arranged(listed)) if copied else None
+    return Plan(layout, order, {name: parameters[name].numel() for name in order or names}, parameters)
