@@ -27,7 +27,7 @@ from urllib.parse import quote
 from analysis.logs import parts
 from files import atomic
 
-_VERSION = 3  # version of the index, and of what the reader makes of a file
+_VERSION = 4  # version of the index, and of what the reader makes of a file
 _INDEX = "index.json"
 _KINDS = ("scalars", "settings", "status")
 _MOST_PARTS = 8
@@ -48,7 +48,7 @@ class Seen:
 class Entry:
     """A run as it was read: rows, settings and status."""
 
-    scalars: Seen  # content: None
+    scalars: Seen  # content: what was passed over, as sentences under "remarks"
     settings: Seen
     status: Seen
     part: parts.Part = field(compare=False)

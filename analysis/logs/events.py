@@ -37,6 +37,8 @@ class Scalars(NamedTuple):
     value: np.ndarray  # float64
     tags: list[str]
     damage: dict[int, str]  # index into the paths -> what is wrong, and how much was kept
+    begun: np.ndarray  # float64, the wall time of each file's first event; infinite where there is none
+    passed_over: dict[int, set[str]]  # index into the paths -> tags of values that are neither scalars nor histograms
 
 
 class _Rows(NamedTuple):
@@ -62,6 +64,7 @@ def read(paths: Sequence[Path]) -> Scalars:
     content, sizes = _content(paths, damage)
     first_bad = np.full(len(paths), len(content.start), np.int64)
     parts = [_rows([])]
+    passed_over: dict[int, set[str]] = {}
     for begin in range(0, len(content.start), _AT_ONCE):
         for which in _groups(content.length[begin : begin + _AT_ONCE]):
             which += begin
@@ -69,7 +72,7 @@ def read(paths: Sequence[Path]) -> Scalars:
             rows = _windows(content, which, length)
             good = masked(crc32c(rows.T[:length])) == _view(rows[:, length : length + FOOTER], "<u4")
             np.minimum.at(first_bad, content.file[which[~good]], which[~good])
-            parts.append(_scalars(rows[good], length, which[good], tags))
+            parts.append(_scalars(rows[good], length, which[good], tags, content.file, passed_over))
     found = _Rows(*(np.concatenate([part[k] for part in parts]) for k in range(5)))
     file = content.file[found.record]
     bad = np.flatnonzero(first_bad < len(content.start))
@@ -81,7 +84,17 @@ def read(paths: Sequence[Path]) -> Scalars:
     if len(bad):  # a record that is wrong makes all that follow doubtful
         stay = found.record < first_bad[file]
         found, file = _Rows(*(column[stay] for column in found)), file[stay]
-    return Scalars(found.record, file, *found[1:], list(tags), damage)
+    return Scalars(found.record, file, *found[1:], list(tags), damage, _begun(content, len(paths)), passed_over)
+
+
+def _begun(content: _Content, num_files: int) -> np.ndarray:
+    """The wall time of each file's first event, which begins with it; infinite where a file has no such event."""
+    begun = np.full(num_files, np.inf)
+    files, first = np.unique(content.file, return_index=True)
+    for file, start in zip(files.tolist(), content.start[first].tolist(), strict=True):
+        if content.data[start] == 0x09:
+            begun[file] = content.data[start + 1 : start + 9].view("<f8")[0]
+    return begun
 
 
 def _content(paths: Sequence[Path], damage: dict[int, str]) -> tuple[_Content, np.ndarray]:
@@ -136,8 +149,18 @@ def _rows(found: Sequence[tuple[int, int, int, float, float]]) -> _Rows:
     return _Rows(*(np.array(column, kind) for column, kind in zip(columns, kinds, strict=True)))
 
 
-def _scalars(rows: np.ndarray, length: int, record: np.ndarray, tags: dict[str, int]) -> _Rows:
-    """The scalars of sound records of one length; new tags are added to ``tags``."""
+def _scalars(
+    rows: np.ndarray,
+    length: int,
+    record: np.ndarray,
+    tags: dict[str, int],
+    file: np.ndarray,
+    passed_over: dict[int, set[str]],
+) -> _Rows:
+    """The scalars of sound records of one length; new tags are added to ``tags``.
+
+    file: of each record; passed_over: by file, gets the tags of what is no scalar.
+    """
     parts, left = [], np.ones(len(rows), bool)
     for step_bytes, chosen in _by_step_bytes(rows, length):
         which = slice(None) if len(chosen) == len(rows) else chosen
@@ -146,8 +169,9 @@ def _scalars(rows: np.ndarray, length: int, record: np.ndarray, tags: dict[str, 
         parts.append(part)
     others = []
     for index in np.flatnonzero(left).tolist():
-        event = rows[index, :length].tobytes()
-        others += [(int(record[index]), tags.setdefault(tag, len(tags)), *rest) for tag, *rest in event_scalars(event)]
+        event, number = rows[index, :length].tobytes(), int(record[index])
+        left_out = passed_over.setdefault(int(file[number]), set())
+        others += [(number, tags.setdefault(tag, len(tags)), *rest) for tag, *rest in event_scalars(event, left_out)]
     return _Rows(*(np.concatenate(columns) for columns in zip(*parts, _rows(others), strict=True)))
 
 

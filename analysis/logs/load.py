@@ -104,6 +104,7 @@ def load(runs: Path, sweep: str, *, cache: bool = True) -> Logs:
     names = pd.Index(list(entries), name="run", dtype=object)
     for name, entry in entries.items():
         notes += [f"{name}: {note}" for seen in (entry.settings, entry.status, entry.scalars) for note in seen.notes]
+    notes += _remarks(entries)
     nameless = [name for name, entry in entries.items() if entry.settings.content is None]
     unknown = "no config.yaml, so {} settings are unknown"
     notes += _some(f"has {unknown.format('its')}", f"have {unknown.format('their')}", nameless, len(names))
@@ -137,6 +138,15 @@ def _some(one: str, several: str, names: Sequence[str], total: int) -> list[str]
         return []
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     return [f"{len(names)} of {total} runs {one if len(names) == 1 else several}: {', '.join(names[:3])}{more}"]
+
+
+def _remarks(entries: Mapping[str, Entry]) -> list[str]:
+    """What was passed over in sound files; runs of which the same is said share a sentence."""
+    runs: dict[str, list[str]] = {}
+    for name, entry in entries.items():
+        for remark in (entry.scalars.content or {}).get("remarks", ()):
+            runs.setdefault(remark, []).append(name)
+    return [f"{names[0]}{f' and {len(names) - 1} more' if names[1:] else ''}: {why}" for why, names in runs.items()]
 
 
 # --- what has changed ---------------------------------------------------------------------------------------------
@@ -173,7 +183,7 @@ def _entries(runs: Path, sweep: str, found: list[Run], notes: list[str], use_cac
             settings, status = seen[run.name]
             if result := of_stale.get(run.name):
                 damage = [f"{file} {what}" for file, what in result.damage]
-                scalars = Seen(_trusted(_about(run, "scalars"), now, damage), None, damage)
+                scalars = Seen(_trusted(_about(run, "scalars"), now, damage), {"remarks": result.remarks}, damage)
                 entries[run.name] = Entry(scalars, settings, status, result.part, result.run)
             else:
                 entries[run.name] = replace(before[run.name], settings=settings, status=status)

@@ -6,9 +6,19 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
+# The type of a TensorProto of one number -> how its bytes are unpacked, and the field that holds it in place of bytes.
+# float, double, int32, uint8, int16, int8, int64; bool, bfloat16, uint16, half, uint32, uint64
+_NUMBERS = {1: ("<f", 5), 2: ("<d", 6), 3: ("<i", 7), 4: ("<B", 7), 5: ("<h", 7), 6: ("<b", 7), 9: ("<q", 10)}
+_NUMBERS |= {10: ("<?", 11), 14: ("<H", 13), 17: ("<H", 7), 19: ("<e", 13), 22: ("<I", 16), 23: ("<Q", 17)}
+_BFLOAT16 = 14
+_HISTOGRAM = 5
 
-def event_scalars(event: bytes) -> Iterator[tuple[str, int, float, float]]:
-    """The (tag, step, wall time, value) of each scalar in one serialised Event; other values are passed over."""
+
+def event_scalars(event: bytes, passed_over: set[str] | None = None) -> Iterator[tuple[str, int, float, float]]:
+    """The (tag, step, wall time, value) of each scalar in one serialised Event.
+
+    passed_over: gets the tags of all other values but histograms, which have a reader of their own.
+    """
     whole = decode(event)
     step = signed(whole.numbers.get(2, 0))
     wall_time = _float(whole.first(1), "<d")
@@ -16,8 +26,15 @@ def event_scalars(event: bytes) -> Iterator[tuple[str, int, float, float]]:
         for piece in decode(summary).pieces.get(1, []):
             item = decode(piece)
             value = _float(item.first(2), "<f") if 2 in item.pieces else _tensor_scalar(item.first(8))
+            tag = item.first(1).decode("utf-8", "replace")
             if value is not None:
-                yield item.first(1).decode("utf-8", "replace"), step, wall_time or 0.0, value
+                yield tag, step, wall_time or 0.0, value
+            elif passed_over is not None and item.pieces.keys() - {
+                1,
+                9,
+                _HISTOGRAM,
+            }:  # tag and metadata alone: no value
+                passed_over.add(tag)
 
 
 def signed(number: int) -> int:
@@ -26,10 +43,24 @@ def signed(number: int) -> int:
 
 
 def _tensor_scalar(tensor: bytes) -> float | None:
-    """The number in a TensorProto of one float or double, as newer writers store scalars; None for anything else."""
+    """The number in a TensorProto of one number, as newer writers store scalars; None for anything else."""
     parts = decode(tensor)
-    layout = {1: ("<f", 5), 2: ("<d", 6)}.get(parts.numbers.get(1, 0))
-    return _float(parts.first(4) or parts.first(layout[1]), layout[0]) if layout else None
+    kind = parts.numbers.get(1, 0)
+    if kind not in _NUMBERS:
+        return None
+    layout, field = _NUMBERS[kind]
+    data = parts.first(4)
+    if not data and kind in (1, 2):
+        data = parts.first(field)
+    elif not data:  # whole numbers, and the bits of 16-bit ones, are varints
+        packed = parts.first(field)
+        number, end = varint(packed, 0) if packed else (parts.numbers.get(field), 0)
+        if number is None or end != len(packed):
+            return None
+        data = (number & 0xFFFFFFFFFFFFFFFF).to_bytes(8, "little")[: struct.calcsize(layout)]
+    if kind == _BFLOAT16:
+        data, layout = bytes(2) + data, "<f"
+    return _float(data, layout)
 
 
 def _float(data: bytes, layout: str) -> float | None:

@@ -38,11 +38,19 @@ class Files(NamedTuple):
 
 
 class Read(NamedTuple):
-    """A run that was read: where its rows are, and what was damaged, as (file name, sentence)."""
+    """A run that was read.
+
+    part, run: where its rows are.  damage: what was damaged, as (file name, sentence).  remarks: sentences on what was
+    passed over in sound files.
+    """
 
     part: parts.Part
     run: int
     damage: list[tuple[str, str]]
+    remarks: list[str]
+
+
+Runs = tuple[parts.Part, list[list[tuple[str, str]]], list[list[str]]]  # the rows of some runs; damage, remarks of each
 
 
 def attempt(name: str) -> tuple[int, str]:
@@ -66,16 +74,31 @@ def merged(step: np.ndarray, file: np.ndarray) -> np.ndarray:
     return step <= first_of_later[file]
 
 
-def read_runs(runs: Sequence[Files]) -> tuple[parts.Part, list[list[tuple[str, str]]]]:
-    """The rows of some runs, and the damage of each."""
+def writers(names: Sequence[str], begun: np.ndarray, ended: np.ndarray) -> np.ndarray:
+    """The numbers of a run's files, in the order they were begun; files that were written at the same time share one.
+
+    names: of the files, in order; begun, ended: wall times.  Our own attempts (``.a3``) are never written at the same
+    time: an attempt begins after the one before has ended, whatever the clocks of two machines say.
+    """
+    number, until = np.zeros(len(names), np.int64), -np.inf
+    for file, name in enumerate(names):
+        apart = bool(_ATTEMPT.search(name)) or begun[file] >= until
+        number[file] = number[file - 1] + apart if file else 0
+        until = ended[file] if apart else max(until, ended[file])
+    return number
+
+
+def read_runs(runs: Sequence[Files]) -> Runs:
+    """The rows of some runs, and what is to be said of each."""
     paths = [Path(path) for run in runs for path in run.paths]
     run_of_file = np.repeat(np.arange(len(runs)), [len(run.paths) for run in runs])
     found = events.read(paths)
     damage: list[list[tuple[str, str]]] = [[] for _ in runs]
     for file, what in sorted(found.damage.items()):
         damage[run_of_file[file]].append((paths[file].name, what))
+    remarks = [_passed_over(found, run_of_file == number) for number in range(len(runs))]
     if not len(found.record):
-        return parts.empty(len(runs)), damage
+        return parts.empty(len(runs)), damage, remarks
     run, (tags, tag) = run_of_file[found.file], _renamed(found, runs, run_of_file)
     of_run = found.file - np.searchsorted(run_of_file, run)
     beside = np.array([path.parent.name == EVALUATOR[:-1] for path in paths], bool)[found.file]
@@ -90,13 +113,47 @@ def read_runs(runs: Sequence[Files]) -> tuple[parts.Part, list[list[tuple[str, s
         edges = np.searchsorted(key, np.arange(len(runs) + 1) * len(tags))
         pieces = [order[edges[k] : edges[k + 1]] for k in range(len(runs))]
         for k in doubtful:
-            pieces[k] = _last_of_each(pieces[k], found, tag, of_run, beside)
+            remarks[k] += _without_steps(pieces[k], found, tags, tag)
+            pieces[k], at_once = _last_of_each(pieces[k], found, tag, _writers(found, paths, run_of_file == k), beside)
+            remarks[k] += [
+                f"{tags[code]}: {count} values of the same step by two writers at once, of which the later one counts"
+                for code, count in at_once
+            ]
         order = np.concatenate(pieces)
     rows = np.stack([run[order], tag[order], of_run[order]])
     begins = np.concatenate([[0], np.flatnonzero((rows[:, 1:] != rows[:, :-1]).any(axis=0)) + 1])
     spans = np.column_stack([rows[:, begins].T, np.diff(begins, append=len(order))])
     columns = (column[order] for column in (found.step, found.wall_time, found.value))
-    return parts.Part(len(runs), tuple(tags), spans, *columns), damage
+    return parts.Part(len(runs), tuple(tags), spans, *columns), damage, remarks
+
+
+def _writers(found: events.Scalars, paths: Sequence[Path], of_run: np.ndarray) -> np.ndarray:
+    """For each file the number of its writer within the run (``writers``); of_run: a mask of the run's files."""
+    files = np.flatnonzero(of_run)
+    ended = np.full(len(paths), -np.inf)
+    np.maximum.at(ended, found.file, found.wall_time)
+    number = np.zeros(len(paths), np.int64)
+    number[files] = writers([paths[file].name for file in files.tolist()], found.begun[files], ended[files])
+    return number
+
+
+def _passed_over(found: events.Scalars, of_run: np.ndarray) -> list[str]:
+    """The sentence on a run's values that are no scalars, if any."""
+    tags = {tag for file in np.flatnonzero(of_run).tolist() for tag in found.passed_over.get(file, ())}
+    if not tags:
+        return []
+    some = ", ".join(sorted(tags)[:3]) + (f" and {len(tags) - 3} more" if len(tags) > 3 else "")
+    return [f"{some}: no scalars (pictures, texts, tensors), so nothing is drawn of them"]
+
+
+def _without_steps(rows: np.ndarray, found: events.Scalars, tags: Sequence[str], tag: np.ndarray) -> list[str]:
+    """Sentences on the tags of a run of which a file holds several values, all at step 0: they were given no step."""
+    sentences = []
+    for code in np.unique(tag[rows]).tolist():
+        own = rows[tag[rows] == code]
+        if len(own) > len(np.unique(found.file[own])) and not found.step[own].any():
+            sentences.append(f"{tags[code]}: {len(own)} values without a step, of which the last one counts")
+    return sentences
 
 
 def _renamed(found: events.Scalars, runs: Sequence[Files], run_of_file: np.ndarray) -> tuple[list[str], np.ndarray]:
@@ -108,18 +165,29 @@ def _renamed(found: events.Scalars, runs: Sequence[Files], run_of_file: np.ndarr
 
 
 def _last_of_each(
-    rows: np.ndarray, found: events.Scalars, tag: np.ndarray, of_run: np.ndarray, beside: np.ndarray
-) -> np.ndarray:
+    rows: np.ndarray, found: events.Scalars, tag: np.ndarray, writer: np.ndarray, beside: np.ndarray
+) -> tuple[np.ndarray, list[tuple[int, int]]]:
     """The rows of a run by tag and step, each once: the last row written by the last file that counts there.
+
+    writer: of each file (``writers``).  Files that were written at the same time do not give way to one another, and of
+    their rows the one with the later wall time counts; returned with the rows is how many there were, by tag.
 
     The rows of an evaluator (``beside``) belong to no attempt: it neither gives way to later files nor makes earlier
     ones give way, but a row that the run logged itself has the last word.
     """
     own = rows[~beside[rows]]
-    rows = np.concatenate([rows[beside[rows]], own[merged(found.step[own], of_run[own])]])
-    rows = rows[np.lexsort((found.record[rows], found.step[rows], tag[rows]))]
+    rows = np.concatenate([rows[beside[rows]], own[merged(found.step[own], writer[found.file[own]])]])
+    of = writer[found.file[rows]]
+    several = np.isin(writer, np.flatnonzero(np.bincount(writer[np.unique(found.file[rows])]) > 1))[found.file[rows]]
+    when = np.where(several & ~beside[rows], found.wall_time[rows], 0.0)
+    rows = rows[np.lexsort((found.record[rows], when, of, ~beside[rows], found.step[rows], tag[rows]))]
     again = (tag[rows[1:]] == tag[rows[:-1]]) & (found.step[rows[1:]] == found.step[rows[:-1]])
-    return rows[np.append(~again, True)[: len(rows)]]
+    pair = found.file[rows[1:]], found.file[rows[:-1]]
+    at_once = (
+        again & (pair[0] != pair[1]) & (writer[pair[0]] == writer[pair[1]]) & ~beside[rows[1:]] & ~beside[rows[:-1]]
+    )
+    codes, counts = np.unique(tag[rows[1:][at_once]], return_counts=True)
+    return rows[np.append(~again, True)[: len(rows)]], list(zip(codes.tolist(), counts.tolist(), strict=True))
 
 
 # --- many runs ----------------------------------------------------------------------------------------------------
@@ -156,14 +224,12 @@ def read_all(
     else:
         results = _shared_out([[runs[index] for index in portion] for portion in portions], folder, meanwhile)
     found = []
-    for portion, (part, damage) in zip(portions, results, strict=True):
-        found += [Read(part, number, damage[number]) for number in range(len(portion))]
+    for portion, (part, damage, remarks) in zip(portions, results, strict=True):
+        found += [Read(part, number, damage[number], remarks[number]) for number in range(len(portion))]
     return found
 
 
-def _shared_out(
-    portions: list[list[Files]], folder: Path, meanwhile: Callable[[], None]
-) -> Iterator[tuple[parts.Part, list[list[tuple[str, str]]]]]:
+def _shared_out(portions: list[list[Files]], folder: Path, meanwhile: Callable[[], None]) -> Iterator[Runs]:
     (folder / "portions.json").write_text(json.dumps(portions))
     helpers = [_start(folder) for _ in range(min(num_cores(), _MOST_PROCESSES, len(portions)) - 1)]
     try:
@@ -183,8 +249,8 @@ def _shared_out(
         if part is None:
             yield read_runs(portion)
         else:
-            damage = json.loads((folder / f"{number}.damage").read_text())
-            yield part, [[(name, what) for name, what in of_run] for of_run in damage]
+            damage, remarks = json.loads((folder / f"{number}.told").read_text())
+            yield part, [[(name, what) for name, what in of_run] for of_run in damage], remarks
 
 
 def num_cores() -> int:
@@ -212,8 +278,8 @@ def _work(portions: Sequence[Sequence[Files]], folder: Path) -> None:
             (folder / f"{number}.claimed").touch(exist_ok=False)
         except FileExistsError:
             continue
-        part, damage = read_runs(portion)
-        (folder / f"{number}.damage").write_text(json.dumps(damage))
+        part, *told = read_runs(portion)
+        (folder / f"{number}.told").write_text(json.dumps(told))
         parts.write(folder, str(number), [(part, run) for run in range(part.num_runs)])
 
 

@@ -61,7 +61,7 @@ def flat(value: Any, name: str = "") -> dict[str, bytes]:
 def logged(run: Path) -> dict[tuple[str, int], bytes]:
     """Tag and step -> bits of the value, merged over all attempts as the analysis does; each once, times left out."""
     paths = sorted(map(str, run.glob("events.out.tfevents.*")), key=lambda path: attempt(Path(path).name))
-    part, _ = read_runs([Files(paths, sum(Path(path).stat().st_size for path in paths), {})])
+    part, *_ = read_runs([Files(paths, sum(Path(path).stat().st_size for path in paths), {})])
     rows: dict[tuple[str, int], bytes] = {}
     at = 0
     for _, tag, _, count in part.spans.tolist():

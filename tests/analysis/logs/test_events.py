@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tensorboardX.crc32c import _crc32c  # its plain Python loop
+from tensorboardX.proto import types_pb2  # pyright: ignore[reportAttributeAccessIssue]
 from tensorboardX.proto.event_pb2 import Event  # pyright: ignore[reportAttributeAccessIssue]
 from tensorboardX.proto.summary_pb2 import Summary  # pyright: ignore[reportAttributeAccessIssue]
 from tensorboardX.proto.tensor_pb2 import TensorProto  # pyright: ignore[reportAttributeAccessIssue]
@@ -73,6 +74,33 @@ def test_other_layouts_are_decoded() -> None:
     event = Event(wall_time=9.0, step=-3, summary=Summary(value=values)).SerializeToString()
     assert list(event_scalars(event)) == [("plain", -3, 9.0, 0.5), ("t", -3, 9.0, 1.5), ("t", -3, 9.0, 2.5)]
     assert list(event_scalars(Event(file_version="brain.Event:2").SerializeToString())) == []
+
+
+LAYOUTS = {"INT64": "<q", "INT32": "<i", "UINT8": "<B", "BOOL": "<?", "HALF": "<e", "DOUBLE": "<d", "FLOAT": "<f"}
+
+
+@pytest.mark.parametrize("kind", LAYOUTS)
+def test_numbers_of_every_type_are_read_from_bytes_and_from_fields(kind: str) -> None:
+    field = {"INT64": "int64", "BOOL": "bool", "HALF": "half", "DOUBLE": "double", "FLOAT": "float"}.get(kind, "int")
+    dtype = getattr(types_pb2, f"DT_{kind}")
+    for number in (False, True) if kind == "BOOL" else (0, 1, 200) if kind == "UINT8" else (0, 1, 100, -3):
+        data = struct.pack(LAYOUTS[kind], number)
+        value = int.from_bytes(data, "little") if kind == "HALF" else number
+        for fields in ({"tensor_content": data}, {f"{field}_val": [value]}):
+            summary = Summary(value=[Summary.Value(tag="t", tensor=TensorProto(dtype=dtype, **fields))])
+            event = Event(step=1, summary=summary).SerializeToString()
+            assert list(event_scalars(event)) == [("t", 1, 0.0, float(number))], (number, fields)
+
+
+def test_bfloat16_is_the_upper_half_of_a_float() -> None:
+    upper = struct.pack("<f", -1.5)[2:]
+    field = int.from_bytes(upper, "little")
+    for tensor in (
+        TensorProto(dtype=types_pb2.DT_BFLOAT16, tensor_content=upper),
+        TensorProto(dtype=types_pb2.DT_BFLOAT16, half_val=[field]),
+    ):
+        event = Event(step=1, summary=Summary(value=[Summary.Value(tag="t", tensor=tensor)])).SerializeToString()
+        assert list(event_scalars(event)) == [("t", 1, 0.0, -1.5)]
 
 
 @given(st.binary(max_size=60))

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from tensorboardX import SummaryWriter
 
 from analysis.logs import parts, reading
 from analysis.logs.reading import Files, merged, read_all, read_runs
@@ -51,7 +52,7 @@ def test_a_run_resumed_from_checkpoints_reads_like_one_that_was_not_stopped(stop
 def test_what_led_to_a_checkpoint_stays_where_the_next_attempt_begins_with_a_measurement(tmp_path: Path) -> None:
     first = [("loss", 4, 0.5), ("Vacc", 4, 90.0), ("est_var", 4, 3.0), ("loss", 5, 0.25), ("loss", 6, 0.75)]
     files = write(tmp_path / "run", [first, [("est_var", 4, 3.0), ("loss", 5, 0.25)]])
-    part, _ = read_runs([files])
+    part, *_ = read_runs([files])
     assert told(part) == [
         {("loss", 4): (0, 0.5), ("Vacc", 4): (0, 90.0), ("est_var", 4): (1, 3.0), ("loss", 5): (1, 0.25)}
     ]
@@ -102,7 +103,7 @@ def test_files_of_any_interruptions_merge_by_the_rule(
 ) -> None:
     folder = tmp_path_factory.mktemp("runs")
     files = [write(folder / str(number), attempts) for number, attempts in enumerate(runs)]
-    part, damage = read_runs(files)
+    part, damage, _ = read_runs(files)
     assert told(part) == [last_word(attempts) for attempts in runs]
     assert damage == [[] for _ in runs]
 
@@ -110,11 +111,62 @@ def test_files_of_any_interruptions_merge_by_the_rule(
 def test_other_names_for_tags_of_some_runs(tmp_path: Path) -> None:
     theirs = write(tmp_path / "0", [[("acc/test_top1", 1, 90.0), ("Vacc", 2, 91.0), ("z", 1, 1.0)]])
     ours = write(tmp_path / "1", [[("acc/test_top1", 1, 90.0)]])
-    part, _ = read_runs([theirs._replace(names={"acc/test_top1": "Vacc"}), ours])
+    part, *_ = read_runs([theirs._replace(names={"acc/test_top1": "Vacc"}), ours])
     assert told(part) == [
         {("Vacc", 1): (0, 90.0), ("Vacc", 2): (0, 91.0), ("z", 1): (0, 1.0)},
         {("acc/test_top1", 1): (0, 90.0)},
     ]
+
+
+Logged = list[tuple[str, int, float, float]]
+
+
+def two_writers(folder: Path, first: Logged, second: Logged, begun: float = 1.0) -> tuple[dict, list[str]]:
+    """What is read of a folder into which somebody else's two writers wrote, the second one from ``begun`` on."""
+    for name, rows, at in (("events.out.tfevents.1.host", first, 0.0), ("events.out.tfevents.2.host", second, begun)):
+        (folder / name).write_bytes(event_file(rows, at))
+    part, damage, remarks = read_runs([Files([str(path) for path in sorted(folder.iterdir())], 1, {})])
+    assert damage == [[]]
+    return {key: value for key, (_, value) in told(part)[0].items()}, remarks[0]
+
+
+def test_two_writers_of_one_folder_at_the_same_time_both_count(tmp_path: Path) -> None:
+    losses = [("loss", step, 1.0, 10.0 + step) for step in range(10)]
+    found, remarks = two_writers(tmp_path, losses, [("Vloss", 0, 2.0, 10.5), ("Vloss", 5, 2.0, 15.5)])
+    assert found == {("loss", step): 1.0 for step in range(10)} | {("Vloss", 0): 2.0, ("Vloss", 5): 2.0}
+    assert remarks == []
+
+
+def test_of_two_writers_at_the_same_time_the_later_event_counts_and_it_is_said(tmp_path: Path) -> None:
+    first = [("loss", 1, 1.0, 10.0), ("loss", 2, 1.0, 30.0), ("loss", 3, 1.0, 31.0)]
+    found, remarks = two_writers(tmp_path, first, [("loss", 1, 2.0, 20.0), ("loss", 2, 2.0, 21.0)])
+    assert found == {("loss", 1): 2.0, ("loss", 2): 1.0, ("loss", 3): 1.0}
+    assert [("loss" in remark and "2" in remark) for remark in remarks] == [True]
+
+
+def test_a_writer_that_begins_after_the_other_has_ended_is_a_run_that_goes_on(tmp_path: Path) -> None:
+    first = [("loss", step, 1.0, 10.0 + step) for step in range(5)]
+    found, remarks = two_writers(tmp_path, first, [("loss", 2, 2.0, 21.0)], begun=20.0)
+    assert (found, remarks) == ({("loss", 0): 1.0, ("loss", 1): 1.0, ("loss", 2): 2.0}, [])
+
+
+def test_our_own_attempts_follow_one_another_whatever_their_clocks_say(tmp_path: Path) -> None:
+    files = write(tmp_path / "run", [[("loss", 1, 1.0), ("loss", 2, 1.0)], [("loss", 1, 2.0)]])  # all at one time
+    part, _, remarks = read_runs([files])
+    assert (told(part), remarks) == ([{("loss", 1): (1, 2.0)}], [[]])
+
+
+def test_values_without_a_step_and_values_that_are_no_scalars_are_told(tmp_path: Path) -> None:
+    writer = SummaryWriter(str(tmp_path))
+    for value in range(3):
+        writer.add_scalar("loss", float(value))
+    writer.add_text("remark", "hello", 1)
+    writer.add_histogram("levels", np.arange(9.0), 1)  # has figures of its own
+    writer.close()
+    part, _, (remarks,) = read_runs([Files([str(next(tmp_path.iterdir()))], 1, {})])
+    assert told(part) == [{("loss", 0): (0, 2.0)}]
+    assert len(remarks) == 2 and not any("levels" in each for each in remarks)
+    assert any("loss" in each and "3 values" in each for each in remarks) and any("remark" in each for each in remarks)
 
 
 @pytest.mark.parametrize("helpers", ["help", "cannot start", "die"])
@@ -145,7 +197,7 @@ def test_several_processes_read_what_one_reads(tmp_path: Path, monkeypatch: pyte
 
 
 def test_a_part_comes_back_from_its_files_and_a_damaged_one_does_not(tmp_path: Path) -> None:
-    part, _ = read_runs(
+    part, *_ = read_runs(
         [write(tmp_path / "r", [[("a", step, 1.0) for step in range(100)]]), write(tmp_path / "q", [[("b", 3, 2.0)]])]
     )
     pieces = [(part, 1), (part, 0), (parts.empty(1), 0)]
