@@ -103,6 +103,18 @@ class Arrays:
     labels: np.ndarray
 
 
+def check_arrays(arrays: Arrays, input_shape: tuple[int, ...], where: str) -> None:
+    """Raise ValueError where a split has inputs of another type or shape than a model is given, or too few labels."""
+    inputs, labels = arrays.inputs, arrays.labels
+    pictures = inputs.dtype == np.uint8 and len(input_shape) == 3
+    if not (pictures or inputs.dtype == np.float32) or inputs.shape[1:] != input_shape:
+        wanted = f"uint8{['n', *input_shape]} or " if len(input_shape) == 3 else ""
+        rule = f"{wanted}float32{['n', *input_shape]}".replace("'", "")
+        raise ValueError(f"{where}: inputs of {inputs.dtype}{list(inputs.shape)}: must be {rule}")
+    if labels.dtype != np.int64 or labels.shape != inputs.shape[:1]:
+        raise ValueError(f"{where}: labels of {labels.dtype}{list(labels.shape)}: must be int64[{len(inputs)}]")
+
+
 def check_labels(labels: np.ndarray, num_classes: int, where: str) -> None:
     """Raise ValueError, naming the first one, where a label is none of 0 .. num_classes - 1."""
     strange = np.flatnonzero((labels < 0) | (labels >= num_classes))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import torch
 
 from . import cache, pictures
@@ -23,6 +26,12 @@ class Folder(Source):
     100 % of the area in training and the centre, 7/8 of the short side, in evaluation.
     """
 
+    normalization = NORMALIZATION
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        super().__init__(config)
+        self.augmentation = Augmentation(padding=self.settings["size"] // 8, flip=True)
+
     def load(self, device: torch.device) -> DataSet:
         settings, size = self.settings, self.settings["size"]
         train, test = self._trees()
@@ -31,8 +40,7 @@ class Folder(Source):
                 train, test, device, settings, size=size, short_side=size * 8 // 7, normalization=NORMALIZATION
             )
         self.num_classes = len(train.classes)
-        augmentation = Augmentation(padding=size // 8, flip=True)
-        return self._in_memory(self._decoded(train), self._decoded(test), device, NORMALIZATION, augmentation)
+        return self._in_memory(self._decoded(train), self._decoded(test), device)
 
     def input_shape(self) -> tuple[int, ...]:
         return (3, self.settings["size"], self.settings["size"])

@@ -23,6 +23,8 @@ class ImageNet(Source):
     The folder is ``data_dir`` itself where torchvision's ``meta.bin`` lies there.
     """
 
+    normalization = NORMALIZATION
+
     def load(self, device: torch.device) -> DataSet:
         data_dir = self.data_dir
         home = data_dir if (data_dir / "meta.bin").exists() else data_dir / "imagenet"

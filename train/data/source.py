@@ -19,7 +19,7 @@ from settings.data import DATA
 from . import limit
 from .augment import Augmentation, Cutout
 from .data_files import Origin, download
-from .dataset import Arrays, DataSet, InMemory, Normalization
+from .dataset import Arrays, DataSet, InMemory, Normalization, check_arrays
 
 Splits = tuple[Arrays, Arrays]  # to train and to test
 LABEL_BYTES = 8
@@ -37,7 +37,7 @@ class Size:
 class Source:
     """The data set of a resolved configuration; ``record`` is its line in the catalog."""
 
-    normalization: Normalization | None = None
+    normalization: Normalization | None = None  # of pictures; without one a model gets their pixels from 0 to 1
     augmentation: Augmentation | None = None  # where ``data.augment`` asks for it
 
     def __init__(self, config: Mapping[str, Any]) -> None:
@@ -52,7 +52,7 @@ class Source:
 
     def load(self, device: torch.device) -> DataSet:
         """The data set on ``device``; errors as of ``read``."""
-        return self._in_memory(*self.read(), device, self.normalization, self.augmentation)
+        return self._in_memory(*self.read(), device)
 
     def input_shape(self) -> tuple[int, ...]:
         """The shape of an example, without the batch."""
@@ -81,24 +81,22 @@ class Source:
         train, test = (
             Arrays(self._drawn(draws, count), np.arange(count) % self.num_classes) for count in (num_train, num_test)
         )
-        pictures = len(self.input_shape()) == 3
-        normalization = Normalization((0.5,) * train.inputs.shape[1], (0.29,) * train.inputs.shape[1])
-        augmentation = Augmentation(padding=4, flip=True)
-        return self._in_memory(train, test, device, normalization if pictures else None, augmentation, is_stand_in=True)
+        return self._in_memory(train, test, device, is_stand_in=True)
 
     def _drawn(self, draws: np.random.Generator, count: int) -> np.ndarray:
         return draws.integers(0, 256, (count, *self.input_shape()), dtype=np.uint8)
 
-    def _in_memory(
-        self,
-        train: Arrays,
-        test: Arrays,
-        device: torch.device,
-        normalization: Normalization | None,
-        augmentation: Augmentation | None,
-        *,
-        is_stand_in: bool = False,
-    ) -> DataSet:
+    def _in_memory(self, train: Arrays, test: Arrays, device: torch.device, *, is_stand_in: bool = False) -> DataSet:
+        """The data set of decoded examples; ValueError for what no model is given."""
+        for split, arrays in (("training", train), ("test", test)):
+            check_arrays(arrays, self.input_shape(), f"data={self.name}, {split} split")
+        normalization = self.normalization
+        if train.inputs.dtype == np.uint8:
+            channels = train.inputs.shape[1]
+            if normalization is None:
+                normalization = Normalization((0.0,) * channels, (1.0,) * channels)
+            elif is_stand_in:  # the mean and the deviation of what was drawn
+                normalization = Normalization((0.5,) * channels, (0.29,) * channels)
         if not is_stand_in:
             kept = limit.chosen(train.labels, self.settings)
             train = Arrays(train.inputs[kept], train.labels[kept])
@@ -109,7 +107,7 @@ class Source:
             self.num_classes,
             device,
             normalization=normalization,
-            augmentation=augmentation if self.settings.get("augment") else None,
+            augmentation=self.augmentation if self.settings.get("augment") else None,
             cutout=Cutout.of(self.settings, self.input_shape()),
             is_stand_in=is_stand_in,
         )

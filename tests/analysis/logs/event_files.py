@@ -25,7 +25,7 @@ def scalar(tag: str, step: int, value: float, wall_time: float = 1.7e9) -> bytes
     return record(event.SerializeToString())
 
 
-def event_file(rows: Iterable[tuple[str, int, float] | tuple[str, int, float, float]], begun: float = 1.7e9) -> bytes:
+def event_file(rows: Iterable[tuple], begun: float = 1.7e9) -> bytes:
     """An event file with these (tag, step, value[, wall time]), begun as the library begins it."""
     version = Event(wall_time=begun, file_version="brain.Event:2").SerializeToString()
     return record(version) + b"".join(scalar(*row) for row in rows)

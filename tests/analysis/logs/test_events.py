@@ -93,11 +93,12 @@ def test_numbers_of_every_type_are_read_from_bytes_and_from_fields(kind: str) ->
 
 
 def test_bfloat16_is_the_upper_half_of_a_float() -> None:
+    brain = 14  # DT_BFLOAT16
     upper = struct.pack("<f", -1.5)[2:]
     field = int.from_bytes(upper, "little")
     for tensor in (
-        TensorProto(dtype=types_pb2.DT_BFLOAT16, tensor_content=upper),
-        TensorProto(dtype=types_pb2.DT_BFLOAT16, half_val=[field]),
+        TensorProto(dtype=brain, tensor_content=upper),
+        TensorProto(dtype=brain, half_val=[field]),
     ):
         event = Event(step=1, summary=Summary(value=[Summary.Value(tag="t", tensor=tensor)])).SerializeToString()
         assert list(event_scalars(event)) == [("t", 1, 0.0, -1.5)]

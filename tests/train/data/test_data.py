@@ -5,6 +5,7 @@ import gzip
 import io
 import os
 import pickle
+import re
 import struct
 import tarfile
 from pathlib import Path
@@ -17,10 +18,13 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from settings import resolving
+from settings.data import DATA, DataRecord, Embedded
 from train import data
 from train.data import cifar, idx, pickles
-from train.data.dataset import Normalization
+from train.data.dataset import Arrays, Normalization
+from train.data.source import Source, Splits
 
+CPU = torch.device("cpu")
 UNVERIFIED = {"data.verify": False}  # files of the true format, not the original ones
 
 
@@ -330,3 +334,51 @@ def test_cifar10_names_a_damaged_archive(tmp_path: Path) -> None:
     archive.write_bytes(archive.read_bytes()[:2000])
     with pytest.raises(ValueError, match=r"cifar-10-python\.tar\.gz: damaged"):
         load("cifar10", tmp_path, **UNVERIFIED)
+
+
+class Plain(Source):
+    """A data set as the recipe asks for it, and no more: ``read``."""
+
+    inputs = np.arange(2 * 3 * 8 * 8, dtype=np.uint8).reshape(2, 3, 8, 8)
+
+    def read(self) -> Splits:
+        split = Arrays(self.inputs, np.arange(2))
+        return split, split
+
+
+@pytest.fixture
+def plain(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    monkeypatch.setitem(DATA, "plain", DataRecord(Embedded, f"{__name__}:Plain", 2, (3, 8, 8), (2, 2)))
+    return {"data": {"name": "plain", "limit": 0, "cutout": 0, "augment": False}, "data_dir": "data"}
+
+
+def test_pictures_without_a_normalization_are_given_from_0_to_1(plain: dict[str, Any]) -> None:
+    inputs, _ = next(Plain(plain).load(CPU).batches("test", 2))
+    np.testing.assert_allclose(inputs.numpy(), Plain.inputs / 255, rtol=1e-6)
+    rehearsed, _ = next(Plain(plain).stand_in(CPU, 64, 64).batches("test", 64))
+    assert rehearsed.dtype == inputs.dtype and rehearsed.min() >= 0 and 0.9 < rehearsed.max() <= 1
+
+
+@pytest.mark.parametrize(
+    ("inputs", "found"),
+    [
+        (Plain.inputs.astype(np.float64), "float64"),
+        (Plain.inputs.astype(np.int64), "int64"),
+        (Plain.inputs[:, 0], "uint8[2, 8, 8]"),
+        (Plain.inputs.reshape(2, 8, 8, 3), "uint8[2, 8, 8, 3]"),
+    ],
+)
+def test_inputs_that_no_model_is_given_are_refused(
+    plain: dict[str, Any], monkeypatch: pytest.MonkeyPatch, inputs: np.ndarray, found: str
+) -> None:
+    monkeypatch.setattr(Plain, "inputs", inputs)
+    with pytest.raises(ValueError, match=re.escape(found)) as refused:
+        Plain(plain).load(CPU)
+    assert "plain" in str(refused.value) and "uint8[n, 3, 8, 8]" in str(refused.value)
+
+
+def test_labels_that_are_no_int64_are_refused(plain: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    split = Arrays(Plain.inputs, np.arange(2, dtype=np.int32))
+    monkeypatch.setattr(Plain, "read", lambda self: (split, split))
+    with pytest.raises(ValueError, match="int32"):
+        Plain(plain).load(CPU)
