@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import itertools
 import math
 from collections import Counter
@@ -17,7 +16,7 @@ import args
 from analysis import restyled
 from analysis.groups.tensor_formats import FULL_PRECISION, PREFIX, compressor, keeps, label, said, spoken_of, uneven
 from analysis.logs.load import Logs
-from analysis.logs.parents import AT, OF, RUN
+from analysis.logs.parents import AT, OF, no_result_names
 from nuq.registry import METHODS
 from nuq.settings import declared
 
@@ -62,18 +61,6 @@ _TELLING = ("method.fit", "method.solver", "method.bits", "method.bucket_size", 
 
 
 # --- seed groups ---------------------------------------------------------------------------------------------------
-
-
-@functools.cache
-def no_result_names() -> frozenset[str]:
-    """Settings that cannot change a result (where a run is kept, how often it logs), the seed, and a fork's parent.
-
-    What that is but for its seed has a column of its own.
-    """
-    schemas = [("", args.Config), *((f"{section}.", schema) for section, schema in args.SECTIONS.items())]
-    schemas += [(f"{group}.", schema) for group, options in args.GROUPS.items() for schema in options.values()]
-    found = (prefix + name for prefix, of in schemas for name, one in declared(of).items() if not one.rule["identity"])
-    return frozenset({"seed", RUN, *found})
 
 
 def _varying(settings: pd.DataFrame, names: Sequence[str]) -> list[str]:

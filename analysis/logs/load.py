@@ -21,7 +21,7 @@ from analysis.logs import cache as kept
 from analysis.logs import foreign, parts, reading
 from analysis.logs.cache import Entry, Seen
 from analysis.logs.discovery import CONFIG, STATUS, Run, find
-from analysis.logs.parents import with_parents
+from analysis.logs.parents import no_result_names, with_parents
 from analysis.logs.rows import Rows, rows
 from files.plain import Unreadable, checked, read_json, read_yaml
 from nuq.registry import METHODS
@@ -113,7 +113,32 @@ def load(runs: Path, sweep: str, *, cache: bool = True) -> Logs:
     silent = [name for name, count in zip(names, np.diff(logged.part.row_edges), strict=True) if not count]
     notes += _some("has logged nothing", "have logged nothing", silent, len(names))
     settings = _settings(names, entries.values())
-    return Logs(sweep, folder, logged, settings, _status(names, entries.values(), settings, logged), tuple(notes))
+    status = _status(names, entries.values(), settings, logged)
+    return _without_copies(Logs(sweep, folder, logged, settings, status, tuple(notes)))
+
+
+def _without_copies(logs: Logs) -> Logs:
+    """The runs without copies, which are no further seeds: of runs that are alike in all that can change a result.
+
+    The seed is part of that; runs whose seed is unknown are no copies.  The newest complete one stays, else the newest.
+    """
+    known = logs.settings.loc[logs.settings["seed"].notna()]
+    counting = [name for name in known if name == "seed" or name not in no_result_names()]
+    alike: dict[tuple[str, ...], list[str]] = {}
+    for run, values in zip(known.index, known[counting].itertuples(index=False), strict=True):
+        alike.setdefault(tuple(f"{type(value).__name__} {value}" for value in values), []).append(run)
+    several = [runs for runs in alike.values() if len(runs) > 1]
+    if not several:
+        return logs
+    newest = logs.rows.last_time()
+    order = {run: (bool(logs.status.at[run, "complete"]), newest[run]) for runs in several for run in runs}
+    kept = {max(runs, key=order.__getitem__): runs for runs in several}
+    notes = [
+        f"{', '.join(sorted(set(runs) - {best}))}: the same experiment and seed as {best}, which alone counts"
+        for best, runs in kept.items()
+    ]
+    copies = {run for best, runs in kept.items() for run in runs if run != best}
+    return replace(logs.keep(set(logs.settings.index) - copies), notes=(*logs.notes, *notes))
 
 
 def _in_our_units(logged: Rows, settings: Mapping[str, Mapping[str, Any]]) -> list[str]:

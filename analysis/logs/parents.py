@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections import Counter
 from pathlib import Path
@@ -43,3 +44,15 @@ def with_parents(settings: pd.DataFrame) -> pd.DataFrame:
 
     of = [name(str(run)) for run in settings.index]
     return settings.assign(**{RUN: settings[RUN].where(forked), AT: settings[AT].where(forked, 0), OF: of})
+
+
+@functools.cache
+def no_result_names() -> frozenset[str]:
+    """Settings that cannot change a result (where a run is kept, how often it logs), the seed, and a fork's parent.
+
+    What that is but for its seed has a column of its own.
+    """
+    schemas = [("", args.Config), *((f"{section}.", schema) for section, schema in args.SECTIONS.items())]
+    schemas += [(f"{group}.", schema) for group, options in args.GROUPS.items() for schema in options.values()]
+    found = (prefix + name for prefix, of in schemas for name, one in declared(of).items() if not one.rule["identity"])
+    return frozenset({"seed", RUN, *found})

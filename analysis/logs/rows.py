@@ -103,6 +103,14 @@ class Rows:
         np.maximum.at(found, self.spans[:, 0], self.part.step[self.spans[:, 4] - 1].astype(float))
         return np.where(np.isinf(found), np.nan, found)
 
+    def last_time(self) -> dict[str, float]:
+        """The wall time of each run's last row, by name; -inf where it logged nothing."""
+        found = dict.fromkeys(self.names, -np.inf)
+        for run, _, _, begin, end in self.spans.tolist():
+            name = self.names[run]
+            found[name] = max(found[name], float(self.part.wall_time[begin:end].max()))
+        return found
+
     def seconds(self, name: str) -> float:
         """The seconds from a run's first row to its last, without the time between attempts; NaN without rows."""
         spans = self.spans[self.spans[:, 0] == self.names.index(name)]

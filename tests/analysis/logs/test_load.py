@@ -1,5 +1,6 @@
 """A sweep as tables: merging of attempts, settings, states, what is reported."""
 
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -11,6 +12,7 @@ import pytest
 import yaml
 
 from analysis.groups.aggregate import incomplete
+from analysis.groups.seed_groups import seed_groups
 from analysis.logs import events as events_module
 from analysis.logs.load import load
 from files import plain
@@ -110,6 +112,30 @@ def test_damage_and_missing_parts_are_told_and_not_fatal(write_run: Callable[...
     assert f"1 of 4 runs has no config.yaml, so its settings are unknown: {nameless.name}" in text
     assert f"1 of 4 runs has logged nothing: {silent.name}" in text
     assert len(logs.notes) == 4
+
+
+def test_copies_of_a_run_are_no_further_seeds(write_run: Callable[..., Path], tmp_path: Path) -> None:
+    """The newest complete one counts.  Logs of unknown seeds are no copies, however alike they are."""
+    rows = [("Vacc", step, float(step)) for step in (50, 100)]
+    first, other = (write_run("s", {"steps": 100, "seed": seed}, rows) for seed in (1, 2))
+    unfinished = shutil.copytree(first, first.with_name("a"))
+    (next(unfinished.glob("events.*"))).write_bytes(event_file([("Vacc", 50, 1.0, 2e9)]))
+    (unfinished / "status.json").unlink()
+    newest = shutil.copytree(first, first.parent / "moved" / "z")
+    (next(newest.glob("events.*"))).write_bytes(event_file([("Vacc", 100, 9.0, 1.9e9)]))
+    foreign = first.with_name("f1"), first.with_name("f2")
+    for folder in foreign:
+        folder.mkdir()
+        (folder / "events.out.tfevents.1").write_bytes(event_file([("loss", 1, 1.0)]))
+    logs = load(tmp_path / "runs", "s")
+    assert set(logs.settings.index) == {other.name, "moved/z", "f1", "f2"}
+    assert len([note for note in logs.notes if first.name in note and "moved/z" in note]) == 1
+    (group,) = seed_groups(logs.settings)
+    assert len(group.runs) == 2
+    for folder in foreign:
+        shutil.rmtree(folder)
+    shutil.rmtree(newest)
+    assert set(load(tmp_path / "runs", "s").settings.index) == {first.name, other.name}
 
 
 def test_an_unknown_sweep_names_those_that_are_there(tmp_path: Path) -> None:
