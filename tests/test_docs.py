@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import re
 import shlex
@@ -272,6 +273,22 @@ def test_the_families_are_those_of_the_registry(document: str) -> None:
     table = DOCUMENTS[document].split("\n| family | methods |")[1].split("\n\n")[0]
     cells = "".join(line.split("|")[2] for line in table.splitlines()[2:])
     assert set(re.findall(r"`(\w+)`", cells)) == set(METHODS)
+
+
+def test_readme_counts_the_methods_of_the_registry() -> None:
+    from nuq.registry import METHODS
+
+    exact = {"sgd", "supersgd"}
+    assert exact < METHODS.keys() and len(exact) == 2
+    assert re.findall(r"(\d+) methods, two of them in full precision", README) == [str(len(METHODS))]
+
+
+def test_the_text_beside_the_front_figure_names_its_curves() -> None:
+    from nuq.registry import METHODS
+
+    drawn = json.loads((ROOT / "results/time_to_accuracy.json").read_text())["figures"]["methods"]
+    text = README.split("time_to_accuracy readme -->")[1].split("<!-- end -->")[0]
+    assert [method for method in drawn if METHODS[method].title not in text] == []
 
 
 def test_contributing_fits_one_screen() -> None:
