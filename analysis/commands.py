@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from analysis import fresh, restyled
+from analysis.axes import AXES
 from analysis.groups.aggregate import incomplete
 from analysis.groups.seed_groups import check_titles
 from analysis.groups.selection import select
@@ -155,16 +156,30 @@ def _named(logs: Logs, options: argparse.Namespace) -> tuple[list[figures.Named]
 
 
 def _listed(logs: Logs, options: argparse.Namespace) -> int:
-    """List the figures of the sweep, those that are drawn marked."""
+    """List the figures that the sweep has data for, those that are drawn marked; a line for all axes of a curve."""
     note(logs.notes)
     wanted, every = ([], []) if _is_empty(logs) else _named(logs, options)
     names = {figure.name for figure in wanted}
+    missing = {one.name: one.missing() for one in every}
     if options.json:
         fields = ("name", "kind", "title", "section")
-        print(as_json([{**{key: getattr(one, key) for key in fields}, "drawn": one.name in names} for one in every]))
-    else:
-        print(aligned([["*" if one.name in names else "", one.name, one.title] for one in every], words=3))
-    return 0 if every else 1
+        rows = [{**{key: getattr(one, key) for key in fields}, "missing": missing[one.name]} for one in every]
+        print(as_json([{**row, "drawn": row["name"] in names and not row["missing"]} for row in rows]))
+        return 0 if every else 1
+    lines: dict[tuple[str, str], list[figures.Named]] = {}
+    for one in every:
+        if not missing[one.name]:
+            kind, _, axis = one.kind.rpartition("-")
+            lines.setdefault((one.section, kind if axis in AXES else one.kind), []).append(one)
+    table = []
+    for first, *others in lines.values():
+        also = f"  Also: {', '.join(other.name for other in others)}." if others else ""
+        drawn = names.intersection(each.name for each in (first, *others))
+        table.append(["*" if drawn else "", first.name, first.title + also])
+    print(aligned(table, words=3))
+    if lacking := sorted({one.kind for one in every if missing[one.name] and one.kind.partition("-")[2] not in AXES}):
+        note([f"these runs have no data for {', '.join(lacking)}"])
+    return 0 if lines else 1
 
 
 def _print_figures(paths: Sequence[str], notes: Sequence[str]) -> None:
@@ -190,8 +205,8 @@ def _figures(logs: Logs, folder: Path, options: argparse.Namespace) -> tuple[lis
     if lost := [words for words in restyled.chosen().labels if words not in drawn.words] if drawn.paths else []:
         there = ", ".join(repr(words) for words in sorted(drawn.words) if words and "\n" not in words)
         notes.append(f"{options.style}: labels: no drawn figure has {', '.join(map(repr, lost))} (there are: {there})")
-    if not options.only and (left := len(every) - len(wanted)):
-        notes.append(f"{left} more can be drawn: --list names them, --only NAME draws some, --all all")
+    if not options.only and len(every) > len(wanted):
+        notes.append("--list names all figures that can be drawn, --only NAME draws some, --all all")
     if missing := incomplete(logs):
         notes.insert(0, f"{missing}; left out where the same setting has complete ones")
     return [str(path) for path in drawn.paths], notes

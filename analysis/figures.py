@@ -26,7 +26,7 @@ from analysis.plots.accuracy_per_bit import accuracy_per_bit
 from analysis.plots.bits_figure import bits_against_accuracy, ratio_against_accuracy
 from analysis.plots.branches import forks
 from analysis.plots.comparisons import against_setting, error_per_bit
-from analysis.plots.curves import PLOTS, Means, curves
+from analysis.plots.curves import PLOTS, Means, Plot, curves, on_axis
 from analysis.plots.forked import each
 from analysis.plots.histogram_figure import gradient_histogram
 from analysis.plots.legends import legend_below, legend_rows
@@ -34,6 +34,7 @@ from analysis.plots.over_links import loss_over_links
 from analysis.plots.panels import RATIO, TALLEST
 from analysis.plots.style import WIDTHS, new_figure, rc
 from analysis.plots.tensor_histograms import tensor_histograms
+from analysis.plots.ticks import x_axis
 from analysis.plots.variance_and_loss import variance_and_loss
 from analysis.restyled import SIZES, chosen, label, labelled
 from analysis.time_to_accuracy import time_to_accuracy
@@ -144,7 +145,8 @@ class Named:
     title: str
     section: str
     make: Callable[[], Figure | str]
-    kind: str = ""  # the name without the group's: ``est_var-time``
+    kind: str  # the name without the group's: ``est_var-time``
+    missing: Callable[[], str]  # why there is nothing to draw, empty where there is something: quicker than ``make``
     num_runs: int = 0  # that it may show
 
 
@@ -249,40 +251,60 @@ def named(
     for of_group in means_of(logs) if means is None else means:
         group = of_group.group
         section = _section(group)
-        for name, title, function in _of_group(of_group, wanted, target):
+        for name, title, function, missing in _of_group(of_group, wanted, target):
             file_name = re.sub(r"[^\w.=-]+", "_", f"{name}-{group.name}" if group.name else name)
             make, num_runs = functools.partial(_styled, function, group, width), len(group.logs.settings)
-            yield Named(file_name, title, section, make, name, num_runs)
+            missing = missing or functools.partial(_undrawn, function, group, width)
+            yield Named(file_name, title, section, make, name, missing, num_runs)
     for name, title, function in OF_SWEEP:
-        yield Named(name, title, ACROSS, functools.partial(_styled, function, logs, width), name)
+        make, missing = (functools.partial(how, function, logs, width) for how in (_styled, _undrawn))
+        yield Named(name, title, ACROSS, make, name, missing)
 
 
-def _of_group(
-    means: Means, axes: Sequence[str], target: float | None
-) -> Iterator[tuple[str, str, Callable[[Group, float], Figure | str]]]:
+def _undrawn(function: Callable[[Any, float], Figure | str], of: Any, width: float) -> str:
+    """Why a function draws nothing; empty where it does draw."""
+    with rc_context(rc()):
+        found = function(of, chosen().width or width)
+    return found if isinstance(found, str) else ""
+
+
+# a figure's name, title, function of (group, width), and what it lacks, where that is quicker to tell
+_Figure = tuple[str, str, Callable[[Group, float], Figure | str], Callable[[], str] | None]
+
+
+def _of_group(means: Means, axes: Sequence[str], target: float | None) -> Iterator[_Figure]:
     group = means.group
     if "step" in axes:
         yield from _against(means, "step")
     if group.trajectory == "method":
         for name, title, fill in OF_TRAINED:
-            yield name, title, lambda group, width, fill=fill: _single(width, lambda axes: fill(axes, group))
-    yield from OF_GROUP
+            yield name, title, lambda group, width, fill=fill: _single(width, lambda axes: fill(axes, group)), None
+    yield from ((*figure, None) for figure in OF_GROUP)
     title = "Time and bytes until the validation accuracy first reaches a target."
-    yield "time_to_accuracy", title, lambda group, width: time_to_accuracy(group.logs, width, target)
+    yield "time_to_accuracy", title, lambda group, width: time_to_accuracy(group.logs, width, target), None
     for axis in axes:
         # nothing compressed is sent on the SGD trajectory
         if axis != "step" and (axis != "bytes" or group.trajectory == "method"):
             yield from _against(means, axis)
 
 
-def _against(means: Means, axis: str) -> Iterator[tuple[str, str, Callable[[Group, float], Figure | str]]]:
+def _against(means: Means, axis: str) -> Iterator[_Figure]:
     """The curves against one axis: all in one figure, then one by one."""
     end = "" if axis == "step" else f"-{axis}"
-    yield f"overview{end}", f"All quantities {TITLES[axis]}.", lambda *_: _overview(means, axis)
+
+    def missing(plot: Plot) -> str:
+        found = on_axis(means, plot, axis)
+        return found if isinstance(found, str) else ""
+
+    def too_few() -> str:
+        return _FEW_PANELS if sum(not missing(plot) for plot in _panels(means)) < _least_panels() else ""
+
+    yield f"overview{end}", f"All quantities {TITLES[axis]}.", lambda *_: _overview(means, axis), too_few
     for plot in PLOTS:
         if means.group.trajectory in plot.trajectories:
             fill = functools.partial(curves, means=means, plot=plot, axis=axis)
-            yield f"{plot.name}{end}", f"{plot.title} {TITLES[axis]}.", lambda _, width, fill=fill: _single(width, fill)
+            title, lacks = f"{plot.title} {TITLES[axis]}.", functools.partial(missing, plot)
+            yield f"{plot.name}{end}", title, lambda _, width, fill=fill: _single(width, fill), lacks
 
 
 def _section(group: Group) -> str:
@@ -353,22 +375,33 @@ def _too_many(figure: Figure) -> str:
     return f"{most} curves are too many for one figure: choose fewer runs"
 
 
+_FEW_PANELS = "fewer than two panels have data"
+
+
+def _panels(means: Means) -> list[Plot]:
+    """The quantities of an overview, in the order of the style in force."""
+    plots = {plot.name: plot for plot in PLOTS}
+    wanted = [plots[name] for name in chosen().panels or plots]
+    return [plot for plot in wanted if means.group.trajectory in plot.trajectories]
+
+
+def _least_panels() -> int:
+    return min(2, len(chosen().panels) or 2)
+
+
 def _overview(means: Means, axis: str) -> Figure | str:
     """All curves that have data, under one legend; the title of a panel says what it shows."""
     width = chosen().width or WIDTHS["page"]
     figure = new_figure(width, width)
     panels: list[Axes] = []
-    plots = {plot.name: plot for plot in PLOTS}
-    for plot in [plots[name] for name in chosen().panels or plots]:
-        if means.group.trajectory not in plot.trajectories:
-            continue
+    for plot in _panels(means):
         axes = figure.add_subplot(label=plot.name)
         if curves(axes, means, plot, axis):
             axes.remove()
         else:
             panels.append(axes)
-    if len(panels) < min(2, len(chosen().panels) or 2):
-        return "fewer than two panels have data"
+    if len(panels) < _least_panels():
+        return _FEW_PANELS
     if legend_rows(figure, width) > _MOST_ROWS:
         return _too_many(figure)
     columns = min(len(panels), 2 if len(panels) in (2, 4) else 3, max(1, round(width / WIDTHS["page"] * 3)))
@@ -379,9 +412,20 @@ def _overview(means: Means, axis: str) -> Figure | str:
         letter = f"({chr(ord('a') + index)}) " if len(panels) > 1 else ""
         axes.set_title(letter + axes.get_ylabel(), loc="left")
         axes.set_ylabel("")
+    _one_x_axis(panels, axis)
     figure.set_figheight(rows * width / columns * (RATIO + 0.05))
     legend_below(figure, width)
     return figure
+
+
+def _one_x_axis(panels: Sequence[Axes], axis: str) -> None:
+    """Give all panels the same x axis, so that a step stands at one place in each."""
+    for scale in {axes.get_xscale() for axes in panels}:
+        alike = [axes for axes in panels if axes.get_xscale() == scale]
+        low, high = zip(*(axes.get_xlim() for axes in alike), strict=True)
+        for axes in alike:
+            axes.set_xlim(min(low), max(high))
+            x_axis(axes, axes.get_xlabel(), whole=axis == "step")
 
 
 def save(figure: Figure, folder: Path, name: str) -> list[Path]:

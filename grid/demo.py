@@ -52,7 +52,7 @@ def demo() -> Sweep:
 
 def quick() -> Sweep:
     """A look at the demo in half a minute: six of its methods, one seed, 80 steps."""
-    task = product(digits(80, 4), point("", {"measure.every": 40}))
+    task = product(digits(80, 4), point("", {"measure.every": 16}))
     quantized = product(AS_PUBLISHED, quantizer(3, 1024), updates([10], 40))
     methods = [item for item in union(FIXED, ADAPTIVE) if item.label in QUICK]
     return Sweep(product(task, quantized, methods))

@@ -93,7 +93,22 @@ _WORDS = {
     ("feedback.kind", "momentum"): "momentum correction",
     ("feedback.kind", "ef21"): "EF21",
     ("method.scale", "none"): "unscaled",
+    ("method.fit", "normal"): "normal fit",
+    ("method.fit", "mixture"): "mixture fit",
+    ("method.fit", "histogram"): "histogram fit",
+    ("method.solver", "paper"): "original's solver",
+    ("method.solver", "exact"): "exact solver",
+    ("method.rounding", "stochastic"): "independent rounding",
+    ("method.rounding", "correlated"): "correlated rounding",
+    ("method.objective", "mean"): "levels for the mean",
+    ("method.objective", "message"): "levels for a message",
+    ("method.dither", "subtractive"): "subtractive dither",
+    ("method.norm", "l2"): "L2 norm",
+    ("method.norm", "linf"): "Linf norm",
 }
+
+
+_SPEAKING = ("method.table", "method.coding", "method.values")  # settings whose values say what they are of
 
 
 def of_the_method(name: str) -> bool:
@@ -135,8 +150,13 @@ def _phrase(name: str, value: Any) -> str:
         return _WORDS[name, value]
     if isinstance(value, bool):
         return f"{short_name(name)}={shown(value)}"
-    if isinstance(value, str):
+    if isinstance(value, str) and name in _SPEAKING:
         return value
+    if isinstance(value, str):
+        return f"no {short_name(name)}" if value == "none" else f"{short_name(name).replace('_', ' ')} {value}"
+    if name in ("method.update_at", "method.update_every"):
+        steps = shown(value).strip("[]").replace(",", ", ")
+        return f"updates at {steps}" if name == "method.update_at" else f"updates every {steps} steps"
     if name == "method.bits":
         return f"{shown(value)} bits"
     if name == "exchange.local_steps":

@@ -34,8 +34,9 @@ from analysis.plots.ticks import log_ticks, x_axis
 BOTH = ("method", "sgd")
 REFERENCES = {"super_var": "supersgd", "sgd_var": "sgd"}  # tag -> the method that it is the variance of
 _UNEVEN = 4.0  # largest over smallest
-_CROWD = 6  # bands; of more, those are left out that hide what is under them
-_WIDEST = 0.25  # share of the axis that such a band may take
+_CROWD = 6  # bands; more are drawn only where each leaves the others to be seen
+_WIDEST = 0.25  # share of the axis that a band of a crowd may take
+_FEW_SEEDS = 4  # of fewer the band is the range: a t interval of two or three fills the figure
 _SAME = 0.02  # share of the axis: places that are nearer to each other are one
 
 
@@ -105,7 +106,10 @@ PLOTS = (
 
 @dataclass(frozen=True)
 class _Curve:
-    """A seed group's mean over seeds: step, x (position on the axis), and mean, low and high of the quantity there."""
+    """A seed group's mean over seeds: step, x (position on the axis), and mean, low and high of the quantity there.
+
+    band: what lies between low and high, a key of ``analysis.plots.legends.BANDS``.
+    """
 
     seed_group: SeedGroup
     label: str
@@ -116,12 +120,13 @@ class _Curve:
     mean: np.ndarray
     low: np.ndarray
     high: np.ndarray
+    band: str
 
     def at(self, axis_positions: np.ndarray, size: float) -> _Curve | None:
-        """The part of the curve where the position is known, in units of ``size``; None where it is nowhere known."""
+        """The part of the curve where the position is known, in units of ``size``; None for less than two points."""
         known = np.isfinite(axis_positions)
         parts = {name: getattr(self, name)[known] for name in ("step", "mean", "low", "high")}
-        return replace(self, x=axis_positions[known] / size, **parts) if known.any() else None
+        return replace(self, x=axis_positions[known] / size, **parts) if known.sum() > 1 else None
 
 
 class Means:
@@ -143,7 +148,9 @@ class Means:
         if tag is None:
             return f"no run has logged {' or '.join(plot.tags)}"
         found = [_curve(self.group, *used, tag, plot.log) for used in self._used]
-        drawable = [curve for curve in found if len(curve.step)]
+        drawable = [curve for curve in found if len(curve.step) > 1]
+        if not drawable and any(len(curve.step) for curve in found):
+            return f"{tag} has one value a run, and a curve takes two"
         return drawable or f"{tag} has no finite {'positive ' if plot.log else ''}value"
 
     @functools.cached_property
@@ -169,36 +176,35 @@ def _curve(group: Group, seed_group: SeedGroup, runs: Sequence[str], complete: b
     label = marked(seed_group.label, fewer(seed_group, len(found.runs)) if complete else UNFINISHED)
     step = found.step.astype(float)
     mean, low, high = mean_and_interval(found.values, geometric=log)
+    band = "interval"
+    if 1 < len(found.runs) < _FEW_SEEDS:
+        band, ends = "range", (found.values.min(axis=1), found.values.max(axis=1))
+        low, high = (np.exp(end) if log else end for end in ends)
     # no seeds tell its interval
     if tag == RELATIVE_VARIANCE and len(found.runs) == 1 and "relative_var_se" in group.logs.tags:
         error = wide(group.logs, "relative_var_se", found.runs)[found.runs[0]].reindex(found.step)
-        low, high = with_own_error(mean, error.to_numpy(float))
-    return _Curve(seed_group, label, complete, found.runs, step, step, mean, low, high)
+        band, (low, high) = "error", with_own_error(mean, error.to_numpy(float))
+    return _Curve(seed_group, label, complete, found.runs, step, step, mean, low, high, band)
 
 
 # --- one panel ----------------------------------------------------------------------------------------------------
 
 
 def curves(axes: Axes, means: Means, plot: Plot, axis: str = "step") -> str | None:
-    """Draw a quantity for every seed group: mean and 95 % interval over seeds; a sentence where there is none.
+    """Draw a quantity for every seed group: its mean over seeds, and a band; a sentence where there is none.
+
+    The band is the range of the seeds, from four seeds on the 95 % interval of their mean.  All bands are drawn or
+    none: where there are more than six, and some so wide that they would hide the others.
 
     On another axis than the step (``analysis.axes``), the mean of the quantity at a step stands at the mean over the
     same seeds of where they were at that step.  Seed groups of which some seeds are missing are pale and end in a
     circle; those of which no run is complete show what there is, dotted, and end in a cross; the legend says so.  Bytes
-    that differ much between methods take a logarithmic axis, on which step 0 has no place.  Where there are more than
-    six intervals, the wide ones are left out.
+    that differ much between methods take a logarithmic axis, on which step 0 has no place.
     """
-    found = means.of(plot)
+    found = on_axis(means, plot, axis)
     if isinstance(found, str):
         return found
-    uneven = axis in ("bytes", *LINKS) and means.uneven
-    places = [positions(means.group.logs, axis, curve.runs, curve.step).to_numpy().mean(axis=1) for curve in found]
-    places = [np.where(place > 0, place, np.nan) if uneven else place for place in places]
-    if not any(np.isfinite(place).any() for place in places):
-        return MISSING[axis]
-    size, label = unit(axis, max(float(np.nanmax(place)) for place in places if np.isfinite(place).any()))
-    on_axis = [curve.at(place, size) for curve, place in zip(found, places, strict=True)]
-    shown = [curve for curve in on_axis if curve is not None]
+    shown, size, label, uneven = found
     for curve in shown:
         _line(axes, curve)
     if plot.references and axis in ("step", "epoch"):  # the time and bytes of other methods are not theirs
@@ -217,6 +223,25 @@ def curves(axes: Axes, means: Means, plot: Plot, axis: str = "step") -> str | No
     return None
 
 
+def on_axis(means: Means, plot: Plot, axis: str) -> tuple[list[_Curve], float, str, bool] | str:
+    """The curves of a quantity on an axis, or a sentence where there is none.
+
+    With them: the size of the axis' unit, its label, and whether it is logarithmic.
+    """
+    found = means.of(plot)
+    if isinstance(found, str):
+        return found
+    uneven = axis in ("bytes", *LINKS) and means.uneven
+    places = [positions(means.group.logs, axis, curve.runs, curve.step).to_numpy().mean(axis=1) for curve in found]
+    places = [np.where(place > 0, place, np.nan) if uneven else place for place in places]
+    if not any(np.isfinite(place).any() for place in places):
+        return MISSING[axis]
+    size, label = unit(axis, max(float(np.nanmax(place)) for place in places if np.isfinite(place).any()))
+    placed = [curve.at(place, size) for curve, place in zip(found, places, strict=True)]
+    shown = [curve for curve in placed if curve is not None]
+    return (shown, size, label, uneven) if shown else "no run has two values on this axis, and a curve takes two"
+
+
 def _line(axes: Axes, curve: _Curve) -> None:
     style = look(curve.seed_group)
     keywords: dict[str, Any] = style.line(len(curve.x))
@@ -229,19 +254,20 @@ def _line(axes: Axes, curve: _Curve) -> None:
 
 
 def _bands(axes: Axes, shown: Sequence[_Curve], log: bool) -> None:
-    """Draw the intervals, fainter the more there are, in a crowd without the wide ones; the axis limits must stand."""
+    """Draw the bands, fainter the more there are, or none of a crowd of wide ones; the axis limits must stand."""
     there = [curve for curve in shown if np.isfinite(curve.low).any()]
     scale = np.log10 if log else np.asarray
     height = float(np.ptp(scale(axes.get_ylim())))
-    narrow = [curve for curve in there if np.nanmedian(scale(curve.high) - scale(curve.low)) < _WIDEST * height]
-    kept = narrow if len(there) > _CROWD else there
-    for curve in kept:
-        alpha = float(np.clip(0.7 / len(kept), 0.03, 0.15))
+    wide = any(np.nanmedian(scale(curve.high) - scale(curve.low)) > _WIDEST * height for curve in there)
+    if wide and len(there) > _CROWD:
+        axes.plot([], [], linestyle="none", gid="no bands")
+        return
+    for curve in there:
+        alpha = float(np.clip(0.7 / len(there), 0.03, 0.15))
         axes.fill_between(
             curve.x, curve.low, curve.high, color=look(curve.seed_group).colour, alpha=alpha, linewidth=0, zorder=2
         )
-    if len(kept) < len(there):
-        axes.plot([], [], linestyle="none", gid="no bands")
+        axes.plot([], [], linestyle="none", gid=f"bands: {curve.band}")
 
 
 def _references(axes: Axes, group: Group, axis: str) -> None:

@@ -36,14 +36,36 @@ def legend_below(figure: Figure, width: float) -> None:
         (figure if where == "right" else figure.axes[0]).legend(list(handles.values()), list(handles), **place)
         return
     columns = _legend_columns(list(handles), width - 0.1)
-    rows = -(-len(handles) // columns)
-    figure.set_figheight(figure.get_figheight() + 0.16 * rows)
-    size = _size() * min(1, (width - 0.1) / max(_widths(handles)))
+    rows, size = -(-len(handles) // columns), _size() * min(1, (width - 0.1) / max(_widths(handles)))
+    sentence = _wrapped(bands_sentence(figure), width - 0.2)
+    figure.set_figheight(figure.get_figheight() + 0.16 * (rows + (sentence.count("\n") + 1 if sentence else 0)))
+    place |= {"title": sentence, "title_fontsize": _size(), "alignment": "left"} if sentence else {}
     figure.legend(list(handles.values()), list(handles), ncols=columns, fontsize=size, borderaxespad=0.2, **place)
 
 
+def bands_sentence(figure: Figure) -> str:
+    """The sentence on what the bands of all panels are; empty where there are none to speak of."""
+    gids = {str(line.get_gid()) for axes in figure.axes for line in axes.lines}
+    kinds = [words for kind, words in BANDS.items() if f"bands: {kind}" in gids]
+    if not kinds:
+        return f"No bands: {HIDING}" if "no bands" in gids else ""
+    return f"Bands: {'; '.join(kinds)}" + (f"; none {HIDING}" if "no bands" in gids else "")
+
+
+def _wrapped(sentence: str, width: float) -> str:
+    """The sentence in lines of at most ``width`` inches."""
+    lines: list[str] = []
+    for word in sentence.split():
+        longer = f"{lines[-1]} {word}" if lines else word
+        if lines and _text_width(longer, _size()) <= 72 * width:
+            lines[-1] = longer
+        else:
+            lines.append(word)
+    return "\n".join(lines)
+
+
 def _legend_handles(figure: Figure) -> dict[str, Artist]:
-    """A handle for each label of the panels, for the drops of the learning rate, and for intervals left out."""
+    """A handle for each label of the panels, and for the drops of the learning rate."""
     handles: dict[str, Artist] = {}
     for axes in figure.axes:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
@@ -52,8 +74,6 @@ def _legend_handles(figure: Figure) -> dict[str, Artist]:
     for gid, label, style in (("drop", "rate drop", DROP), ("drops", "rate drop of a curve", DROP_OF_CURVE)):
         if gid in gids:
             handles[label] = Line2D([], [], **{**style, "color": "#777777"})
-    if "no bands" in gids:
-        handles[NO_BANDS] = Line2D([], [], linestyle="none")
     return handles
 
 
@@ -87,4 +107,9 @@ def _text_width(text: str, size: float) -> float:
 
 DROP: dict[str, Any] = {"color": "#777777", "linewidth": 0.7, "linestyle": (0, (4, 2.5))}
 DROP_OF_CURVE: dict[str, Any] = {"linestyle": "none", "marker": "|", "markersize": 9, "markeredgewidth": 1.1}
-NO_BANDS = "intervals of a quarter of the axis or more are not shown"
+BANDS = {
+    "range": "the range of the seeds",
+    "interval": "95 % intervals of the mean over seeds",
+    "error": "95 % intervals of the measurement of one seed",
+}
+HIDING = "where they would hide the curves"

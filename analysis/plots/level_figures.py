@@ -15,9 +15,11 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from analysis import published
+from analysis.decay import drops
 from analysis.groups.aggregate import mark, marked, runs_to_use
 from analysis.groups.seed_groups import Group, SeedGroup
 from analysis.logs.load import Logs
+from analysis.plots.legends import DROP, legend_below
 from analysis.plots.style import look, new_figure
 from analysis.plots.ticks import x_axis
 
@@ -147,11 +149,13 @@ def over_steps(group: Group, widths: dict[str, float]) -> Figure | str:
         for seed_group, table in moving
     ]
     figure = new_figure(width, 0.3 + rows * width / max(columns, 2) * (0.75 if columns < 4 else 0.95))
-    first = None
+    first, falls = None, drops(group.logs)
     for index, (seed_group, table) in enumerate(moving):
         axes = figure.add_subplot(rows, columns, index + 1, sharey=first, sharex=first)
         first = first or axes
-        _panel(axes, seed_group, table, symmetric)
+        _panel(axes, seed_group, table, symmetric, group.logs.status["step"])
+        for step in falls:
+            axes.axvline(step, gid="drop", zorder=1, **DROP)
         axes.set_title(titles[index])
         x_axis(axes, "training step", 3 if columns == 4 else 5, whole=True)
         if index % columns:
@@ -166,6 +170,7 @@ def over_steps(group: Group, widths: dict[str, float]) -> Figure | str:
         first.yaxis.set_major_formatter(FuncFormatter(_number))
     else:
         value_axis(first, "y", threshold(everywhere), figure.get_figheight() / rows - 0.7)
+    legend_below(figure, width)
     return figure
 
 
@@ -173,9 +178,11 @@ def _moves(table: pd.DataFrame) -> bool:
     return any(float(np.ptp(of_run.to_numpy(), axis=0).max()) > 1e-6 for _, of_run in table.groupby("run"))
 
 
-def _panel(axes: Axes, seed_group: SeedGroup, table: pd.DataFrame, symmetric: bool) -> None:
+def _panel(axes: Axes, seed_group: SeedGroup, table: pd.DataFrame, symmetric: bool, last: pd.Series) -> None:
+    """Draw the levels of each run, which stand from an update to the next one or to the run's last step."""
     colour, width = look(seed_group).colour, 0.8 if len(table.columns) <= _MANY else 0.3
-    for _, of_run in table.groupby("run"):
-        steps = of_run.index.get_level_values("step")
+    for run, of_run in table.groupby("run"):
+        steps = np.append(of_run.index.get_level_values("step"), last[run])
         shown = of_run.loc[:, of_run.iloc[-1] > 0] if symmetric else of_run
+        shown = np.vstack([shown, shown.iloc[-1:]])
         axes.plot(steps, shown, drawstyle="steps-post", color=colour, linewidth=width, alpha=0.75)

@@ -205,6 +205,6 @@ def test_pictures_come_by_name_and_in_order(logs: Logs) -> None:
 
 def test_a_figure_is_found_in_every_group() -> None:
     names = ("accuracy", "accuracy-bytes", "accuracy-bits=3", "accuracy-bytes-bits=3", "accuracy_x")
-    figures = [Named(name, "", "", lambda: "") for name in names]
+    figures = [Named(name, "", "", lambda: "", "", lambda: "") for name in names]
     assert [figure.name for figure in chosen(figures, "accuracy")] == ["accuracy", "accuracy-bits=3"]
     assert [figure.name for figure in chosen(figures, "accuracy-bytes")] == ["accuracy-bytes", "accuracy-bytes-bits=3"]

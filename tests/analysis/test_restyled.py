@@ -208,12 +208,28 @@ def test_a_size_without_room_is_told(logs: Logs, tmp_path: Path, capsys: pytest.
     assert capsys.readouterr().err.startswith(told)
 
 
-def test_where_figures_are_not_named_it_is_told_how_many_more_there_are(
+def test_the_list_names_what_can_be_drawn_and_nothing_else(
+    write_run: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each figure that it marks or names is drawn, and none that it leaves out."""
+    for seed in (1, 2):
+        write_run("s", {"method": "alq", "seed": seed}, [("Vacc", step, 5.0 + step) for step in (0, 10, 20)])
+    every = {one.name: one for one in figures.named(load(tmp_path / "runs", "s"), 3.4)}
+    assert main(["figures", "s", "--list"]) == 0
+    said = capsys.readouterr()
+    words = set(re.findall(r"[\w-]+", said.out))
+    can = {name for name, one in every.items() if not isinstance(one.make(), str)}
+    assert {name for name in every if name in words} == can == {"accuracy", "accuracy-time", "time_to_accuracy"}
+    assert len(said.out.splitlines()) == 2 and "levels" in said.err
+    assert {name for name, one in every.items() if not one.missing()} == can
+
+
+def test_where_figures_are_not_named_it_is_told_how_to_see_more(
     logs: Logs, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(figures, "draw", lambda wanted, folder: figures.Drawn((), (), frozenset()))
     main(["figures", "s"])
-    assert " more can be drawn: --list names them, --only NAME draws some, --all all\n" in capsys.readouterr().err
+    assert "--list" in capsys.readouterr().err
     main(["figures", "s", "--only", "accuracy"])
     assert capsys.readouterr().err == ""
 

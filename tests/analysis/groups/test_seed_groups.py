@@ -142,8 +142,8 @@ def test_labels_say_what_differs_within_a_method(sweep: Callable[..., Logs]) -> 
         "SGD",
         "NUQSGD (p 0.25)",
         "NUQSGD (p 0.5)",
-        "ALQ (histogram, exact)",
-        "ALQ (mixture, paper)",
+        "ALQ (histogram fit, exact solver)",
+        "ALQ (mixture fit, original's solver)",
         "AMQ (2 bits)",
         "AMQ (5 bits)",
     ]
@@ -202,11 +202,27 @@ def test_labels_leave_out_what_follows_from_the_rest() -> None:
     settings = pd.DataFrame([{"method.name": "alq", **row} for row in rows], index=list("abcd"))
     labels = {seed_group.runs[0]: seed_group.label for seed_group in seed_groups(settings)}
     assert labels == {
-        "a": "ALQ (histogram, exact)",  # which reads no weights
-        "b": "ALQ (mixture, exact, norm)",
-        "c": "ALQ (mixture, paper, norm)",
-        "d": "ALQ (mixture, paper, norm2)",
+        "a": "ALQ (histogram fit, exact solver)",  # which reads no weights
+        "b": "ALQ (mixture fit, exact solver, weights norm)",
+        "c": "ALQ (mixture fit, original's solver, weights norm)",
+        "d": "ALQ (mixture fit, original's solver, weights norm2)",
     }
+
+
+def test_no_label_shows_a_value_without_what_it_is_of() -> None:
+    """Settings are told in words: no ``update_at [10,20,100]``, no bare ``stochastic`` or ``none``."""
+    varied = {
+        "method.rounding": ("stochastic", "correlated"),
+        "method.update_at": ((10, 20, 100), (100,)),
+        "method.dither": ("none", "subtractive"),
+        "method.objective": ("mean", "message"),
+        "method.norm": ("l2", "linf"),
+    }
+    for name, values in varied.items():
+        settings = pd.DataFrame([{"method.name": "alq", name: value} for value in values], index=["a", "b"])
+        for seed_group, value in zip(seed_groups(settings), values, strict=True):
+            told = seed_group.label.partition("(")[2].rstrip(")")
+            assert told not in ("", str(value)) and "_" not in told and "[" not in told, seed_group.label
 
 
 def test_labels_leave_out_what_a_run_does_not_read() -> None:

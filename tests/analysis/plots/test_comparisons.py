@@ -91,7 +91,7 @@ def test_bits_are_linear_with_a_line_for_each_other_setting(write_run: Write, tm
             write_run("s", {"method": "alq", "method.bits": bits, "method.fit": fit}, end(60.0 + bits))
     write_run("s", {"method": "trn"}, end(55.0))
     axes = drawn(against_setting(logs(tmp_path), 3.4, "method.bits")).axes[0]
-    assert set(means(axes)) == {"ALQ (histogram)", "ALQ (mixture)", "TRN"}
+    assert set(means(axes)) == {"ALQ (histogram fit)", "ALQ (mixture fit)", "TRN"}
     assert axes.get_xscale() == "linear"
     assert list(axes.get_xticks()) == [2, 3, 5]
 

@@ -45,7 +45,9 @@ def test_curves_are_means_with_drops_and_bands(one: Callable[..., tuple[Logs, Gr
 
 
 @pytest.mark.parametrize("methods", [6, 8])
-def test_of_many_bands_the_wide_ones_are_left_out(write_run: Callable[..., Path], tmp_path: Path, methods: int) -> None:
+def test_all_bands_are_drawn_or_none_and_the_figure_says_so(
+    write_run: Callable[..., Path], tmp_path: Path, methods: int
+) -> None:
     """Each over two seeds that differ by 20, the first by .1, on an axis of 70 to 100 %."""
     for level, method in enumerate(list(METHODS)[:methods]):
         for seed in (0, 1):
@@ -58,9 +60,36 @@ def test_of_many_bands_the_wide_ones_are_left_out(write_run: Callable[..., Path]
     (group,) = groups(load(tmp_path / "runs", "s"))
     figure, problem = panel(group, "accuracy")
     assert problem is None
-    assert len(figure.axes[0].collections) == (6 if methods == 6 else 1)
+    assert len(figure.axes[0].collections) == (6 if methods == 6 else 0)
     legends.legend_below(figure, 7.0)
-    assert (legends.NO_BANDS in [text.get_text() for text in figure.legends[0].get_texts()]) == (methods == 8)
+    (legend,) = figure.legends
+    assert len(legend.get_texts()) == methods  # the sentence is no entry
+    assert ("No bands" in legend.get_title().get_text()) == (methods == 8)
+
+
+@pytest.mark.parametrize(("seeds", "ends"), [(3, (10.0, 16.0)), (4, (13 - 4.108, 13 + 4.108))])
+def test_the_band_is_the_range_below_four_seeds_and_then_the_t_interval(
+    write_run: Callable[..., Path], tmp_path: Path, seeds: int, ends: tuple[float, float]
+) -> None:
+    """Values 10, 12, 14, 16: t(3) = 3.182, s = 2.582, so 3.182 x 2.582 / 2 = 4.108."""
+    for seed, value in enumerate([10.0, 12.0, 14.0, 16.0] if seeds == 4 else [10.0, 12.0, 16.0]):
+        write_run("s", {"method": "alq", "seed": seed}, [("Vacc", step, value) for step in (10, 20)])
+    (group,) = groups(load(tmp_path / "runs", "s"))
+    figure, _ = panel(group, "accuracy")
+    (band,) = figure.axes[0].collections
+    heights = np.asarray(band.get_paths()[0].vertices)[:, 1]  # pyright: ignore[reportAttributeAccessIssue]
+    np.testing.assert_allclose((heights.min(), heights.max()), ends, atol=1e-3)
+    assert ("range" in legends.bands_sentence(figure)) == (seeds == 3)
+
+
+def test_the_panels_of_an_overview_have_one_x_axis(write_run: Callable[..., Path], tmp_path: Path) -> None:
+    rows = [("Vacc", step, 5.0 + step) for step in (50, 100)] + [("est_var", step, 1e-3) for step in (0, 40)]
+    write_run("s", {"method": "alq"}, rows)
+    (overview,) = (each for each in figures.named(load(tmp_path / "runs", "s"), 3.4) if each.name == "overview")
+    figure = overview.make()
+    assert isinstance(figure, Figure) and len(figure.axes) == 2
+    (low, high), other = (axes.get_xlim() for axes in figure.axes)
+    assert (low, high) == other and low <= 0 and high >= 100
 
 
 def test_linear_axes_show_arithmetic_means(one: Callable[..., tuple[Logs, Group]]) -> None:
@@ -132,9 +161,10 @@ def test_a_tag_that_half_of_the_seeds_lack_is_marked(write_run: Callable[..., Pa
         write_run(
             "s",
             {"method": "alq", "method.bits": 3, "seed": seed},
-            [("Vloss", 0, 1.0), *([("Vacc", 0, 5.0)] if seed == 1 else [])],
+            [(tag, step, 5.0) for step in (0, 10) for tag in ("Vloss", *(["Vacc"] if seed == 1 else []))],
         )
-        write_run("s", {"method": "alq", "method.bits": 4, "seed": seed}, [("Vloss", 0, 1.0), ("Vacc", 0, 5.0)])
+        both = [(tag, step, 5.0) for step in (0, 10) for tag in ("Vloss", "Vacc")]
+        write_run("s", {"method": "alq", "method.bits": 4, "seed": seed}, both)
     (group,) = groups(load(tmp_path / "runs", "s"))
     assert {"ALQ (3 bits, 1 of 2 seeds)", "ALQ (4 bits)"} <= set(labels(panel(group, "accuracy")[0]))
     assert {"ALQ (3 bits)", "ALQ (4 bits)"} <= set(labels(panel(group, "validation_loss")[0]))

@@ -212,8 +212,8 @@ def test_the_result_table_has_them_too(write_run: Write, tmp_path: Path) -> None
     for label in ("SmaQ", "SmaQ, zeros coded", "SmaQ master weights"):
         write_run(published.SMAQ_SWEEPS[0], {**experiments[label].settings, "seed": 1}, end(85.74, 4.9))
     found = result_table.table(load(tmp_path / "runs", published.SMAQ_SWEEPS[0])).set_index("label")
-    assert found.loc["SmaQ (coded)", "difference_from_published_percent"] == pytest.approx(1.0, rel=1e-4)
-    for label in ("SmaQ (masked)", "SmaQ, master weights (masked)"):
+    assert found.loc["SmaQ (zeros coded)", "difference_from_published_percent"] == pytest.approx(1.0, rel=1e-4)
+    for label in ("SmaQ (zeros masked)", "SmaQ, master weights (zeros masked)"):
         assert np.isnan(found.loc[label, "published_accuracy_percent"])
 
 
