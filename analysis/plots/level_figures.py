@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Iterator
-from typing import Literal
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -153,7 +153,7 @@ def over_steps(group: Group, widths: dict[str, float]) -> Figure | str:
     for index, (seed_group, table) in enumerate(moving):
         axes = figure.add_subplot(rows, columns, index + 1, sharey=first, sharex=first)
         first = first or axes
-        _panel(axes, seed_group, table, symmetric, group.logs.status["step"])
+        _panel(axes, seed_group, table, symmetric, dict(group.logs.status["step"].items()))
         for step in falls:
             axes.axvline(step, gid="drop", zorder=1, **DROP)
         axes.set_title(titles[index])
@@ -178,7 +178,7 @@ def _moves(table: pd.DataFrame) -> bool:
     return any(float(np.ptp(of_run.to_numpy(), axis=0).max()) > 1e-6 for _, of_run in table.groupby("run"))
 
 
-def _panel(axes: Axes, seed_group: SeedGroup, table: pd.DataFrame, symmetric: bool, last: pd.Series) -> None:
+def _panel(axes: Axes, seed_group: SeedGroup, table: pd.DataFrame, symmetric: bool, last: Mapping[Any, float]) -> None:
     """Draw the levels of each run, which stand from an update to the next one or to the run's last step."""
     colour, width = look(seed_group).colour, 0.8 if len(table.columns) <= _MANY else 0.3
     for run, of_run in table.groupby("run"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -209,11 +210,12 @@ def test_a_size_without_room_is_told(logs: Logs, tmp_path: Path, capsys: pytest.
 
 
 def test_the_list_names_what_can_be_drawn_and_nothing_else(
-    write_run: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    write_run: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Each figure that it marks or names is drawn, and none that it leaves out."""
     for seed in (1, 2):
         write_run("s", {"method": "alq", "seed": seed}, [("Vacc", step, 5.0 + step) for step in (0, 10, 20)])
+    monkeypatch.chdir(tmp_path)
     every = {one.name: one for one in figures.named(load(tmp_path / "runs", "s"), 3.4)}
     assert main(["figures", "s", "--list"]) == 0
     said = capsys.readouterr()
