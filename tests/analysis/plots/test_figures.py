@@ -271,3 +271,60 @@ def test_figures_are_chosen_by_name_or_kind(write_run: Callable[..., Path], tmp_
     assert {"overview-bits=2", "overview-time-bits=3"} < set(names)
     with pytest.raises(ValueError, match="unknown figure of the chosen runs 'levelz'; did you mean 'levels'"):
         figures.only(every, ["levelz"])
+
+
+# What an axis says it shows -> the tag whose values must lie on the curve.  Written from the list of scalar names.
+SAYS = {
+    "validation_loss": ("validation loss", "Vloss"),
+    "training_loss": ("training loss", "Tloss"),
+    "accuracy": ("validation accuracy (%)", "Vacc"),
+    "correlation": ("validation correlation", "Vpearson"),
+    "est_var": ("variance of the gradient", "est_var"),
+    "est_nvar": ("variance / second moment", "est_nvar"),
+    "est_snr": ("log signal-to-noise ratio", "est_snr"),
+    "norm_var": ("var. of normalised coordinates", "norm_var"),
+    "nb_error": ("error of the levels Ψ", "nb_error"),
+    "relative_var": ("variance relative to SuperSGD", "est_var / super_var"),
+}
+# The largest position on an axis -> its label there, and what its unit is worth.
+UNITS = {
+    "bytes": [(2e3, "kB", 1e3), (3e6, "MB", 1e6), (4e9, "GB", 1e9), (5e12, "TB", 1e12)],
+    "time": [(200.0, "(s)", 1.0), (1200.0, "(min)", 60.0), (36000.0, "(h)", 3600.0)],
+    "step": [(200.0, "training step", 1.0)],
+}
+
+
+def test_labels_say_what_is_drawn(write_run: Callable[..., Path], tmp_path: Path) -> None:
+    """Each tag has values of its own, so that a curve of another one, or a label of another one, is seen."""
+    tags = ["Vloss", "Tloss", "loss", "Vacc", "Tacc", "Vpearson", "est_var", "super_var", "est_nvar", "est_snr"]
+    tags += ["norm_var", "nb_error", "sgd_var"]
+    values: dict[str, tuple[float, ...]] = {tag: (2.0 + number, 30.0 + number) for number, tag in enumerate(tags)}
+    pair = zip(values["est_var"], values["super_var"], strict=True)
+    values["est_var / super_var"] = tuple(above / below for above, below in pair)
+    write_run("s", {"method": "alq"}, [(tag, 10 * at, values[tag][at]) for tag in tags for at in (0, 1)])
+    (group,) = groups(load(tmp_path / "runs", "s"))
+    assert {plot.name for plot in curves.PLOTS} == set(SAYS)
+    for name, (label, tag) in SAYS.items():
+        figure, problem = panel(group, name)
+        assert problem is None
+        axes = figure.axes[0]
+        assert axes.get_ylabel() == label
+        (line,) = (line for line in axes.lines if line.get_label() == "ALQ")
+        np.testing.assert_allclose(np.asarray(line.get_ydata(), float), values[tag], rtol=1e-6)
+        if "%" in label:
+            low, high = axes.get_ylim()
+            assert low < values[tag][1] < high  # in per cent, as logged
+
+
+@pytest.mark.parametrize("axis", UNITS)
+def test_units_of_x_axes_are_those_of_their_labels(write_run: Callable[..., Path], tmp_path: Path, axis: str) -> None:
+    for number, (largest, words, worth) in enumerate(UNITS[axis]):
+        rows = [("Vacc", step, 50.0) for step in (100, 200)]
+        rows += [("comm/bytes", step, largest * step / 200) for step in (100, 200)]
+        rows += [("time/step_s", step, largest / 200) for step in (100, 200)]
+        write_run(f"s{number}", {"method": "alq"}, rows)
+        (group,) = groups(load(tmp_path / "runs", f"s{number}"))
+        figure, problem = panel(group, "accuracy", axis)
+        assert problem is None and words in figure.axes[0].get_xlabel()
+        (line,) = (line for line in figure.axes[0].lines if line.get_label() == "ALQ")
+        np.testing.assert_allclose(np.asarray(line.get_xdata(), float)[-1] * worth, largest, rtol=1e-5)

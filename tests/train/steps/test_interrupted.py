@@ -16,6 +16,7 @@ import torch
 from settings import resolving, run_identity
 from tests.faults.compare import flat, logged
 from train import launch
+from train.logs.event_file import EventFile
 from train.logs.run_log import Log
 from train.process import checkpoint, rendezvous
 from train.process.status import Status, read
@@ -140,3 +141,22 @@ def test_a_signal_while_data_is_loaded(
             signal.signal(number, handler)
     assert read(tmp_path)["state"] == ("preempted" if code else "failed")
     assert ("stopped while it was starting" in read(tmp_path)["failure"]["message"]) == (code == 75)
+
+
+def test_rows_are_on_the_disk_before_a_checkpoint_counts_on_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A machine may lose its power right after a checkpoint: what it has logged so far is then not logged again."""
+    done: list[str] = []
+    for name in ("write", "flush"):
+        real = getattr(EventFile, name)
+        monkeypatch.setattr(EventFile, name, lambda *given, real=real, name=name: (done.append(name), real(*given))[1])
+    save = checkpoint.save
+    monkeypatch.setattr(checkpoint, "save", lambda *given: (done.append("save"), save(*given))[1])
+    synced = []
+    monkeypatch.setattr(os, "fsync", lambda file, real=os.fsync: (synced.append(file), real(file))[1])
+    attempt(resolving.resolve(SETTINGS), tmp_path, None)
+    before = [done[:at] for at, what in enumerate(done) if what == "save"]
+    assert len(before) > 2 and all("write" in each for each in before)
+    assert all(each[-1] == "flush" for each in before)
+    assert len(synced) > len(before)  # a flush is one of the disk itself
