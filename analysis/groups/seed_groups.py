@@ -57,7 +57,7 @@ def shown(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-_TELLING = ("method.fit", "method.solver", "method.bits", "method.bucket_size", "method.table")
+_TELLING = ("method.fit", "method.bits", "method.bucket_size", "method.table")
 
 
 # --- seed groups ---------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import textwrap
 from collections.abc import Iterable
 from typing import Any
 
@@ -15,11 +16,20 @@ from matplotlib.textpath import TextPath
 
 from analysis.restyled import chosen
 
+_LETTERS = 48  # of a label in one line
+
 
 def legend_rows(figure: Figure, width: float) -> int:
-    """The number of rows that a legend of all panels takes in ``width`` inches."""
-    handles = _legend_handles(figure)
-    return -(-len(handles) // _legend_columns(list(handles), width - 0.1)) if handles else 0
+    """The number of lines that a legend of all panels takes in ``width`` inches."""
+    handles = list(_legend_handles(figure))
+    return _lines(handles, _legend_columns(handles, width - 0.1)) if handles else 0
+
+
+def _lines(labels: list[str], columns: int) -> int:
+    """The lines of the highest column."""
+    rows = -(-len(labels) // columns)
+    each = [label.count("\n") + 1 for label in labels]
+    return max(sum(each[begin : begin + rows]) for begin in range(0, len(each), rows))
 
 
 def legend_below(figure: Figure, width: float) -> None:
@@ -35,10 +45,10 @@ def legend_below(figure: Figure, width: float) -> None:
     if where != "below":
         (figure if where == "right" else figure.axes[0]).legend(list(handles.values()), list(handles), **place)
         return
-    columns = _legend_columns(list(handles), width - 0.1)
-    rows, size = -(-len(handles) // columns), _size() * min(1, (width - 0.1) / max(_widths(handles)))
+    columns, size = _legend_columns(list(handles), width - 0.1), _size() * min(1, (width - 0.1) / max(_widths(handles)))
     sentence = _wrapped(bands_sentence(figure), width - 0.2)
-    figure.set_figheight(figure.get_figheight() + 0.16 * (rows + (sentence.count("\n") + 1 if sentence else 0)))
+    lines = _lines(list(handles), columns) + (sentence.count("\n") + 1 if sentence else 0)
+    figure.set_figheight(figure.get_figheight() + 0.16 * lines)
     place |= {"title": sentence, "title_fontsize": _size(), "alignment": "left"} if sentence else {}
     figure.legend(list(handles.values()), list(handles), ncols=columns, fontsize=size, borderaxespad=0.2, **place)
 
@@ -69,7 +79,7 @@ def _legend_handles(figure: Figure) -> dict[str, Artist]:
     handles: dict[str, Artist] = {}
     for axes in figure.axes:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
-            handles.setdefault(label, handle)
+            handles.setdefault(textwrap.fill(label, _LETTERS), handle)
     gids = {line.get_gid() for axes in figure.axes for line in axes.lines}
     for gid, label, style in (("drop", "rate drop", DROP), ("drops", "rate drop of a curve", DROP_OF_CURVE)):
         if gid in gids:
@@ -96,7 +106,7 @@ def _widths(labels: Iterable[str]) -> list[float]:
     """The width of each entry, with its key, in inches."""
     size = _size()
     key = size * (rcParams["legend.handlelength"] + rcParams["legend.handletextpad"] + rcParams["legend.columnspacing"])
-    return [(key + _text_width(label, size)) / 72 for label in labels]
+    return [(key + max(_text_width(line, size) for line in label.split("\n"))) / 72 for label in labels]
 
 
 @functools.lru_cache(4096)  # the same labels stand under every figure

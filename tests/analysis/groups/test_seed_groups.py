@@ -142,8 +142,8 @@ def test_labels_say_what_differs_within_a_method(sweep: Callable[..., Logs]) -> 
         "SGD",
         "NUQSGD (p 0.25)",
         "NUQSGD (p 0.5)",
-        "ALQ (histogram fit, exact solver)",
-        "ALQ (mixture fit, original's solver)",
+        "ALQ (histogram fit)",
+        "ALQ (mixture fit)",
         "AMQ (2 bits)",
         "AMQ (5 bits)",
     ]
