@@ -34,6 +34,11 @@ _STORE_STAYS_S = 5.0
 _GRACE_S = 1.0  # for ranks that notice at about the same time to say whom they miss
 _LATE, _GONE = "did not answer in time", "is gone"
 _ROLL_CALL_TAG, _SILENT_TAG, _FIRST_TAG = range(3)  # the second is never sent
+_BROKEN = re.compile(  # what gloo and NCCL say of a connection that broke or waited in vain
+    r"connect|timed? ?out|timing out|timeout|broken pipe|reset by|closed|socket|network|read error|write error|"
+    r"end of file|unreachable|aborted|remote process",
+    re.IGNORECASE,
+)
 _built: WeakKeyDictionary[dist.ProcessGroup, int] = WeakKeyDictionary()  # Transport of every group so far
 _asked: list[int] = []  # whether this process has, once it missed a rank
 
@@ -362,7 +367,11 @@ class Transport:
 
         rank: with which an operation failed; None: it does not say, so the ranks are called one by one.
         grace_s: time left to that rank to say first whom it misses itself.
+
+        An error that tells of no broken connection is raised as it is: a tensor cannot be sent, and no rank is gone.
         """
+        if isinstance(error, NotImplementedError) or not _BROKEN.search(str(error)):
+            raise error
         rank = self._missing() if rank is None else rank
         assert self.group is not None and dist.group.WORLD is not None
         name = None if rank is None else dist.get_global_rank(self.group, rank)
