@@ -1,10 +1,15 @@
-"""The fragments of an outer loop (``nuq.outer``): parts of a model that travel one after another in a round."""
+"""The fragments of an outer loop (``nuq.outer``): parts of a model that travel one after another in a round.
+
+A rank's fragment holds its own numbers of the parameters: under FSDP2 their local shards.
+"""
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +19,21 @@ from nuq.exchange.finite import first_not_finite, largest
 from nuq.exchange.flat_layout import FlatLayout
 from nuq.exchange.parts import parts_of
 from nuq.kernels.spec import Key
+from nuq.parameters import places_of, shard
+from nuq.settings.outer import Outer
+
+
+def outer_step(outer: Tensor, buffer: Tensor, mean: Tensor, *, lr: float, momentum: float, nesterov: bool) -> None:
+    """Take a step of the outer optimizer, SGD as PyTorch's, in place.
+
+    outer, buffer: float32[n], the outer parameters and what the momentum remembers; mean: float32[n], of the workers'
+    moves, each the outer parameters minus its own.
+    """
+    buffer.mul_(momentum).add_(mean)
+    outer.sub_(mean.add(buffer, alpha=momentum) if nesterov else buffer, alpha=lr)
+
+
+KINDS = ("outer", "momentum")  # of a fragment's vectors
 
 
 @dataclass(frozen=True)
@@ -29,9 +49,9 @@ class Fragment:
     """A part of the model that travels together.
 
     parameters: in the order of ``layout``.  at: the local step of a round after which it is sent.  outer, momentum:
-    float32[n], what the outer optimizer has of it, alike on all ranks.  coming: the mean of the ranks' moves, on its
-    way; due: the local step after which it is taken over.  left: where the last exchange failed on this rank, what its
-    own message left out (``kept``).
+    float32[n], what the outer optimizer has of it, alike on all ranks.  taken: the local step whose moves it took over
+    last.  coming: the mean of the ranks' moves, on its way; sent: the local step after which they were sent.  left:
+    where the last exchange failed on this rank, what its own message left out (``kept``).
     """
 
     parameters: dict[str, nn.Parameter]
@@ -39,18 +59,33 @@ class Fragment:
     at: int
     outer: Tensor
     momentum: Tensor
+    taken: int = 0
     coming: Future[Arrived] | None = None
-    due: int = 0
+    sent: int = 0
     left: list[Tensor] = field(default_factory=list)
 
     def local(self) -> Tensor:
         """This rank's own parameters: float32[n]."""
-        return torch.cat([p.detach().reshape(-1).to(torch.float32) for p in self.parameters.values()])
+        return torch.cat([shard(p).reshape(-1).to(torch.float32) for p in self.parameters.values()])
 
     def split(self, vector: Tensor) -> dict[str, Tensor]:
-        """A vector as views in the parameters' shapes."""
-        pieces = vector.split([p.numel() for p in self.parameters.values()])
-        return {name: piece.view(p.shape) for (name, p), piece in zip(self.parameters.items(), pieces, strict=True)}
+        """A vector as views in the shapes of this rank's parameters."""
+        shapes = {name: shard(p).shape for name, p in self.parameters.items()}
+        pieces = vector.split([shape.numel() for shape in shapes.values()])
+        return {name: piece.view(shape) for (name, shape), piece in zip(shapes.items(), pieces, strict=True)}
+
+    def take(self, chosen: Outer, mixing: float) -> None:
+        """Take over the mean on its way: a step of the outer optimizer, and of this rank's parameters to it.
+
+        mixing: the share of this rank's own parameters that stays.
+        """
+        assert self.coming is not None
+        self.coming.exception()  # wait; whoever interrupts that leaves it on its way
+        coming, self.coming = self.coming, None
+        mean, how = coming.result().mean, {"momentum": chosen.outer_momentum, "nesterov": chosen.nesterov}
+        outer_step(self.outer, self.momentum, mean, lr=chosen.outer_lr, **how)
+        self.write(torch.lerp(self.outer, self.local(), mixing) if mixing else self.outer)
+        self.taken = self.sent
 
     def at_fault(self, vector: Tensor) -> str:
         """The parameter of the first coordinate that is not finite, or else of the largest one."""
@@ -60,9 +95,8 @@ class Fragment:
 
     def write(self, vector: Tensor) -> None:
         """Set this rank's parameters."""
-        with torch.no_grad():
-            for p, piece in zip(self.parameters.values(), self.split(vector).values(), strict=True):
-                p.copy_(piece)
+        for p, piece in zip(self.parameters.values(), self.split(vector).values(), strict=True):
+            shard(p).copy_(piece)
 
     def kept(self, memories: Sequence[ErrorFeedback], key: Key) -> list[Tensor]:
         """What a rank's messages left out of it, as views of the memories: float32[size], by memory and vector."""
@@ -81,12 +115,87 @@ def fragments_of(
     every: int,
     arrange: Callable[[Mapping[str, Sequence[int]]], FlatLayout],
 ) -> list[Fragment]:
-    """The parts of these parameters (``parts_of``), as the first parameters have them."""
+    """The parts of these parameters (``parts_of``), as the first parameters have them.
+
+    They are cut by the sizes of whole parameters, so that the ranks of a machine send shards of the same ones.
+    arrange: the layout of a vector of this rank's shards, from their shapes.
+    """
+
+    def of_shards(some: Mapping[str, Sequence[int]]) -> FlatLayout:
+        return arrange({name: shard(parameters[name]).shape for name in some})
+
     made = []
-    for part in parts_of({name: p.shape for name, p in parameters.items()}, count, every, arrange):
+    for part in parts_of({name: p.shape for name, p in parameters.items()}, count, every, of_shards):
         own = {name: parameters[name] for name in part.names}
         fragment = Fragment(own, part.layout, part.at, torch.empty(0), torch.empty(0))
         fragment.outer = fragment.local()
         fragment.momentum = torch.zeros_like(fragment.outer)
         made.append(fragment)
     return made
+
+
+# --- what is saved ---
+
+_KEYS = ("method", "rank", "settings", "count", "taken", "collective", *KINDS, "pending", "coders")
+
+
+def saved(fragments: Sequence[Fragment], overlap: int) -> dict[str, Any]:
+    """Copies of what the outer optimizer has, by kind and parameter, and of the means on their way, for which it waits.
+
+    overlap: local steps from sending a part to taking over its mean.
+    """
+    vectors = {
+        kind: {name: t.clone() for each in fragments for name, t in each.split(getattr(each, kind)).items()}
+        for kind in KINDS
+    }
+    pending = {
+        number: {"due": fragment.sent + overlap, **copy.deepcopy(vars(fragment.coming.result()))}
+        for number, fragment in enumerate(fragments)
+        if fragment.coming is not None
+    }
+    return {**vectors, "pending": pending, "taken_at": [fragment.taken for fragment in fragments]}
+
+
+def load(fragments: Sequence[Fragment], state: Mapping[str, Any], every: int, overlap: int) -> None:
+    """Take over what ``saved`` gave, in a state that is checked; every: local steps of a round."""
+    # states that do not say it are of trainings that have not ended
+    of_schedule = [max(state["count"] - (state["count"] - fragment.at) % every, 0) for fragment in fragments]
+    for number, fragment in enumerate(fragments):
+        for kind in KINDS:
+            for name, piece in fragment.split(getattr(fragment, kind)).items():
+                piece.copy_(state[kind][name])
+        fragment.taken = state.get("taken_at", of_schedule)[number]
+        if number in state["pending"]:
+            own, device = state["pending"][number], fragment.outer.device
+            fragment.coming, fragment.sent = Future(), own["due"] - overlap
+            fragment.coming.set_result(Arrived(own["mean"].to(device), [kept.to(device) for kept in own["before"]]))
+
+
+def check_saved(
+    state: Mapping[str, Any], own: Mapping[str, Any], rank: int, parameters: Mapping[str, nn.Parameter]
+) -> None:
+    """ValueError for what is no state of an outer loop like this one, which trains these parameters.
+
+    own: what must be alike, by name: of the state itself, or of its settings.  rank: whose state it must be; below 0
+    for any rank's.
+    """
+    if missing := [key for key in _KEYS if key not in state]:
+        raise ValueError(f"a state without {', '.join(missing)}: it takes what OuterLoop.state_dict gave")
+    for key, value in own.items():
+        theirs = state[key] if key in state else state["settings"].get(key)
+        if theirs != value:
+            raise ValueError(f"a state of {key}={theirs!r}: this loop has {key}={value!r}")
+    if rank >= 0 and state["rank"] != rank:
+        why = "what its messages left out is each rank's own, so every rank saves its own"
+        raise ValueError(f"a state of rank {state['rank']}, loaded on rank {rank}: {why}")
+    places = places_of(parameters)
+    for name, place in state.get("shards", places).items():
+        if place != places.get(name):
+            raise ValueError(f"a state of another shard of {name!r}: every rank saves its own, and loads it again")
+    for name, p in parameters.items():
+        shape = shard(p).shape
+        for kind in KINDS:
+            found = state[kind].get(name)
+            if not isinstance(found, Tensor) or found.shape != shape:
+                has = list(found.shape) if isinstance(found, Tensor) else "nothing"
+                raise ValueError(f"a state with {has} as {kind} of {name!r}: it is of shape {list(shape)} here")

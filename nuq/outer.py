@@ -22,10 +22,9 @@ Its two bits are a sign and one of two magnitudes here (``nuq.settings.sparse.To
 
 from __future__ import annotations
 
-import copy
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Unpack
 
 import torch
@@ -39,25 +38,16 @@ from nuq.exchange.compressor_map import CompressorMap, sorted_settings
 from nuq.exchange.driver import Driver, Memory
 from nuq.exchange.payload import RemoteNonFinite
 from nuq.exchange.transport import Transport, apart, backend_of
-from nuq.fragments import Arrived, Fragment, fragments_of
+from nuq.fragments import Arrived, Fragment, check_saved, fragments_of, load, saved
 from nuq.inner_optimizers import several, trained_by
 from nuq.kernels.spec import Key
+from nuq.parameters import places_of, reshard, shard
 from nuq.registry import method as entry_of
 from nuq.settings.feedback import Feedback, check_leaves_out
 from nuq.settings.outer import Outer, OuterExchange, check_fragments
 from nuq.settings.typed import OfOuter
 
 _OTHER_DEFAULTS: dict[str, Any] = {"scope": "tensor"}  # one vector per parameter
-
-
-def outer_step(outer: Tensor, buffer: Tensor, mean: Tensor, *, lr: float, momentum: float, nesterov: bool) -> None:
-    """Take a step of the outer optimizer, SGD as PyTorch's, in place.
-
-    outer, buffer: float32[n], the outer parameters and what the momentum remembers; mean: float32[n], of the workers'
-    moves, each the outer parameters minus its own.
-    """
-    buffer.mul_(momentum).add_(mean)
-    outer.sub_(mean.add(buffer, alpha=momentum) if nesterov else buffer, alpha=lr)
 
 
 class OuterLoop:
@@ -69,6 +59,11 @@ class OuterLoop:
     ``nuq.settings.outer`` the ``Outer`` (``every=64``, ``outer_lr=0.7``, ``fragments=4``, ...) and of the exchange
     (``collective="two_stage"``).  Adaptive methods fit their levels to each message, and these travel with it.  The
     outer parameters are kept in float32, whatever the model's type; buffers stay each rank's own.
+
+    Under FSDP2 inside each machine the loop exchanges local shards: ``group`` then has the ranks that own the same
+    shards, one on each machine, as ``mesh.get_group("machines")``.
+
+    ``finish`` ends a training: it takes over what is left, and all ranks have one model, to be saved and evaluated.
 
     ValueError for a setting that does not exist or is out of range, for optimizers that do not fit the model, and where
     ranks differ; RuntimeError after ``close``.  In ``step``, on all ranks: NonFiniteError names the rank and the
@@ -102,6 +97,7 @@ class OuterLoop:
         self.inner_optimizer: Any = inner_optimizer  # one or several, as they were given
         self._own = own
         self._optimizers = several(inner_optimizer)
+        reshard(model)
         self._parameters = trained_by(self._optimizers, model)
         self._closed = False
         self.count = 0  # local steps so far
@@ -127,9 +123,11 @@ class OuterLoop:
             raise ValueError(
                 "an OuterLoop exchanges between processes: call torch.distributed.init_process_group first"
             )
+        reshard(self.model)
         device = next(iter(self._parameters.values())).device if self._parameters else torch.device("cpu")
-        shapes = {name: p.shape for name, p in self._parameters.items()}
+        shapes = {name: shard(p).shape for name, p in self._parameters.items()}
         told = Transport(group, timeout_s=self._chosen.timeout_s, device=device)
+        agreement.check_shards(told, places_of(self._parameters))
         same = {"method": self.method, **vars(self._own), **vars(self._exchange), **vars(self._chosen)}
         same |= {f"parameter {name}": list(shape) for name, shape in shapes.items()}
         same["shapes of frozen parameters and buffers"] = [list(tensor.shape) for tensor in self._untrained()]
@@ -171,29 +169,30 @@ class OuterLoop:
 
     def _is_whole(self, name: str, joined: bool) -> bool:
         """Whether a parameter travels in full precision."""
-        return not joined and self._parameters[name].numel() < self._chosen.min_size
+        return not joined and shard(self._parameters[name]).numel() < self._chosen.min_size
 
     def _catch_up(self, transport: Transport) -> None:
         """Bring ranks that are new or behind to the state of the first of those that are not."""
-        rows = transport.numbers([self.taken, int(self._begun), self.count], "control")
+        mine = [self.taken, int(self._begun), self.count, *(fragment.taken for fragment in self._fragments)]
+        rows = transport.numbers(mine, "control")
         standings = [row[:2] for row in rows]
         furthest = max(standings)
         ahead, begins = standings.index(furthest), not furthest[1]  # begins: all are new
         if begins or any(each != furthest for each in standings):
             self._take_over(transport, ahead, takes=begins or standings[transport.rank] != furthest)
         self.taken, self._begun, self.count = rows[ahead][0], True, rows[ahead][2]
-        for fragment in self._fragments:
-            fragment.left = []
+        for fragment, taken in zip(self._fragments, rows[ahead][3:], strict=True):
+            fragment.taken, fragment.left = taken, []
 
     def _take_over(self, transport: Transport, source: int, *, takes: bool) -> None:
         """Send a rank's state to all; takes: whether this rank goes on from it."""
         common = [vector for fragment in self._fragments for vector in (fragment.outer, fragment.momentum)]
         for tensor in (*common, *self._untrained()):
-            theirs = tensor.detach().clone()
+            theirs = tensor.clone()
             transport.broadcast(theirs, "parameters", source)
             if takes:  # of an expanded tensor each element once
                 own = tuple(slice(0, 1) if stride == 0 else slice(None) for stride in tensor.stride())
-                tensor.detach()[own].copy_(theirs[own])
+                tensor[own].copy_(theirs[own])
         if takes:
             for fragment in self._fragments:
                 fragment.write(fragment.outer)
@@ -204,7 +203,8 @@ class OuterLoop:
                 memory.memories.clear()
 
     def _untrained(self) -> list[Tensor]:
-        return [*(p for p in self.model.parameters() if not p.requires_grad), *self.model.buffers()]
+        frozen = (p for p in self.model.parameters() if not p.requires_grad)
+        return [shard(tensor) for tensor in (*frozen, *self.model.buffers())]
 
     # --- training ---
 
@@ -229,17 +229,43 @@ class OuterLoop:
         self._check_open()
         self.count += 1
         for fragment in self._fragments:
-            if fragment.coming is not None and self.count >= fragment.due:
-                self._take(fragment)
+            if fragment.coming is not None and self.count >= fragment.sent + self._chosen.overlap:
+                self._take(fragment, self._mixing)
             if self.count % self._chosen.every == fragment.at:
                 self._send(fragment)
                 if not self._chosen.overlap:
                     self._take(fragment)
 
+    def finish(self) -> None:
+        """End a training: all ranks have one model then, the outer parameters, which is the one to save and evaluate.
+
+        A collective call, after the last local step.  Means on their way are taken over.  Fragments with local steps
+        since they were last sent are sent now, as a round's end that comes early, and nothing of a rank's own
+        parameters stays.  A second call does nothing, and where a round has just ended nothing is exchanged.  Buffers
+        stay each rank's own.
+
+        A state to go on from is saved before it: a training that goes on as if it had not ended needs the ranks' own
+        models.  One that goes on afterwards, which is legal, begins a round with the outer parameters.
+        """
+        self._check_open()
+        pending = [fragment for fragment in self._fragments if fragment.coming is not None]
+        for fragment in sorted(pending, key=lambda fragment: fragment.sent):
+            self._take(fragment, self._mixing if self.count > fragment.sent else 0.0)
+        behind = [fragment for fragment in self._fragments if self.count > fragment.taken]
+        for fragment in behind:
+            self._send(fragment)
+        for fragment in behind:
+            self._take(fragment)
+
+    @property
+    def _mixing(self) -> float:
+        """The share of a rank's own parameters that stays when a mean arrives amid a training."""
+        return self._chosen.mixing if self._chosen.overlap else 0.0
+
     def _send(self, fragment: Fragment) -> None:
         moved = fragment.outer - fragment.local()
         fragment.coming = self._thread.submit(self._mean, fragment, moved, self.count)
-        fragment.due = self.count + self._chosen.overlap
+        fragment.sent = self.count
 
     def _mean(self, fragment: Fragment, moved: Tensor, count: int) -> Arrived:
         """The mean of all ranks' vectors; called in the thread that exchanges.
@@ -265,16 +291,8 @@ class OuterLoop:
             raise
         return Arrived(out, before)
 
-    def _take(self, fragment: Fragment) -> None:
-        """Take over a mean: a step of the outer optimizer, and of this rank's parameters to it."""
-        assert fragment.coming is not None
-        fragment.coming.exception()  # wait; whoever interrupts that leaves it on its way
-        coming, fragment.coming = fragment.coming, None
-        mean, chosen = coming.result().mean, self._chosen
-        how = {"momentum": chosen.outer_momentum, "nesterov": chosen.nesterov}
-        outer_step(fragment.outer, fragment.momentum, mean, lr=chosen.outer_lr, **how)
-        mixing = chosen.mixing if chosen.overlap else 0.0
-        fragment.write(torch.lerp(fragment.outer, fragment.local(), mixing) if mixing else fragment.outer)
+    def _take(self, fragment: Fragment, mixing: float = 0.0) -> None:
+        fragment.take(self._chosen, mixing)
         self.taken += 1
 
     def _check_open(self) -> None:
@@ -316,18 +334,10 @@ class OuterLoop:
 
         Every rank saves its own, as what messages left out differs.  It waits for what is on its way.
         """
-        pending = {
-            number: {"due": fragment.due, **copy.deepcopy(vars(fragment.coming.result()))}
-            for number, fragment in enumerate(self._fragments)
-            if fragment.coming is not None
-        }
-        vectors = {
-            kind: {name: t.clone() for each in self._fragments for name, t in each.split(getattr(each, kind)).items()}
-            for kind in ("outer", "momentum")
-        }
+        vectors = saved(self._fragments, self._chosen.overlap)  # first, as it waits
         head = {"method": self.method, "rank": self._driver.transport.rank, "settings": self._settings()}
         head |= {"count": self.count, "taken": self.taken, "collective": self.collective}
-        return {**head, **vectors, "pending": pending, "coders": self._compressors.state_dict()}
+        return {**head, **vectors, "shards": places_of(self._parameters), "coders": self._compressors.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from a ``state_dict`` of this rank; all ranks' states are of the same local step.
@@ -335,42 +345,15 @@ class OuterLoop:
         The model and the inner optimizer are loaded apart from it.  ValueError, with nothing changed, for a state of
         another method or other settings of it, of another model, rank or rhythm.
         """
-        self._check_saved(state)
+        settings, remembers = self._settings(), bool(self._compressors.memories)
+        fixed = ("every", "fragments", "overlap", "feedback", *vars(self._own))
+        own = {"method": self.method, "collective": self.collective, **{key: settings[key] for key in fixed}}
+        check_saved(state, own, self._driver.transport.rank if remembers else -1, self._parameters)
         self._drop()
         device = self._fragments[0].outer.device if self._fragments else torch.device("cpu")
         self._compressors.load_state_dict(state["coders"], device)
-        for number, fragment in enumerate(self._fragments):
-            for kind in ("outer", "momentum"):
-                for name, piece in fragment.split(getattr(fragment, kind)).items():
-                    piece.copy_(state[kind][name])
-            if number in state["pending"]:
-                saved = state["pending"][number]
-                fragment.coming, fragment.due = Future(), saved["due"]
-                before = [kept.to(device) for kept in saved["before"]]
-                fragment.coming.set_result(Arrived(saved["mean"].to(device), before))
+        load(self._fragments, state, self._chosen.every, self._chosen.overlap)
         self.count, self.taken = state["count"], state["taken"]
 
     def _settings(self) -> dict[str, Any]:
         return {**vars(self._own), **vars(self._chosen), "feedback": self._feedback.kind}
-
-    def _check_saved(self, state: Mapping[str, Any]) -> None:
-        keys = ("method", "rank", "settings", "count", "taken", "collective", "outer", "momentum", "pending", "coders")
-        if missing := [key for key in keys if key not in state]:
-            raise ValueError(f"a state without {', '.join(missing)}: it takes what OuterLoop.state_dict gave")
-        rank, remembers = self._driver.transport.rank, bool(self._compressors.memories)
-        settings = self._settings()
-        fixed = ("every", "fragments", "overlap", "feedback", *vars(self._own))
-        own = {"method": self.method, "collective": self.collective, **{key: settings[key] for key in fixed}}
-        theirs = {**state, **{key: state["settings"].get(key) for key in fixed}}
-        for key, value in own.items():
-            if theirs[key] != value:
-                raise ValueError(f"a state of {key}={theirs[key]!r}: this loop has {key}={value!r}")
-        if remembers and state["rank"] != rank:
-            why = "what its messages left out is each rank's own, so every rank saves its own"
-            raise ValueError(f"a state of rank {state['rank']}, loaded on rank {rank}: {why}")
-        for name, p in self._parameters.items():
-            for kind in ("outer", "momentum"):
-                found = state[kind].get(name)
-                if not isinstance(found, Tensor) or found.shape != p.shape:
-                    has = list(found.shape) if isinstance(found, Tensor) else "nothing"
-                    raise ValueError(f"a state with {has} as {kind} of {name!r}: it is of shape {list(p.shape)} here")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from torch import Tensor, nn
 
@@ -17,6 +18,38 @@ def dense(tensor: Tensor) -> bool:
             return False
         expected *= size
     return True
+
+
+def is_sharded(tensor: Tensor) -> bool:
+    """Whether a tensor is a DTensor, as FSDP2 makes them."""
+    return hasattr(tensor, "placements")  # its class is slow to import
+
+
+def shard(tensor: Tensor) -> Tensor:
+    """This rank's own numbers of a tensor in their own memory, without its gradient: of a DTensor its local shard."""
+    own: Any = tensor.detach()
+    return own.to_local() if is_sharded(own) else own
+
+
+def places_of(parameters: Mapping[str, Tensor]) -> dict[str, dict[str, Any]]:
+    """Which shard this rank has of every sharded parameter, in the same words on ranks that have the same one."""
+    sharded: dict[str, Any] = {name: p for name, p in parameters.items() if is_sharded(p)}
+    return {
+        name: {
+            "shard": p.device_mesh.get_coordinate(),
+            "of": list(p.device_mesh.mesh.shape),
+            "cut": [str(placement) for placement in p.placements],
+            "shape": list(p.shape),
+        }
+        for name, p in sharded.items()
+    }
+
+
+def reshard(model: nn.Module) -> None:
+    """Have FSDP2 modules hold shards again, where an evaluation has left them with whole parameters."""
+    modules: list[Any] = [module for module in model.modules() if hasattr(module, "set_requires_gradient_sync")]
+    for module in modules:
+        module.reshard()
 
 
 def trained(model: nn.Module) -> dict[str, nn.Parameter]:

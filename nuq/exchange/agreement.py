@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -27,6 +28,22 @@ def check_settings(transport: Transport, mine: dict[str, Any]) -> None:
                 pair = (rows[0], row)
                 here, there = (f"{name}={found.get(name)!r}" if name in found else f"no {name}" for found in pair)
                 raise ValueError(f"rank 0 has {here} and rank {rank} has {there}: all ranks need the same")
+
+
+def check_shards(transport: Transport, mine: Mapping[str, Mapping[str, Any]]) -> None:
+    """Check that all ranks own the same shards (``nuq.parameters.places_of``), by parameter; ValueError, on all.
+
+    A collective call: every rank makes it.
+    """
+    rows = [json.loads(text) for text in transport.texts(json.dumps(mine), "control")]
+    for rank, row in enumerate(rows):
+        for name in (name for name in [*rows[0], *row] if rows[0].get(name) != row.get(name)):
+            owned = [f"shard {of['shard']} of {of['of']}" if (of := own.get(name)) else "all" for own in (rows[0], row)]
+            raise ValueError(
+                f"group: its rank 0 owns {owned[0]} of {name!r}, and its rank {rank} owns {owned[1]}: must be a group "
+                "of the ranks that own the same shards, one on each machine, as init_device_mesh(..., "
+                'mesh_dim_names=("machines", "ranks")).get_group("machines")'
+            )
 
 
 def check_same(transport: Transport, what: str, tensor: Tensor) -> None:

@@ -2,7 +2,7 @@
 
 DiLoCo (Douillard et al., 2023, arXiv 2311.08105, Algorithm 1): in a round of H steps every worker trains its own model
 with an optimizer of its own; then the mean of the workers' moves, compressed by the method of the run, is the gradient
-of an outer optimizer (``nuq.outer.outer_step``), and all go on from the outer parameters.  What an optimizer remembers
+of an outer optimizer (``nuq.fragments.outer_step``), and all go on from the outer parameters.  What an optimizer remembers
 and the buffers (batch norm's) stay each worker's own.  Difference from the paper: a local step exchanges a few bytes,
 the losses and whether to stop, so that all processes leave it together.
 
@@ -27,7 +27,7 @@ from torch import Tensor, nn
 from nuq.exchange.driver import Driver
 from nuq.exchange.flat_layout import FlatLayout
 from nuq.exchange.parts import Part
-from nuq.outer import outer_step
+from nuq.fragments import outer_step
 from settings.sections import dotted
 from train.process.checkpoint import Open
 from train.steps import optim
