@@ -176,13 +176,13 @@ def check_saved(
 ) -> None:
     """ValueError for what is no state of an outer loop like this one, which trains these parameters.
 
-    own: what must be alike, by name: of the state itself, or of its settings.  rank: whose state it must be; below 0
+    own: what must be alike, by name: method, collective and settings.  rank: whose state it must be; below 0
     for any rank's.
     """
     if missing := [key for key in _KEYS if key not in state]:
         raise ValueError(f"a state without {', '.join(missing)}: it takes what OuterLoop.state_dict gave")
     for key, value in own.items():
-        theirs = state[key] if key in state else state["settings"].get(key)
+        theirs = state[key] if key in ("method", "collective") else state["settings"].get(key)
         if theirs != value:
             raise ValueError(f"a state of {key}={theirs!r}: this loop has {key}={value!r}")
     if rank >= 0 and state["rank"] != rank:

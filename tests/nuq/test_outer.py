@@ -71,10 +71,11 @@ def diloco(world: int, every: int, lr: float, momentum: float, *, nesterov: bool
     return workers
 
 
-def streaming(world: int, every: int, overlap: int, mixing: float) -> list[np.ndarray]:
+def streaming(world: int, every: int, overlap: int, mixing: float) -> tuple[list[np.ndarray], np.ndarray]:
     """Streaming DiLoCo's Algorithm 2: three fragments, each sent at a step of its own and taken over ``overlap`` later.
 
-    Its outer optimizer: learning rate .7, Nesterov's momentum .9.
+    Its outer optimizer: learning rate .7, Nesterov's momentum .9.  The last value: the model in which it ends, as what
+    is on its way is taken over, and then what was moved since each fragment was sent.
     """
     start = np.concatenate([p.detach().numpy() for p in _Linear(0).parameters()]).astype(np.float64)
     bounds = np.cumsum([0, *SIZES.values()])
@@ -82,21 +83,31 @@ def streaming(world: int, every: int, overlap: int, mixing: float) -> list[np.nd
     shared, velocity, workers = start.copy(), np.zeros(WIDTH), [start.copy() for _ in range(world)]
     sent_after = [every // 3, 2 * every // 3, every]  # steps of a round
     on_the_way: dict[int, list[tuple[int, np.ndarray]]] = {}
+
+    def take(number: int, gradient: np.ndarray, stays: float) -> None:
+        place = places[number]
+        velocity[place] = 0.9 * velocity[place] + gradient
+        shared[place] -= 0.7 * (gradient + 0.9 * velocity[place])
+        for own in workers:
+            own[place] = stays * own[place] + (1 - stays) * shared[place]
+
     for step in range(1, STEPS + 1):
         for rank, own in enumerate(workers):
             x, y = (part.astype(np.float64) for part in _data(rank, step - 1))
             own -= RATE * 2 / len(y) * x.T @ (x @ own - y)
         for number, gradient in on_the_way.pop(step, ()):
-            place = places[number]
-            velocity[place] = 0.9 * velocity[place] + gradient
-            shared[place] -= 0.7 * (gradient + 0.9 * velocity[place])
-            for own in workers:
-                own[place] = mixing * own[place] + (1 - mixing) * shared[place]
+            take(number, gradient, mixing)
         for number, place in enumerate(places):
             if step % every == sent_after[number] % every:
                 gradient = np.mean([shared[place] - own[place] for own in workers], axis=0)
                 on_the_way.setdefault(step + overlap, []).append((number, gradient))
-    return workers
+    before_the_end = [own.copy() for own in workers]
+    for number, gradient in itertools.chain(*on_the_way.values()):
+        take(number, gradient, mixing)
+    for number, place in enumerate(places):
+        if (STEPS - sent_after[number]) % every:
+            take(number, np.mean([shared[place] - own[place] for own in workers], axis=0), 0.0)
+    return before_the_end, shared
 
 
 def sparse_loco(world: int, every: int, decay: float) -> list[np.ndarray]:
@@ -140,11 +151,16 @@ def follows_diloco(group, lr, momentum, nesterov):
     loop.close()
 
 
-def follows_streaming(group):
+def follows_streaming(group, overlap):
     rank, world = dist.get_rank(group), dist.get_world_size(group)
-    loop = _loop(group, _Linear(rank), method="supersgd", every=9, fragments=3, overlap=2, mixing=0.25)
+    loop = _loop(group, _Linear(rank), method="supersgd", every=9, fragments=3, overlap=overlap, mixing=0.25)
     _train(loop, rank, range(STEPS))
-    np.testing.assert_allclose(parameters(loop.model).numpy(), streaming(world, 9, 2, 0.25)[rank], rtol=2e-5, atol=2e-5)
+    amid_a_round, end = streaming(world, 9, overlap, 0.25)
+    np.testing.assert_allclose(parameters(loop.model).numpy(), amid_a_round[rank], rtol=2e-5, atol=2e-5)
+    assert any(fragment.coming is not None for fragment in loop._fragments)
+    loop.finish()
+    np.testing.assert_allclose(parameters(loop.model).numpy(), end, rtol=2e-5, atol=2e-5)
+    assert_same_bits(group, parameters(loop.model))
     loop.close()
 
 
@@ -164,7 +180,7 @@ def follows_sparse_loco(group):
     [
         (follows_diloco, (0.7, 0.9, True)),
         (follows_diloco, (1.0, 0.5, False)),
-        (follows_streaming, ()),
+        (follows_streaming, (4,)),
         (follows_sparse_loco, ()),
     ],
     ids=["diloco", "diloco without Nesterov's", "streaming", "sparse_loco"],

@@ -27,7 +27,7 @@ from nuq.exchange.hook.unused import Unused
 from nuq.exchange.payload import check_mean
 from nuq.exchange.transport import Transport, apart, backend_of
 from nuq.kernels.spec import Key
-from nuq.parameters import refuse_sparse_gradients, trained
+from nuq.parameters import is_sharded, refuse_sparse_gradients, trained
 
 
 class BucketExchange:
@@ -44,6 +44,11 @@ class BucketExchange:
             )
         self.chosen, self.hook = chosen, chosen.hook
         self.parameters = trained(model)
+        if sharded := [name for name, p in self.parameters.items() if is_sharded(p)]:
+            why = "of which each rank has a part, and DDP's hook is given whole gradients"
+            raise ValueError(
+                f"parameter {sharded[0]!r} is a DTensor, {why}; for FSDP2 call nuq.compress_fsdp(model, ...)"
+            )
         refuse_sparse_gradients(self.parameters)
         self._model = model  # keeps the parameters alive, whose identities are the keys
         self.names = {id(p): name for name, p in self.parameters.items()}
