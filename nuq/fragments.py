@@ -79,13 +79,22 @@ class Fragment:
 
         mixing: the share of this rank's own parameters that stays.
         """
+        mean, how = self._arrived(), {"momentum": chosen.outer_momentum, "nesterov": chosen.nesterov}
+        outer_step(self.outer, self.momentum, mean, lr=chosen.outer_lr, **how)
+        self.write(torch.lerp(self.outer, self.local(), mixing) if mixing else self.outer)
+
+    def end(self) -> None:
+        """Take over the mean on its way as it is: all ranks have the mean of their parameters."""
+        self.outer.sub_(self._arrived())
+        self.write(self.outer)
+
+    def _arrived(self) -> Tensor:
         assert self.coming is not None
         self.coming.exception()  # wait; whoever interrupts that leaves it on its way
         coming, self.coming = self.coming, None
-        mean, how = coming.result().mean, {"momentum": chosen.outer_momentum, "nesterov": chosen.nesterov}
-        outer_step(self.outer, self.momentum, mean, lr=chosen.outer_lr, **how)
-        self.write(torch.lerp(self.outer, self.local(), mixing) if mixing else self.outer)
+        mean = coming.result().mean
         self.taken = self.sent
+        return mean
 
     def at_fault(self, vector: Tensor) -> str:
         """The parameter of the first coordinate that is not finite, or else of the largest one."""

@@ -239,23 +239,24 @@ class OuterLoop:
     def finish(self) -> None:
         """End a training: all ranks have one model then, the outer parameters, which is the one to save and evaluate.
 
-        A collective call, after the last local step.  Means on their way are taken over.  Fragments with local steps
-        since they were last sent are sent now, as a round's end that comes early, and nothing of a rank's own
-        parameters stays.  A second call does nothing, and where a round has just ended nothing is exchanged.  Buffers
-        stay each rank's own.
+        A collective call, after the last local step.  Means on their way are taken over.  What was moved since it was
+        last sent is sent now, and its mean is taken as it is: the ranks end with the mean of their models, as the outer
+        optimizer's momentum is for whole rounds.  A second call does nothing, and where a round has just ended nothing
+        is exchanged.  Buffers stay each rank's own.
 
         A state to go on from is saved before it: a training that goes on as if it had not ended needs the ranks' own
-        models.  One that goes on afterwards, which is legal, begins a round with the outer parameters.
+        models.  One that goes on afterwards, which is legal, begins with the outer parameters.
         """
         self._check_open()
         pending = [fragment for fragment in self._fragments if fragment.coming is not None]
         for fragment in sorted(pending, key=lambda fragment: fragment.sent):
             self._take(fragment, self._mixing if self.count > fragment.sent else 0.0)
-        behind = [fragment for fragment in self._fragments if self.count > fragment.taken]
-        for fragment in behind:
+        moved = [fragment for fragment in self._fragments if self.count > fragment.taken]
+        for fragment in moved:
             self._send(fragment)
-        for fragment in behind:
-            self._take(fragment)
+        for fragment in moved:
+            fragment.end()
+            self.taken += 1
 
     @property
     def _mixing(self) -> float:

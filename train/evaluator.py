@@ -78,6 +78,7 @@ class Evaluator:
             raise CheckpointError(f"{path}: {words}: evaluate it with the files that it began with ({files})")
         try:
             own = {"model": self.model.state_dict(), "totals": vars(Totals())}
+            state = models.ended(state)
             checkpoint.check_values(state, own, self.config["steps"])
             models.restore(self.model, state)
         except checkpoint.UNREADABLE as error:

@@ -75,7 +75,7 @@ def streaming(world: int, every: int, overlap: int, mixing: float) -> tuple[list
     """Streaming DiLoCo's Algorithm 2: three fragments, each sent at a step of its own and taken over ``overlap`` later.
 
     Its outer optimizer: learning rate .7, Nesterov's momentum .9.  The last value: the model in which it ends, as what
-    is on its way is taken over, and then what was moved since each fragment was sent.
+    is on its way is taken over, and then the mean of each fragment that was trained since it was sent.
     """
     start = np.concatenate([p.detach().numpy() for p in _Linear(0).parameters()]).astype(np.float64)
     bounds = np.cumsum([0, *SIZES.values()])
@@ -106,7 +106,7 @@ def streaming(world: int, every: int, overlap: int, mixing: float) -> tuple[list
         take(number, gradient, mixing)
     for number, place in enumerate(places):
         if (STEPS - sent_after[number]) % every:
-            take(number, np.mean([shared[place] - own[place] for own in workers], axis=0), 0.0)
+            shared[place] = np.mean([own[place] for own in workers], axis=0)
     return before_the_end, shared
 
 

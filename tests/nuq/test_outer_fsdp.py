@@ -68,16 +68,17 @@ def _diloco(steps: int, every: int, *, fragments: int) -> dict[str, Tensor]:
     momentum = torch.optim.SGD([outer.get_parameter(name) for name in names], lr=0.7, momentum=0.9, nesterov=True)
     since = dict.fromkeys(names, 0)
 
-    def take(some: list[str]) -> None:
+    def mean_move(name: str) -> Tensor:
+        shared, (one, other) = outer.get_parameter(name), (model.get_parameter(name) for model in machines)
+        return ((shared - one) + (shared - other)).detach() * 0.5
+
+    def take(name: str) -> None:
         momentum.zero_grad()
-        for name in some:
-            shared, (one, other) = outer.get_parameter(name), (model.get_parameter(name) for model in machines)
-            shared.grad = ((shared - one) + (shared - other)).detach() * 0.5
+        outer.get_parameter(name).grad = mean_move(name)
         momentum.step()
-        for name in some:
-            since[name] = 0
-            for model in machines:
-                model.get_parameter(name).data.copy_(outer.get_parameter(name))
+        since[name] = 0
+        for model in machines:
+            model.get_parameter(name).data.copy_(outer.get_parameter(name))
 
     for step in range(1, steps + 1):
         for machine, (model, optimizer) in enumerate(zip(machines, inner, strict=True)):
@@ -89,8 +90,9 @@ def _diloco(steps: int, every: int, *, fragments: int) -> dict[str, Tensor]:
             since[name] += 1
             at = every // 2 if fragments == 2 and name == "2.weight" else 0
             if step % every == at:
-                take([name])
-    take([name for name in names if since[name]])
+                take(name)
+    for name in (name for name in names if since[name]):
+        outer.get_parameter(name).data -= mean_move(name)
     return {name: p.detach() for name, p in outer.named_parameters()}
 
 

@@ -19,9 +19,19 @@ from settings.data import DATA
 from settings.models import MODELS, TORCHVISION
 from train import data
 
-from .weights import WeightsError, load_weights, restore, state_of
+from .weights import WeightsError, check_weights_file, ended, load_weights, restore, state_of
 
-__all__ = ["WeightsError", "build", "legal_models", "load_weights_file", "restore", "state_of", "without_weights_file"]
+__all__ = [
+    "WeightsError",
+    "build",
+    "check_weights_file",
+    "ended",
+    "legal_models",
+    "load_weights_file",
+    "restore",
+    "state_of",
+    "without_weights_file",
+]
 
 
 def legal_models(input_shape: tuple[int, ...], *, tokens: bool = False) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,6 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from nuq.exchange import agreement
+from nuq.exchange.transport import Transport
 from train.process.checkpoint import UNREADABLE, reason
 
 # torchvision's files of GoogLeNet and Inception hold classifiers that only training had
@@ -36,6 +39,22 @@ def restore(model: nn.Module, state: Mapping[str, Any]) -> None:
         setattr(model, FLAG, bool(state.get(FLAG, False)))
 
 
+def ended(state: dict[str, Any]) -> dict[str, Any]:
+    """A checkpoint with the model to evaluate or to take weights from: local steps that have ended have another one."""
+    return {**state, "model": state["finished"]} if "finished" in state else state
+
+
+def check_weights_file(path: str, transport: Transport) -> None:
+    """Raise WeightsError, on all ranks, where they read other bytes from ``path``: nothing later would tell of it."""
+    if path and transport.world > 1:
+        with open(path, "rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        try:
+            agreement.check_settings(transport, {f"the SHA-256 of model.weights_file={path}": digest})
+        except ValueError as error:
+            raise WeightsError(str(error)) from error
+
+
 def load_weights(model: nn.Module, name: str, path: Path) -> None:
     """Copy the state_dict in ``path`` into ``model``; the file is data only and cannot run code.
 
@@ -60,7 +79,7 @@ def load_weights(model: nn.Module, name: str, path: Path) -> None:
             raise unfit(f"no file of torch.save, for it begins with {start!r}; {expected}") from error
         raise unfit(f"cannot be read as a state_dict of tensors: {reason(error)}") from error
     state = content if _is_checkpoint(content) else {"model": content}
-    weights = state["model"]
+    weights = ended(state)["model"]
     if not isinstance(weights, Mapping) or not all(
         isinstance(key, str) and _is_plain(value) for key, value in weights.items()
     ):

@@ -2,16 +2,19 @@
 
 DiLoCo (Douillard et al., 2023, arXiv 2311.08105, Algorithm 1): in a round of H steps every worker trains its own model
 with an optimizer of its own; then the mean of the workers' moves, compressed by the method of the run, is the gradient
-of an outer optimizer (``nuq.fragments.outer_step``), and all go on from the outer parameters.  What an optimizer remembers
-and the buffers (batch norm's) stay each worker's own.  Difference from the paper: a local step exchanges a few bytes,
-the losses and whether to stop, so that all processes leave it together.
+of an outer optimizer (``nuq.fragments.outer_step``), and all go on from the outer parameters.  What an optimizer
+remembers and the buffers (batch norm's) stay each worker's own.  Difference from the paper: a local step exchanges a
+few bytes, the losses and whether to stop, so that all processes leave it together.
 
 Streaming DiLoCo (Douillard et al., 2025, arXiv 2501.18512, Algorithm 2): parts of the model (``fragments``) are sent
 one after another in a round, at even distances; their means are taken over ``overlap`` local steps later, when a share
 (``mixing``) of each worker's own parameters stays.  Meanwhile messages are on their way where the collective is gather
 and their lengths are known beforehand; otherwise an exchange ends before the next local step, and its mean waits.
-Difference from the paper: parts are neighboring tensors of about as many coordinates, not layers far apart.  Means that
-are on their way after the last step are not taken over.
+Difference from the paper: parts are neighboring tensors of about as many coordinates, not layers far apart.
+
+At the end of a run, ``finish`` takes over the means on their way, and the mean of what was moved since each part was
+sent, as ``nuq.OuterLoop.finish``: all workers have one model, which is evaluated.  What is saved to go on from is the
+state before it.
 """
 
 from __future__ import annotations
@@ -28,6 +31,7 @@ from nuq.exchange.driver import Driver
 from nuq.exchange.flat_layout import FlatLayout
 from nuq.exchange.parts import Part
 from nuq.fragments import outer_step
+from nuq.simulation import Workers
 from settings.sections import dotted
 from train.process.checkpoint import Open
 from train.steps import optim
@@ -147,17 +151,49 @@ class LocalModels:
         NonFiniteError names the step and the parameter that is no longer finite.
         """
         while self._sent and step >= self._sent[0].step + self._overlap:
-            sent = self._sent.pop(0)
-            sent.end()
-            self._put_back()
-            outer, momentum = self._layout.views(self._outer), self._layout.views(self._momentum)
-            for name, piece in self._pieces(sent.part, sent.mean).items():
-                number = self._number[name]
+            self._take_next(step, self._mixing)
+
+    def _take_next(self, step: int, mixing: float, *, steps: bool = True) -> None:
+        """Take over the oldest mean, by a step of the outer optimizer or as it is.
+
+        mixing: the share of every worker's own parameters that stays.
+        """
+        sent = self._sent.pop(0)
+        sent.end()
+        self._put_back()
+        outer, momentum = self._layout.views(self._outer), self._layout.views(self._momentum)
+        for name, piece in self._pieces(sent.part, sent.mean).items():
+            number = self._number[name]
+            if steps:
                 outer_step(outer[number], momentum[number], piece, **self._how)
-                check_finite(step - 1, f"the outer parameter {name!r}", outer[number])
-                for kept in self._kept.values():
-                    own = kept[number]
-                    own.copy_(torch.lerp(outer[number], own, self._mixing) if self._mixing else outer[number])
+            else:
+                outer[number].sub_(piece)
+            check_finite(step - 1, f"the outer parameter {name!r}", outer[number])
+            for kept in self._kept.values():
+                own = kept[number]
+                own.copy_(torch.lerp(outer[number], own, mixing) if mixing else outer[number])
+
+    def has_left(self, step: int) -> bool:
+        """Whether ``finish`` changes anything after so many local steps."""
+        return bool(self._sent or self._behind(step))
+
+    def _behind(self, step: int) -> list[Part]:
+        """The parts with local steps since they were sent, in the order in which they are sent."""
+        ordered = sorted(self._parts.values(), key=lambda part: part.at or self._every)
+        return [part for part in ordered if (step - part.at) % self._every]
+
+    def finish(self, workers: Workers, step: int, number: int) -> int:
+        """Take over what is left after so many local steps: all workers have the outer parameters then.
+
+        number: of the round that ends so.  Every process calls it; returns the bytes that a worker encoded.
+        """
+        while self._sent:
+            self._take_next(step, self._mixing if step > self._sent[0].step else 0.0)
+        begun = [(part, workers.begin(self.moves(part), part, step - 1, number)) for part in self._behind(step)]
+        self._sent = [Sent(part, step, one.mean, one.end) for part, one in begun]
+        while self._sent:
+            self._take_next(step, 0.0, steps=False)
+        return sum(one.encoded.total() for _, one in begun)
 
     def _pieces(self, part: Part, vector: Tensor) -> dict[str, Tensor]:
         """A part's vector as views in its parameters' shapes."""

@@ -49,6 +49,8 @@ class _Attempt:
                     if config["measure"]["every"] and trainer.step % config["measure"]["every"] == 0:
                         self._log_measurement()
                     stop = self._step()
+                if trainer.step == last and (trainer.evaluated or not stop):
+                    trainer.finish()
                 if not (trainer.evaluated or stop):
                     self.log.progress(trainer.step, last, "evaluating")
                     with trainer.progress.during("evaluating"):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import copy
 import functools
-import hashlib
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -92,6 +92,7 @@ class Trainer:
         self.update_order = self._order(config["workers"], "update")
         self.step = 0
         self.evaluated = True  # whether the evaluation that is due at this step, if one is, has been logged
+        self._unfinished: dict[str, Any] | None = None  # the state before ``finish``
         self.totals, self.progress = Totals(), Progress()
         self.stop_requested: Callable[[], bool] = lambda: False
 
@@ -279,21 +280,10 @@ class Trainer:
         WeightsError for a file that does not fit, or that is another on another rank.
         """
         models.load_weights_file(self.config, self.model)
-        self._check_weights_file()
+        models.check_weights_file(self.config["model"]["weights_file"], self.fp32_workers.transport)
         self.untrain()
         if self.local is not None:
             self.local.begin()
-
-    def _check_weights_file(self) -> None:
-        """Raise WeightsError, on all ranks, where they read other bytes: nothing later would tell of it."""
-        path, transport = self.config["model"]["weights_file"], self.fp32_workers.transport
-        if path and transport.world > 1:
-            with open(path, "rb") as file:
-                digest = hashlib.file_digest(file, "sha256").hexdigest()
-            try:
-                agreement.check_settings(transport, {f"the SHA-256 of model.weights_file={path}": digest})
-            except ValueError as error:
-                raise models.WeightsError(str(error)) from error
 
     def untrain(self) -> None:
         """Ascend the gradient with noise from worker 0's minibatches: the same on every process."""
@@ -308,6 +298,17 @@ class Trainer:
                     drawn = torch.randn(parameter.shape, generator=noise).to(self.device)
                     parameter += settings["lr"] * ascent + settings["std"] * drawn
             self.attend()
+
+    def finish(self) -> None:
+        """End local steps after the last one: all workers have one model, which is evaluated.
+
+        Every process calls it.  ``state_dict`` stays the state before it, from which a longer run goes on.
+        """
+        if self.local is None or self._unfinished is not None or not self.local.has_left(self.step):
+            return
+        self._unfinished, before = copy.deepcopy(self.state_dict()), self._network_bytes()
+        self.totals.bytes += self.local.finish(self.trained, self.step, self.num_exchanges)
+        self.totals.network_bytes += self._network_bytes() - before
 
     # --- measuring, evaluating, saving ---
 
@@ -336,6 +337,9 @@ class Trainer:
     def state_dict(self) -> dict[str, Any]:
         """The state, the same in every split; every process must call it.  NonFiniteError if not worth keeping."""
         self.sync_buffers()
+        if self._unfinished is not None:
+            finished = {"finished": self.model.state_dict()} if self.evaluated else {}
+            return {**self._unfinished, "evaluated": self.evaluated, **finished}
         if self.local is None:
             check_state(self.optimizer, self.parameters, self.step)
             own = {"optimizer": self.optimizer.state_dict()}

@@ -102,6 +102,19 @@ def test_fragments_are_streaming_diloco(overlap: int, mixing: float) -> None:
     middles = np.cumsum(sizes) - sizes / 2
     halves = [[name for name, at in zip(outer, middles, strict=True) if (at >= sizes.sum() / 2) == of] for of in (0, 1)]
     coming: list[tuple[int, dict[str, torch.Tensor]]] = []
+
+    def moved(names: list[str]) -> dict[str, torch.Tensor]:
+        of_workers = [{name: outer[name] - model.get_parameter(name).detach() for name in names} for model in models]
+        return {name: (of_workers[0][name] + of_workers[1][name]) / 2 for name in names}
+
+    def take(means: dict[str, torch.Tensor], stays: float) -> None:
+        for name, mean in means.items():
+            momentum[name] = 0.9 * momentum[name] + mean
+            outer[name] = outer[name] - 0.7 * (mean + 0.9 * momentum[name])
+            for model in models:
+                p = model.get_parameter(name)
+                p.data.copy_((1 - stays) * outer[name] + stays * p.data)
+
     for step in range(3 * H):
         ours.train_step()
         for worker, (model, inside) in enumerate(zip(models, insides, strict=True)):
@@ -110,16 +123,9 @@ def test_fragments_are_streaming_diloco(overlap: int, mixing: float) -> None:
             cross_entropy(model(x), y).backward()
             inside.step()
         if (step + 1) % (H // 2) == 0:
-            sent = halves[(step + 1) % H == 0]
-            moves = [{name: outer[name] - p.detach() for name, p in model.named_parameters()} for model in models]
-            coming.append((step + 1 + overlap, {name: (moves[0][name] + moves[1][name]) / 2 for name in sent}))
+            coming.append((step + 1 + overlap, moved(halves[(step + 1) % H == 0])))
         while coming and coming[0][0] == step + 1:
-            for name, mean in coming.pop(0)[1].items():
-                momentum[name] = 0.9 * momentum[name] + mean
-                outer[name] = outer[name] - 0.7 * (mean + 0.9 * momentum[name])
-                for model in models:
-                    p = model.get_parameter(name)
-                    p.data.copy_((1 - mixing) * outer[name] + mixing * p.data if overlap else outer[name])
+            take(coming.pop(0)[1], mixing if overlap else 0.0)
     own = ours.state_dict()["local"]["workers"]
     for worker, model in enumerate(models):
         for name, p in model.named_parameters():
@@ -127,6 +133,15 @@ def test_fragments_are_streaming_diloco(overlap: int, mixing: float) -> None:
     ours.sync_buffers()
     for name, p in ours.model.named_parameters():
         np.testing.assert_allclose(p.detach(), outer[name], atol=1e-5)
+    before = bits(ours)
+    ours.finish()
+    for at, means in coming:  # the second half was sent at the very end, the first one half a round before it
+        take(means, mixing if at < 3 * H + overlap else 0.0)
+    outer |= {name: outer[name] - mean for name, mean in moved(halves[0]).items()}  # the mean of the models
+    ended = ours.state_dict()["finished"]
+    for name, p in outer.items():
+        np.testing.assert_allclose(ended[name], p, atol=1e-5)
+    assert {name: of for name, of in bits(ours).items() if not name.startswith("finished.")} == before
 
 
 def test_amid_a_round_workers_differ_and_the_synchronized_model_is_what_is_shown() -> None:
@@ -218,6 +233,7 @@ def trained(group: dist.ProcessGroup | None, number: int) -> dict[str, Any]:
     ours = trainer(method, group, workers=3, **more)
     for _ in range(2 * H + 2):
         ours.train_step()
+    ours.finish()
     ours.part()
     return bits(ours)
 
@@ -267,6 +283,44 @@ def test_killed_and_stopped_amid_rounds_equals_undisturbed(number: int, tmp_path
     resumed = attempt(settings, folder)
     assert bits(resumed) == bits(undisturbed)
     assert resumed.totals.bytes == undisturbed.totals.bytes
+
+
+STREAMING: dict[str, Any] = {"exchange__fragments": 2, "exchange__overlap": 1, "method__ratio": 0.1}
+
+
+def test_a_run_that_ended_goes_on_as_if_it_had_not(tmp_path: Path) -> None:
+    parent = attempt(config("topk", **STREAMING, steps=2 * H), tmp_path / "parent")
+    saved = torch.load(tmp_path / "parent" / "checkpoint.pt", weights_only=True)
+    own = parent.state_dict()["local"]["workers"]
+    assert not torch.equal(own[0]["parameters"]["output.weight"], own[1]["parameters"]["output.weight"])
+    assert not torch.equal(saved["finished"]["output.weight"], saved["model"]["output.weight"])
+    at_once = attempt(config("topk", **STREAMING, steps=4 * H), tmp_path / "at_once")
+    forked = trainer("topk", **STREAMING, steps=4 * H)
+    forked.fork(saved, same_method=True)
+    for _ in range(2 * H):
+        forked.train_step()
+    forked.finish()
+    assert bits(forked) == bits(at_once)
+
+
+def test_a_preempted_run_does_not_finish(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = config("topk", **STREAMING)
+    undisturbed = attempt(settings, tmp_path / "undisturbed")
+    with pytest.raises(Preempted, match="step 12 of 12"):  # before its last evaluation
+        attempt(settings, tmp_path / "stopped", stop_at=3 * H)
+    saved = torch.load(tmp_path / "stopped" / "checkpoint.pt", weights_only=True)
+    assert (saved["step"], saved["evaluated"], "finished" in saved) == (3 * H, False, False)
+    seen: list[torch.Tensor] = []
+    evaluate = Trainer.evaluate
+
+    def looked_at(self: Trainer, *how: Any) -> dict[str, float]:
+        seen.append(self.model.get_parameter("output.weight").detach().clone())
+        return evaluate(self, *how)
+
+    monkeypatch.setattr(Trainer, "evaluate", looked_at)
+    resumed = attempt(settings, tmp_path / "stopped")
+    assert bits(resumed) == bits(undisturbed)
+    assert [torch.equal(weight, resumed.state_dict()["finished"]["output.weight"]) for weight in seen] == [True]
 
 
 def test_a_checkpoint_without_a_workers_model_is_refused() -> None:
