@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Unpack
 
 import torch
@@ -69,7 +70,8 @@ def compress_fsdp(
 
     ValueError for a setting that does not exist, is out of range or has no effect, where there is no FSDP2 module, and
     where this torch has no custom reduce-scatter; with ``between`` for a method without bits, a group of one rank, and
-    parameters that lie on one rank or that FSDP averages between replicas itself.
+    parameters that lie on one rank or that FSDP averages between replicas itself.  UserWarning, once, where each shard
+    group has one rank, so that nothing is compressed.
     """
     modules = _fsdp_modules(model, "set_custom_reduce_scatter")
     how = {"seed": seed, "timeout_s": timeout_s, **settings}
@@ -85,6 +87,12 @@ def compress_fsdp(
         reduce_scatter.at_the_end = at_the_end
         reduce_scatter.overlapped = module if overlap and between is None else None
         module.set_custom_reduce_scatter(reduce_scatter)
+    _warn_of_one_rank(
+        "compress_fsdp: the gradients of {modules} are not compressed, as each shard group has one rank, and replicas "
+        "FSDP averages itself; shard over the ranks of a machine, and for replicas give "
+        'between=mesh.get_group("machines"), or train under DDP with nuq.compress_hook',
+        modules,
+    )
     return installed
 
 
@@ -115,6 +123,11 @@ def compress_fsdp_weights(
     installed: list[Any] = [CompressedGather(method, name, **how) for name in modules]
     for module, gather in zip(modules.values(), installed, strict=True):
         module.set_custom_all_gather(gather)
+    _warn_of_one_rank(
+        "compress_fsdp_weights: the parameters of {modules} are not compressed, as each shard group has one rank, "
+        "which gathers nothing; leave it out, or shard over several ranks",
+        modules,
+    )
     return installed
 
 
@@ -139,6 +152,22 @@ def _fsdp_modules(model: nn.Module, setter: str) -> dict[str, Any]:
     if not hasattr(FSDPModule, setter):
         raise ValueError(f"torch {torch.__version__}: it has no FSDPModule.{setter}, torch 2.11 and later do")
     return modules
+
+
+def _warn_of_one_rank(sentence: str, modules: Mapping[str, Any]) -> None:
+    """Warn once of modules whose shards lie on one rank, so that FSDP neither scatters nor gathers anything."""
+    alone = [name for name, module in modules.items() if own_parameters(module) and _num_shards(module) == 1]
+    if alone and dist.get_world_size() > 1:
+        some = "all modules" if len(alone) == len(modules) else ", ".join(map(repr, alone))
+        warnings.warn(sentence.format(modules=some), stacklevel=3)
+
+
+def _num_shards(module: Any) -> int:
+    """The most ranks over which FSDP shards parameters of a module."""
+    state = module._get_fsdp_state()
+    groups = getattr(state, "_fsdp_param_groups", None) or [state._fsdp_param_group]  # the latter until torch 2.12
+    infos = [group.mesh_info for group in groups]
+    return max(1 if info.shard_mesh_dim is None else info.mesh.size(info.shard_mesh_dim) for info in infos)
 
 
 def _check_sharded_inside(name: str, parameters: Sequence[Any]) -> None:

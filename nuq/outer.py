@@ -23,6 +23,7 @@ Its two bits are a sign and one of two magnitudes here (``nuq.settings.sparse.To
 from __future__ import annotations
 
 import functools
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Unpack
@@ -93,6 +94,7 @@ class OuterLoop:
             raise ValueError(
                 f"decay={chosen.decay}: nothing is remembered with method={method!r} and feedback={chosen.feedback!r}"
             )
+        self._casts = entry_of(method).casts and self._feedback.kind == "none"  # small parameters, too
         self.method, self.model = method, model
         self.inner_optimizer: Any = inner_optimizer  # one or several, as they were given
         self._own = own
@@ -139,12 +141,17 @@ class OuterLoop:
         compressors.assign(shapes)
         transport = Transport(group, timeout_s=self._chosen.timeout_s, device=device)
         memory = Memory(self._feedback)
-        whole = compressors.arrange(shapes, self._is_whole)
+        small = {"exact": self._is_whole, "cast": self._is_cast}
+        whole = compressors.arrange(shapes, **small)
         settings = (self._exchange, transport, transport.world, self._chosen.seed)
         driver = Driver(compressors, whole, *settings, memory=memory, per_machine=1)
         if not self._fragments:
-            arrange = functools.partial(compressors.arrange, exact=self._is_whole)
+            arrange = functools.partial(compressors.arrange, **small)
             self._fragments = fragments_of(self._parameters, self._chosen.fragments, self._chosen.every, arrange)
+            if compressors.compresses_nothing(whole):
+                why = f"every parameter (of FSDP2: every shard) is below min_size={self._chosen.min_size}"
+                remedy = "and travels in full precision; min_size=0 compresses them"
+                warnings.warn(f"OuterLoop: nothing is compressed: {why}, {remedy}", stacklevel=3)
         else:
             compressors.load_state_dict(self._compressors.state_dict(), device)
             for around in compressors.memories:  # whatever this rank's number was
@@ -167,9 +174,16 @@ class OuterLoop:
         key = Key(self._chosen.seed, 0, self._driver.transport.rank)
         return fragment.kept(self._compressors.memories, key)
 
+    def _is_small(self, name: str, joined: bool) -> bool:
+        return not joined and shard(self._parameters[name]).numel() < self._chosen.min_size
+
     def _is_whole(self, name: str, joined: bool) -> bool:
         """Whether a parameter travels in full precision."""
-        return not joined and shard(self._parameters[name]).numel() < self._chosen.min_size
+        return self._is_small(name, joined) and not self._casts
+
+    def _is_cast(self, name: str, joined: bool) -> bool:
+        """Whether a parameter is cast with its neighbors."""
+        return self._is_small(name, joined) and self._casts
 
     def _catch_up(self, transport: Transport) -> None:
         """Bring ranks that are new or behind to the state of the first of those that are not."""

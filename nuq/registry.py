@@ -54,6 +54,7 @@ class Method:
     feedback: str = "none"  # the memory of its paper: none, error or momentum
     mean_compressor: str = ""  # the method that encodes means; empty: this one, with bits of its own
     collective: str = ""  # one of its own, which collective=auto takes
+    casts: bool = False  # every number by itself into two bytes, so that small tensors take it, too (``min_size``)
 
     def load(self) -> Any:
         """Import the method's code (and torch with it)."""
@@ -91,8 +92,8 @@ METHODS: dict[str, Method] = {
     "natural": Method("Natural", Natural, "nuq.compressors.natural:NaturalCompression"),
     "block8": Method("Block-8", Block8, "nuq.compressors.blockwise:Blockwise", **_NEAREST),
     "fp8": Method("FP8", FP8, "nuq.compressors.blockwise:fp8", **_NEAREST),
-    "fp16": Method("FP16", FP16, "nuq.compressors.casts:fp16", **_NEAREST),
-    "bf16": Method("BF16", BF16, "nuq.compressors.casts:bf16", **_NEAREST),
+    "fp16": Method("FP16", FP16, "nuq.compressors.casts:fp16", casts=True, **_NEAREST),
+    "bf16": Method("BF16", BF16, "nuq.compressors.casts:bf16", casts=True, **_NEAREST),
     "smaq": Method("SmaQ", SmaQ, "nuq.compressors.smaq:SmaQ", unbiased=False),
     "s2fp8": Method("S2FP8", S2FP8, "nuq.compressors.s2fp8:S2FP8", unbiased=False, deterministic=True),
     "nnw_bdi": Method("NNW-BDI", NNWBDI, "nuq.compressors.nnw_bdi:NNWBDI", **_NEAREST),

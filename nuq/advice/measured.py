@@ -70,7 +70,7 @@ def of_method(of: HookSettings, seen: Observed, num_ranks: int) -> Measured:
         collective = fewest_bytes(compressors, Transport(None), num_ranks)
     second_bits = compressors.second_bits[0]
     joined = compressors.every[0].scope == "model"
-    is_whole, dense_1d = of.sends_whole(compressors, seen.shapes), getattr(of.of_method, "dense_1d", False)
+    (is_whole, _), dense_1d = of.small(compressors, seen.shapes), getattr(of.of_method, "dense_1d", False)
     whole = frozenset(
         name for name, shape in seen.shapes.items() if is_whole(name, joined) or (dense_1d and len(shape) < 2)
     )
@@ -105,7 +105,7 @@ def _mean(of: HookSettings, seen: Observed, collective: str, second_bits: int) -
     gradients, sizes = seen.gradients, [shape.numel() for shape in seen.shapes.values()]
     compressors: CompressorMap = of.compressors()
     compressors.assign(seen.shapes)
-    layout = compressors.arrange(seen.shapes, of.sends_whole(compressors, seen.shapes))
+    layout = compressors.arrange(seen.shapes, *of.small(compressors, seen.shapes))
     exchange = dataclasses.replace(of.exchange, collective="auto" if collective == POWER else collective)
     if collective not in (POWER, "gather"):
         exchange = dataclasses.replace(exchange, second_bits=second_bits)

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from nuq.compressors.compressor import Compressor
 from nuq.compressors.feedback import CompressedDifferences, ErrorFeedback, MomentumCorrection
+from nuq.compressors.full_precision import FullPrecision
 from nuq.compressors.quantized import AdaptiveQuantizer
 from nuq.exchange.flat_layout import FlatLayout, arranged
 from nuq.exchange.mean_error import second_settings
@@ -176,17 +177,34 @@ class CompressorMap:
                 remedy = f"leave skip_1d out, and give such tensors {line}"
                 raise ValueError(f"skip_1d=True: the momentum of {name!r} {why}; {remedy}")
 
+    def casts(self, parameter: str, feedback: Feedback) -> bool:
+        """Whether a parameter's method casts every number by itself, and has no memory, whose factors take bytes."""
+        method_state = self.every[self._encoders[parameter]]
+        return method(method_state.name).casts and method_state.memory_kind(feedback) == "none"
+
+    def compresses_nothing(self, layout: FlatLayout) -> bool:
+        """Whether all parameters of a layout travel in full precision, though a method would compress some."""
+        of = (self.every[number].compressor for number in set(self._encoders.values()))
+        would = any(not isinstance(compressor, FullPrecision) for compressor in of)
+        return would and all(segment.exact for segment in layout.segments)
+
     def arrange(
-        self, shapes: Mapping[str, Sequence[int]], exact: Callable[[str, bool], bool] = lambda name, whole: False
+        self,
+        shapes: Mapping[str, Sequence[int]],
+        exact: Callable[[str, bool], bool] = lambda name, whole: False,
+        cast: Callable[[str, bool], bool] = lambda name, whole: False,
     ) -> FlatLayout:
         """The flat layout of the vector of some of these parameters, or all.
 
         exact(name, whole): whether one travels in full precision; whole: it would be part of one vector with others.
+        cast(name, whole): whether it is cast in one segment with such neighbors.
         """
         names = ["model", *(layer.vector_name for layer in self.layers)]
         whole = [name if each.scope == "model" else None for name, each in zip(names, self.every, strict=True)]
         encoders = {name: self._encoders[name] for name in shapes}
-        return arranged(shapes, encoders, whole, lambda name: exact(name, whole[encoders[name]] is not None))
+        joined = {name: whole[encoder] is not None for name, encoder in encoders.items()}
+        rules = (lambda name: exact(name, joined[name])), (lambda name: cast(name, joined[name]))
+        return arranged(shapes, encoders, whole, *rules)
 
     def remember(
         self, feedback: Feedback, layout: FlatLayout, num_workers: int, momentum: float = 0.0, nesterov: bool = False

@@ -38,9 +38,9 @@ class Memory:
 class Driver:
     """The compressors, the collective, the levels and the account of exchanges between workers.
 
-    layout: of the whole vector, for what is remembered of it.  levels: their updates, from all workers' gradients.
-    stats: seconds and encoded bytes.  collective_name: as the settings say it, or as ``auto`` chose; ``dense`` is at
-    hand in every case.  Building a driver is a collective call: every rank makes it.
+    layout: of the whole vector, for what is remembered of it and the levels that it needs.  levels: their updates, from
+    all workers' gradients.  stats: seconds and encoded bytes.  collective_name: as the settings say it, or as ``auto``
+    chose; ``dense`` is at hand in every case.  Building a driver is a collective call: every rank makes it.
 
     ValueError for a collective that these ranks, this backend or this method cannot do.
     """
@@ -64,7 +64,7 @@ class Driver:
         self.stats = ExchangeStats()
         if memory is not None:
             compressors.remember(memory.feedback, layout, self.num_workers, memory.momentum, memory.nesterov)
-        self.levels = LevelUpdates(compressors, transport, self.placement, seed, self.stats)
+        self.levels = LevelUpdates(compressors, transport, self.placement, seed, self.stats, layout)
         self.dense = Dense(transport, stats=self.stats)
         if exchange.collective == "dense":
             self.collective_name, self.collective = "dense", self.dense

@@ -4,7 +4,8 @@ Inside an exchange a gradient is one flat vector with one ``FlatLayout``; what i
 is a segment of it.  A method with scope=tensor gets one segment per parameter, with scope=model one of all its
 parameters.  Where those are no neighbors in the model (``nuq.settings.layers``: they are those of one line), the vector
 lists the parameters in another order than the model.  Segments marked ``exact`` travel in full precision (small
-tensors, whose headers and norms would cost more than they save).
+tensors, whose headers and norms would cost more than they save).  Methods that cast every number have small tensors
+cast, neighbors as one segment.
 
 A collective that cuts the vector into shards cuts the segments with it; a piece of a segment has random numbers of its
 own.
@@ -73,6 +74,10 @@ class FlatLayout:
         """The coordinates of the whole flat vector that these segments cover."""
         return slice(self.start, self.start + self.num_coordinates)
 
+    def encoded_by(self, encoder: int) -> bool:
+        """Whether an encoder has any of the segments."""
+        return any(own.encoder == encoder and not own.exact for own in self.segments)
+
     def shards(self, count: int) -> tuple[FlatLayout, ...]:
         """The layouts of ``count`` shards of nearly equal length; the last ones may be empty."""
         if count not in self._shards:
@@ -137,34 +142,37 @@ def arranged(
     encoders: Mapping[str, int],
     vector_names: Sequence[str | None],
     exact: Callable[[str], bool] = lambda name: False,
+    cast: Callable[[str], bool] = lambda name: False,
 ) -> FlatLayout:
     """The flat layout of some parameters, given the encoder of each.
 
     shapes: of the parameters, in the model's order.  encoders: the number of every parameter's encoder. vector_names:
     by encoder, the name of the one vector of scope=model, None for scope=tensor.  exact: whether a parameter travels in
-    full precision, whatever its encoder; such neighbors are one segment.
+    full precision, whatever its encoder; such neighbors are one segment.  cast: whether it is encoded in one segment
+    with such neighbors of the same encoder.
     """
     numbers = {name: number for number, name in enumerate(shapes)}
     groups: dict[str, list[str]] = {}  # parameters by the segment they are in
     for name in shapes:
-        whole = None if exact(name) else vector_names[encoders[name]]
+        whole = None if exact(name) or cast(name) else vector_names[encoders[name]]
         group = f"parameter {name}" if whole is None else f"scope=model of {encoders[name]}"
         groups.setdefault(group, []).append(name)
     segments: list[Segment] = []
-    start = 0
+    start, joins = 0, False  # the latter: whether the last segment takes neighbors
     for names in groups.values():
         first = names[0]
         encoder, size = encoders[first], sum(torch.Size(shapes[name]).numel() for name in names)
-        if exact(first):
-            if segments and segments[-1].exact:
-                last = segments[-1]
+        if exact(first) or cast(first):
+            own = Segment(first, start, size, exact=exact(first), encoder=0 if exact(first) else encoder)
+            last = segments[-1] if joins else None
+            if last is not None and (last.exact, last.encoder) == (own.exact, own.encoder):
                 segments[-1] = replace(last, name=f"{last.name}, {first}", size=last.size + size)
             else:
-                segments.append(Segment(first, start, size, exact=True))
+                segments.append(own)
         elif vector_names[encoder] is not None:
             segments.append(Segment(vector_names[encoder] or "", start, size, encoder=encoder))
         else:
             segments.append(Segment(first, start, size, encoder=encoder, shape=tuple(shapes[first])))
-        start += size
+        start, joins = start + size, exact(first) or cast(first)
     order = tuple(numbers[name] for names in groups.values() for name in names)
     return FlatLayout(tuple(segments), None if order == tuple(range(len(order))) else order)

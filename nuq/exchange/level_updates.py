@@ -14,7 +14,7 @@ from nuq.compressors.quantized import AdaptiveQuantizer
 from nuq.errors import NonFiniteError
 from nuq.exchange.collectives.collective import ExchangeStats, Vectors, WorkerPlacement, to_everyone
 from nuq.exchange.compressor_map import CompressorMap, MethodState
-from nuq.exchange.flat_layout import Segment
+from nuq.exchange.flat_layout import FlatLayout, Segment
 from nuq.exchange.transport import Transport
 from nuq.kernels.spec import Key
 from nuq.kernels.statistics import Statistics
@@ -33,10 +33,14 @@ def next_update(settings: Adaptive, step: int) -> int | None:
 
 
 class LevelUpdater:
-    """The level updates of one adaptive method, by its encoder's number, for the parameters that have it."""
+    """The level updates of one adaptive method, by its encoder's number, for the parameters that have it.
 
-    def __init__(self, method_state: MethodState, encoder: int, workers: Iterable[int]) -> None:
+    idle: no vector is encoded by it, so that nothing is ever due.
+    """
+
+    def __init__(self, method_state: MethodState, encoder: int, workers: Iterable[int], *, idle: bool = False) -> None:
         self.method_state, self.settings, self.encoder = method_state, method_state.settings, encoder
+        self.idle = idle
         self.workers = list(workers)
         self.forget()
 
@@ -56,7 +60,7 @@ class LevelUpdater:
         return self.method_state.compressor
 
     def next_update(self, step: int) -> int | None:
-        return next_update(self.settings, step)
+        return None if self.idle else next_update(self.settings, step)
 
     @property
     def begins(self) -> bool:
@@ -64,7 +68,7 @@ class LevelUpdater:
 
         That is at step 0 of a schedule that lists it, and after it as long as gradients are zero or not finite.
         """
-        return 0 in self.settings.update_at and not self.compressor.fitted
+        return 0 in self.settings.update_at and not self.compressor.fitted and not self.idle
 
     def due(self, step: int) -> bool:
         """Whether the levels are updated at this step."""
@@ -108,9 +112,9 @@ Spoil = Callable[[Statistics, Tensor], None]  # marks the statistics behind a gr
 class LevelUpdates:
     """The level updates of all adaptive methods of an exchange, from the gradients of all its workers.
 
-    every: a ``LevelUpdater`` for each method.  Statistics are merged in worker order, so that all ranks have the same
-    levels.  spoil: called for a gradient that is not finite, whose statistics no update uses then; without it such a
-    gradient is passed over: encoding it says so, to all ranks.
+    every: a ``LevelUpdater`` for each method.  layout: of the vectors that are encoded.  Statistics are merged in
+    worker order, so that all ranks have the same levels.  spoil: called for a gradient that is not finite, whose
+    statistics no update uses then; without it such a gradient is passed over: encoding it says so, to all ranks.
     """
 
     def __init__(
@@ -120,12 +124,13 @@ class LevelUpdates:
         placement: WorkerPlacement,
         seed: int,
         stats: ExchangeStats,
+        layout: FlatLayout,
     ) -> None:
         self.transport, self.placement, self.seed, self.stats = transport, placement, seed, stats
         self.spoil: Spoil | None = None
         hosted = placement.shares[transport.rank]
         self.every = [
-            LevelUpdater(method_state, number, hosted)
+            LevelUpdater(method_state, number, hosted, idle=not layout.encoded_by(number))
             for number, method_state in enumerate(compressors.every)
             if isinstance(method_state.compressor, AdaptiveQuantizer)
         ]
@@ -192,7 +197,7 @@ def fit_levels(compressors: CompressorMap, vector: Tensor, segments: Sequence[Se
     coordinates of shorter buckets have another distribution.  ValueError for ``objective='mean'``, which takes all
     workers' statistics.
     """
-    if not compressors.adaptive:
+    if not compressors.adaptive or all(segment.exact for segment in segments):
         return
     if compressors.adaptive[0].settings.objective == "mean":
         why = "nuq.all_reduce and FSDP fit levels on each rank to its own gradient alone"

@@ -18,7 +18,7 @@ import torch
 from analysis.logs.load import load
 from settings import command_line, resolving
 from tests.train.evaluated_runs import SETTINGS, STEPS, logged, results
-from train import evaluator
+from train import evaluator, models
 from train.evaluator import Evaluator, follow, run
 from train.launch import launch
 from train.process import checkpoint
@@ -73,6 +73,21 @@ def test_it_finds_what_the_trainer_found_and_leaves_its_files_alone(
         f"step 6/{STEPS}: test accuracy in % {own['Vacc'][6]:.2f}, test loss {own['Vloss'][6]:.4f}"
         in capsys.readouterr().out
     )
+
+
+def test_the_model_in_which_local_steps_ended(tmp_path: Path) -> None:
+    folder = tmp_path / "runs" / "sweep" / "done"
+    local = {"exchange.local_steps": 2, "exchange.fragments": 2}
+    assert launch(resolving.resolve(SETTINGS | local | {"run_dir": str(folder)})) == 0
+    assert run(settings(folder)) == 0
+    own = logged(folder, "Vloss")
+    assert {step: values["Vloss"] for step, values in results(folder).items()} == pytest.approx(
+        {step: own[step] for step in (4, 6)}, rel=1e-6
+    )
+    model = Evaluator(settings(folder)).model
+    models.load_weights_file({"model": {"name": "cnn", "weights_file": str(folder / checkpoint.FILE)}}, model)
+    ended = torch.load(folder / checkpoint.FILE, weights_only=True)["finished"]
+    assert all(torch.equal(value, ended[name]) for name, value in model.state_dict().items())
 
 
 @pytest.mark.some(1)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import math
+import warnings
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -71,8 +72,8 @@ class BucketExchange:
             group = apart(shared)
         self.group = group or shared
         self.transport = Transport(self.group, timeout_s=self.hook.timeout_s, device=self.device)
-        self._exact = chosen.sends_whole(self._compressors, self.shapes)
-        whole = self._compressors.arrange(self.shapes, self._exact)
+        self._small = chosen.small(self._compressors, self.shapes)
+        whole = self._compressors.arrange(self.shapes, *self._small)
         self.vectors = {segment.name: segment.size for segment in whole.segments if not segment.exact}
         self.driver = Driver(
             self._compressors,
@@ -84,6 +85,8 @@ class BucketExchange:
             memory=Memory(feedback.settings(), feedback.momentum, feedback.nesterov),
             per_machine=self.hook.per_machine,
         )
+        if not self.driver.is_dense and self._compressors.compresses_nothing(whole):
+            warnings.warn(f"CompressionState: {chosen.nothing_compressed()}", stacklevel=4)
         for memory in self._compressors.memories:
             memory.may_undo = self.hook.on_non_finite == "propagate"
         of_model = any(each.scope == "model" for each in self._compressors.every)
@@ -213,7 +216,8 @@ class BucketExchange:
         """The plan for a bucket, with small neighbours together, or for all buckets, in the model's order."""
         names = tuple(name for bucket in buckets for name in bucket.names)
         if names not in self.plans:
-            arrange = functools.partial(self._compressors.arrange, exact=self._exact)
+            exact, cast = self._small
+            arrange = functools.partial(self._compressors.arrange, exact=exact, cast=cast)
             self.plans[names] = made(names, self.parameters, arrange, waits=self._joins, shaped=self._shaped)
         return self.plans[names]
 

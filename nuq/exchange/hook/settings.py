@@ -55,21 +55,36 @@ class HookSettings:
             return "gate=True"
         return "collective='dense'" if self.exchange.collective == "dense" else ""
 
-    def sends_whole(
+    def small(
         self, compressors: CompressorMap, shapes: Mapping[str, Sequence[int]]
-    ) -> Callable[[str, bool], bool]:
-        """Whether a parameter travels in full precision, as ``CompressorMap.arrange`` asks.
+    ) -> tuple[Callable[[str, bool], bool], Callable[[str, bool], bool]]:
+        """Whether a parameter travels in full precision, and whether it is cast with its neighbors.
 
-        The second argument: whether it would be part of one vector with others, whatever its size.
+        Both as ``CompressorMap.arrange`` asks them.  The second argument: whether it would be part of one vector with
+        others, whatever its size.
         """
+        feedback = self.feedback.settings()
+
+        def is_small(name: str, joined: bool) -> bool:
+            return not joined and math.prod(shapes[name]) < self.hook.min_size
 
         def whole(name: str, joined: bool) -> bool:
-            if compressors.corrects_momentum(name, self.feedback.settings()):
+            if compressors.corrects_momentum(name, feedback):
                 return False
-            shape = shapes[name]
-            return (not joined and math.prod(shape) < self.hook.min_size) or (self.hook.skip_1d and len(shape) < 2)
+            skipped = self.hook.skip_1d and len(shapes[name]) < 2
+            return skipped or (is_small(name, joined) and not compressors.casts(name, feedback))
 
-        return whole
+        def cast(name: str, joined: bool) -> bool:
+            return is_small(name, joined) and not whole(name, joined) and compressors.casts(name, feedback)
+
+        return whole, cast
+
+    def nothing_compressed(self) -> str:
+        """The sentence for a model of which nothing is compressed."""
+        rule, remedy = f"is below min_size={self.hook.min_size}", "min_size=0 compresses them"
+        if self.hook.skip_1d:
+            rule, remedy = f"{rule} or a vector (skip_1d=True)", f"{remedy}, but for vectors"
+        return f"nothing is compressed: every parameter {rule}, and travels in full precision; {remedy}"
 
     def compressors(self) -> CompressorMap:
         """The compressors of these settings."""
