@@ -267,3 +267,28 @@ def swaps(group):
 @pytest.mark.parametrize("world", [1, 2, 4])
 def test_every_rank_gets_what_was_sent_to_it(world, ranks):
     ranks.run(swaps, world=world)
+
+
+def cannot_send(group):
+    """What no rank is to blame for: PyTorch refuses the tensor, as it does DTensors."""
+    transport, send = Transport(group, timeout_s=5), dist.isend
+    for error in (
+        NotImplementedError("Operator c10d.send.default"),
+        RuntimeError("got mixed torch.Tensor and DTensor"),
+    ):
+
+        def refuses(*what: object, error: Exception = error, **how: object) -> None:
+            del what, how
+            raise error
+
+        dist.isend = refuses
+        try:
+            with pytest.raises(type(error)) as raised:
+                transport.swap({1 - transport.rank: torch.zeros(8, dtype=torch.uint8)}, {}, "messages")
+        finally:
+            dist.isend = send
+        assert raised.value is error
+
+
+def test_an_error_of_sending_that_tells_of_no_broken_connection(ranks):
+    ranks.run(cannot_send, world=2)
