@@ -51,11 +51,13 @@ def small_tensors(group):
             again.close()
     model = net()
     loop, told = one_warning(
-        lambda: nuq.OuterLoop(model, torch.optim.SGD(model.parameters()), group=group, min_size=2000)
+        lambda: nuq.OuterLoop(
+            model, torch.optim.SGD(model.parameters()), group=group, min_size=2000, collective="gather"
+        )
     )
     assert "min_size=2000" in told and "min_size=0" in told
     for method in ("bf16", "supersgd"):  # nothing to say
-        hooked(group, net(), method=method, min_size=2000)[1].close()
+        hooked(group, net(), method=method, min_size=2000, collective="gather")[1].close()
     hooked(group, net(), method="alq", min_size=2000, collective="dense", own=second_group(group))[1].close()
     loop.close()
 
