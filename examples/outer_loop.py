@@ -22,6 +22,7 @@ for _ in range(200):
     optimizer.zero_grad()
     loss.backward()
     loop.step()  # the optimizer's step, and after every 20th the outer one
+loop.finish()  # all ranks have one model now, whatever the number of steps: the one to save and evaluate
 total = sum(float(p.double().sum()) for p in model.parameters())
 print(f"rank {dist.get_rank()}: loss {loss.item():.3f}, parameters sum to {total:.9f}")
 loop.close()

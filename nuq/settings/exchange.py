@@ -61,7 +61,7 @@ class Hook:
     min_size: int = setting(
         1024,
         "tensors of fewer coordinates travel in full precision, for headers and norms eat the savings (not where "
-        "momentum is corrected)",
+        "momentum is corrected; bf16 and fp16 cast them, too, unless a memory is around them)",
         low=0,
     )
     skip_1d: bool = setting(

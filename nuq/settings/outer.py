@@ -43,7 +43,12 @@ class Outer:
     mixing: float = setting(0.5, MIXING, low=0, high=1, read_if=("overlap", FROM_ONE))
     feedback: str = setting("auto", _MEMORY, choices=("auto", "none", "error"))
     decay: float = setting(1.0, "share of it that is added; SparseLoCo's .95", low=0, high=1)
-    min_size: int = setting(1024, "tensors of fewer coordinates travel in full precision", low=0)
+    min_size: int = setting(
+        1024,
+        "tensors of fewer coordinates travel in full precision (bf16 and fp16 cast them, too, unless a memory is "
+        "around them)",
+        low=0,
+    )
     seed: int = setting(0, "seed of the roundings", low=0, high=2**63 - 1)
     timeout_s: float = setting(300.0, "seconds to wait for a rank before it counts as lost", low=0.1)
 
