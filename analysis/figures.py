@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import functools
-import itertools
 import re
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -16,7 +14,6 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.gridspec import GridSpec
-from matplotlib.text import Text
 
 from analysis.axes import TITLES, checked
 from analysis.groups.seed_groups import Group, begun, groups, short_name, shown
@@ -27,6 +24,7 @@ from analysis.plots.bits_figure import bits_against_accuracy, ratio_against_accu
 from analysis.plots.branches import forks
 from analysis.plots.comparisons import against_setting, error_per_bit
 from analysis.plots.curves import PLOTS, Means, Plot, curves, on_axis
+from analysis.plots.finished import save, styled
 from analysis.plots.forked import each
 from analysis.plots.histogram_figure import gradient_histogram
 from analysis.plots.legends import legend_below, legend_rows
@@ -36,12 +34,10 @@ from analysis.plots.style import WIDTHS, new_figure, rc
 from analysis.plots.tensor_histograms import tensor_histograms
 from analysis.plots.ticks import x_axis
 from analysis.plots.variance_and_loss import variance_and_loss
-from analysis.restyled import SIZES, chosen, label, labelled
+from analysis.restyled import chosen, labelled
 from analysis.time_to_accuracy import time_to_accuracy
-from files.atomic import aside
 from nuq.settings import unknown
 
-_LETTERED = re.compile(r"(?s)(\([a-z]\) )?(.*)")
 _MOST_ROWS = 24  # rows of a legend: four inches
 
 
@@ -122,13 +118,6 @@ ACROSS = "across settings"  # the section of the latter
 # The kinds of figures that one looks at first, and how many are drawn where nobody says which.
 FIRST = ("overview", "accuracy-bytes", "levels", "relative_var", "accuracy_per_bit")
 MOST = 8
-
-
-def laid_out() -> dict[Any, Any]:
-    """The style in force while what is laid out is written: after every savefig matplotlib gives a figure the layout
-    engine that the settings ask for.
-    """
-    return {**rc(), "figure.constrained_layout.use": False, "figure.autolayout": False}
 
 
 @dataclass(frozen=True)
@@ -253,11 +242,11 @@ def named(
         section = _section(group)
         for name, title, function, missing in _of_group(of_group, wanted, target):
             file_name = re.sub(r"[^\w.=-]+", "_", f"{name}-{group.name}" if group.name else name)
-            make, num_runs = functools.partial(_styled, function, group, width), len(group.logs.settings)
+            make, num_runs = functools.partial(styled, function, group, width), len(group.logs.settings)
             missing = missing or functools.partial(_undrawn, function, group, width)
             yield Named(file_name, title, section, make, name, missing, num_runs)
     for name, title, function in OF_SWEEP:
-        make, missing = (functools.partial(how, function, logs, width) for how in (_styled, _undrawn))
+        make, missing = (functools.partial(how, function, logs, width) for how in (styled, _undrawn))
         yield Named(name, title, ACROSS, make, name, missing)
 
 
@@ -310,50 +299,6 @@ def _against(means: Means, axis: str) -> Iterator[_Figure]:
 def _section(group: Group) -> str:
     where = "on the SGD trajectory" if group.trajectory == "sgd" else "trained with the quantized gradient"
     return ", ".join([where, *(f"{short_name(key)}={shown(value)}" for key, value in group.differs.items())])
-
-
-def _styled(function: Callable[[Any, float], Figure | str], of: Any, width: float) -> Figure | str:
-    """A figure drawn in the style in force, and laid out once for all formats."""
-    style = chosen()
-    with rc_context(rc()):
-        figure = function(of, style.width or width)
-    if isinstance(figure, Figure):
-        figure.set_size_inches(style.width or figure.get_figwidth(), style.height or figure.get_figheight())
-        with rc_context(laid_out()), warnings.catch_warnings():
-            warnings.filterwarnings("error", "constrained_layout not applied")
-            _relabel(figure)
-            try:
-                if engine := figure.get_layout_engine():
-                    engine.execute(figure)
-                what = "the titles of its panels and its legend" if _is_overprinted(figure) else ""
-            except UserWarning:
-                what = "its panels"
-            if what:
-                size = " by ".join(f"{inches:g}" for inches in figure.get_size_inches())
-                beside = ", another place of the legend" if style.legend == "right" else ""
-                larger = f"choose a larger width or height ({SIZES} inches){beside} or smaller fonts"
-                return f"{size} inches leave no room for {what}: {larger}"
-            figure.set_layout_engine(None)
-    return figure
-
-
-def _is_overprinted(figure: Figure) -> bool:
-    """Whether titles or legends overlap or are cut off: the layout makes no room for the width of a title."""
-    titles = [item for axes in figure.axes for item in {*axes.get_children()} - {*axes.texts} if isinstance(item, Text)]
-    boxes = [box for item in (*titles, *figure.legends) if (box := item.get_window_extent()).width]
-    is_cut = any(box.x1 > figure.bbox.x1 + 1 or box.y0 < figure.bbox.y0 - 1 for box in boxes)
-    return is_cut or any(one.overlaps(other) for one, other in itertools.combinations(boxes, 2))
-
-
-def _relabel(figure: Figure) -> None:
-    """Put the style's words on axes and above panels, whose letters stay."""
-    for axes in figure.axes:
-        axes.set_xlabel(label(axes.get_xlabel()))
-        axes.set_ylabel(label(axes.get_ylabel()))
-        for place in ("left", "center", "right"):
-            letter, words = _LETTERED.findall(axes.get_title(place))[0]
-            if (other := label(words)) != words:
-                axes.set_title(letter + other, loc=place)
 
 
 def _single(width: float, fill: Callable[[Axes], str | None]) -> Figure | str:
@@ -426,15 +371,3 @@ def _one_x_axis(panels: Sequence[Axes], axis: str) -> None:
         for axes in alike:
             axes.set_xlim(min(low), max(high))
             x_axis(axes, axes.get_xlabel(), whole=axis == "step")
-
-
-def save(figure: Figure, folder: Path, name: str) -> list[Path]:
-    """Write the figure in every format, aside first; without dates, so that equal data give equal files."""
-    folder.mkdir(parents=True, exist_ok=True)
-    paths = []
-    for extension in chosen().formats:
-        paths.append(folder / f"{name}.{extension}")
-        undated = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}.get(extension)
-        with rc_context({**laid_out(), "svg.hashsalt": name}), aside(paths[-1]) as place:
-            figure.savefig(place, format=extension, metadata=undated)
-    return paths

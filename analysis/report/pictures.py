@@ -10,9 +10,10 @@ from dataclasses import dataclass
 
 from matplotlib import rc_context
 
-from analysis.figures import ACROSS, Named, laid_out, named
+from analysis.figures import ACROSS, Named, named
 from analysis.logs.load import Logs
 from analysis.plots.curves import Means
+from analysis.plots.finished import laid_out
 from analysis.plots.forked import each
 from analysis.plots.style import WIDTHS
 from analysis.report.page import packed

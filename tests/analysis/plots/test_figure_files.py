@@ -11,6 +11,7 @@ from matplotlib.text import Text
 from analysis import figures
 from analysis.logs.load import Logs, load
 from analysis.plots import style
+from analysis.plots.finished import save
 from tests.analysis.conftest import measured
 
 
@@ -36,12 +37,12 @@ def test_an_accuracy_that_was_asked_for_is_the_target(logs: Logs) -> None:
 
 def test_saving_does_not_lay_out_again(logs: Logs, tmp_path: Path) -> None:
     made = figure(logs, "accuracy")
-    figures.save(made, tmp_path, "accuracy")
+    save(made, tmp_path, "accuracy")
     assert made.get_layout_engine() is None
 
 
 def test_files_are_png_and_pdf_with_embedded_truetype_and_no_date(logs: Logs, tmp_path: Path) -> None:
-    png, pdf = figures.save(figure(logs, "accuracy"), tmp_path / "f", "accuracy")
+    png, pdf = save(figure(logs, "accuracy"), tmp_path / "f", "accuracy")
     assert png.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
     content = pdf.read_bytes()
     streams = [part.split(b"stream\n", 1)[-1] for part in content.split(b"\nendstream")]
