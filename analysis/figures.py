@@ -246,8 +246,8 @@ def named(
             missing = missing or functools.partial(_undrawn, function, group, width)
             yield Named(file_name, title, section, make, name, missing, num_runs)
     for name, title, function in OF_SWEEP:
-        make, missing = (functools.partial(how, function, logs, width) for how in (styled, _undrawn))
-        yield Named(name, title, ACROSS, make, name, missing)
+        make = functools.partial(styled, function, logs, width)
+        yield Named(name, title, ACROSS, make, name, functools.partial(_undrawn, function, logs, width))
 
 
 def _undrawn(function: Callable[[Any, float], Figure | str], of: Any, width: float) -> str:
