@@ -30,7 +30,8 @@ from benchmarks.gradient_samples import learn
 from benchmarks.norms import Recorded, recorded
 from benchmarks.timing import in_turns, seconds, spread, summary
 from files.aligned import aligned
-from nuq.compressors.quantized import AdaptiveQuantizer, Quantizer
+from nuq.compressors.quantized import AdaptiveQuantizer
+from nuq.compressors.quantizer import Quantizer
 from nuq.kernels.spec import Key
 from nuq.registry import METHODS
 

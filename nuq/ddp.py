@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch._C._distributed_c10d import GradBucket
 
 from nuq.compressors.feedback import keep_fitting
-from nuq.compressors.quantized import Quantizer
+from nuq.compressors.quantizer import Quantizer
 from nuq.exchange.compressor_map import by_encoder
 from nuq.exchange.hook import saved_state
 from nuq.exchange.hook.bucket_exchange import BucketExchange

@@ -15,7 +15,7 @@ from nuq.compressors.casts import HalfCast
 from nuq.compressors.eden import Eden
 from nuq.compressors.full_precision import FullPrecision
 from nuq.compressors.natural import NaturalCompression
-from nuq.compressors.quantized import Quantizer
+from nuq.compressors.quantizer import Quantizer
 from nuq.compressors.signs import Sides
 from nuq.compressors.smaq import SmaQ
 from nuq.compressors.sparse import Keyed

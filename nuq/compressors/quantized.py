@@ -1,221 +1,70 @@
 """The QSGD .. ALQ family as data: a level set, a norm, and (for some methods) a rule that updates the levels.
 
-Four options compose with every member: ``rotation`` (a Hadamard rotation before, its inverse after), ``coding``
-(entropy coding of the codes), correlated ``rounding`` (of the workers whose mean is wanted) and, on equally spaced
-levels in its place, subtractive ``dither``.  ``nuq.compressors.body`` lays out the messages; levels that are not
-equally spaced travel with every message, so a receiver needs nothing else to decode it.
+``nuq.compressors.quantizer`` rounds to them.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor
 
-from nuq.compressors.body import CONTEXT_BITS, Layout
-from nuq.compressors.compressor import MOST, InPlace, Write, careful
-from nuq.compressors.frame import Frame, PieceError, Pieces
-from nuq.compressors.message import HEADER_BYTES, Message, largest
-from nuq.kernels import bit_packing, operators, reference, spec
-from nuq.kernels import pieces as kernels
-from nuq.kernels.pieces import Format
-from nuq.kernels.spec import Among, Key
+from nuq.compressors.body import CONTEXT_BITS
+from nuq.compressors.message import Message
+from nuq.compressors.quantizer import Quantizer
+from nuq.kernels.spec import Key
 from nuq.kernels.statistics import Statistics
 from nuq.levels import level_sets, mean_levels, update_rules
 from nuq.levels.lattice import step_of_rate
 from nuq.levels.level_sets import Levels
 from nuq.levels.truncated_normals import Distribution, TruncNorm
-from nuq.settings.quantizers import AMQ, ECDQ, NUQSGD, QSGD, TRN, Adaptive, Bucketed, Optimal
+from nuq.settings.quantizers import AMQ, ECDQ, NUQSGD, QSGD, TRN, Adaptive, Optimal
 
-TAG = b"LVLS"
-ROTATION_BLOCK = 1024  # coordinates: what stays in the first cache, and is mixed well enough for a normal distribution
 _NORMAL_QUANTILE_REACH = 0.03  # largest coordinate / (64 q) of some thousand normal ones
 Update = Callable[[Distribution, float | None], update_rules.Fitted]  # the float: the multiplier of the update before
 
 
-class Quantizer(InPlace):
-    """Stochastic rounding of bucket-normalised coordinates to fixed levels.  Unbiased unless it clips.
+@functools.lru_cache(maxsize=1024)
+def _start(solve: Update, norm: str, size: int) -> tuple[Levels, float | None]:
+    """Levels, and their multiplier, for normal coordinates in buckets of this size."""
+    spread = size**-0.5 if norm == "l2" else (2 * np.log(max(size, 2))) ** -0.5
+    fitted = solve(TruncNorm(0.0, min(spread, 0.5)), None)
+    return level_sets.stretched(fitted.levels, _NORMAL_QUANTILE_REACH if norm == "quantile" else 1.0), fitted.p
 
-    settings: bucket size, rotation and coding; dither where they have it.  uniform: the levels are equally spaced.
-    multiple: of the rms norm (``nuq.kernels.operators``, step 2).  multiplier: the p of exponential levels, where the
-    levels have one.  rate: bits of a coded normal coordinate, where they are known.
+
+@dataclass(eq=False)
+class _Update:
+    """An update of the levels, solved when its result is first read.
+
+    previous: the multiplier of the update before.  reach: of the statistics, ``workers`` of which were merged.
     """
 
-    def __init__(
-        self,
-        levels: Levels,
-        settings: Bucketed,
-        norm: str,
-        *,
-        uniform: bool = False,
-        multiple: float = 0.0,
-        clip_sigma: float = 0.0,
-        multiplier: float | None = None,
-        rate: float | None = None,
-    ) -> None:
-        spec.check_bucket_size(settings.bucket_size)
-        self.rate = rate
-        self.bucket_size = settings.bucket_size
-        self.norm = norm
-        self.multiple = multiple
-        self.uniform = uniform
-        self.clip_sigma = clip_sigma
-        self.dither = getattr(settings, "dither", "none") == "subtractive"
-        self.correlated = settings.rounding == "correlated" and not self.dither
-        self.coder = settings.coding
-        self.exact_bytes = self.coder == "packed"
-        self.block = ROTATION_BLOCK if settings.rotation == "hadamard" else 1
-        self.set_levels(levels, multiplier)
+    solve: Update
+    settings: Adaptive
+    distribution: Distribution
+    previous: float | None
+    reach: float
+    workers: int
+    agreement: float
 
-    def set_levels(self, levels: Levels, multiplier: float | None = None) -> None:
-        if not isinstance(levels, Levels):
-            rule = "must be nuq.levels.level_sets.Levels, which checks them: Levels(values)"
-            raise ValueError(f"levels={levels!r}: {rule}")
-        self.levels = levels
-        self.multiplier = multiplier
-        self._table = torch.tensor(levels.values, dtype=torch.float32)
-        self._format = self._format_of_pieces()
+    @functools.cached_property
+    def fitted(self) -> update_rules.Fitted:
+        fitted = self.solve(self.distribution, self.previous)
+        if self.settings.objective == "mean":
+            how: dict[str, Any] = {"workers": self.workers, "agreement": self.agreement}
+            fitted = mean_levels.refit(fitted, self.distribution, symmetric=self.settings.symmetric, **how)
+        return fitted
 
-    def _layout(self, num_coordinates: int, words: spec.Words = (0, 0)) -> Layout:
-        sizes = (num_coordinates, self.bucket_size, self.levels.num_levels)
-        switches = (self.uniform, spec.scales_per_bucket(self.norm) == 2, self.dither)
-        return Layout(*sizes, *switches, self.coder, self.block, words)
+    @functools.cached_property
+    def gap(self) -> float:
+        return update_rules.gap(self.fitted, self.distribution, symmetric=self.settings.symmetric)
 
-    def rotated(self, vector: Tensor, key: Key) -> Tensor:
-        """The vector that is cut into buckets: the gradient or its rotation, clipped where the method clips."""
-        if self.block > 1:
-            vector = vector.to(torch.float32, copy=True)
-            operators.hadamard_(vector, self.block, spec.rotation_words(key.words()))
-        return clip(vector, self.bucket_size, self.clip_sigma) if self.clip_sigma else vector.contiguous()
-
-    def encode(self, vector: Tensor, key: Key) -> Message:
-        key, among = key.together(self.correlated)
-        layout = self._layout(vector.numel(), key.words())
-        vector = self.rotated(vector, key)
-        if self.coder == "packed":
-            message = Message.room_for(TAG, vector.numel(), layout.body_bytes(), vector.device)
-            self._write(vector, key, among, layout, message.body, message.body[layout.codes_at :])
-            return message
-        code_bytes = bit_packing.packed_bytes(vector.numel(), layout.packing)
-        codes = torch.empty(code_bytes, dtype=torch.uint8, device=vector.device)
-        before = torch.empty(layout.codes_at, dtype=torch.uint8, device=vector.device)
-        self._write(vector, key, among, layout, before, codes)
-        coded = layout.coded(codes)
-        message = Message.room_for(TAG, vector.numel(), layout.codes_at + coded.numel(), vector.device)
-        message.body[: layout.codes_at] = before
-        message.body[layout.codes_at :] = coded
-        return message
-
-    def _write(self, vector: Tensor, key: Key, among: Among, layout: Layout, body: Tensor, codes: Tensor) -> None:
-        """Write everything before the codes into ``body``, and the codes into ``codes``."""
-        body[: layout.levels_at] = layout.head()
-        scales = body[layout.scales_at : layout.codes_at].view(torch.float32)
-        how: dict[str, Any] = {"bucket_size": self.bucket_size, "packing": layout.packing, "key": key, "among": among}
-        how |= {"norm": self.norm, "multiple": self.multiple}
-        levels = layout.num_levels if self.uniform else self._table.to(vector.device)
-        if isinstance(levels, Tensor):
-            body[layout.levels_at : layout.scales_at] = levels.view(torch.uint8)
-        operators.encode_(vector, levels, scales, codes, **how)
-
-    def _opened(self, message: Message) -> Write:
-        layout, body = Layout.read(message, TAG), message.body
-        scales, levels = layout.scales(body), layout.levels(body)
-        how: dict[str, Any] = {"bucket_size": layout.bucket_size, "packing": layout.packing}
-        dither = layout.words if layout.dither else None
-        write = partial(operators.decode_, layout.codes(body), scales, levels, dither=dither, **how)
-        if layout.block > 1:
-            write = partial(_write_rotated, write, layout)
-        reach = layout.block**0.5 * (2 if layout.dither else 1)
-        return write if reach * largest(scales) < MOST else careful(write)
-
-    def _together(self, *tensors: Tensor) -> bool:
-        """Whether pieces go in one call: without entropy coding, rotation, clipping and dither, on the CPU."""
-        plain = self.coder == "packed" and self.block == 1 and not self.clip_sigma and not self.dither
-        return plain and kernels.together(*tensors)
-
-    def _format_of_pieces(self) -> Format:
-        layout = self._layout(0)
-        head = layout.head()
-        levels = layout.levels(head) if self.uniform else self._table
-        how = (layout.packing, levels, not self.uniform, bytes(head.numpy()))
-        return Format(self.bucket_size, self.norm, *how, self.multiple)
-
-    def encode_pieces(self, vector: Tensor, pieces: Pieces, key: Key, frame: Frame) -> None:
-        if not self._together(vector, frame.data):
-            super().encode_pieces(vector, pieces, key, frame)
-            return
-        bodies, ends = frame.starts[pieces.numbers], frame.ends[pieces.numbers]
-        key, among = key.together(self.correlated)
-        places = (pieces.starts, pieces.sizes, pieces.words(key), among, frame.data, bodies, ends)
-        bad = kernels.encode_(vector, *places, self._format)
-        if bad >= 0:
-            number = int(pieces.numbers[bad])
-            raise PieceError(number, f"the {self.norm} norm of a bucket is not finite or overflows float32")
-        frame.tag(pieces.numbers, TAG)
-
-    def add_pieces(self, frame: Frame, pieces: Pieces, total: Tensor) -> None:
-        if not self._together(frame.data, total) or not frame.tagged(pieces.numbers, TAG):
-            super().add_pieces(frame, pieces, total)
-            return
-        places = [frame.starts[pieces.numbers], frame.ends[pieces.numbers], pieces.starts, pieces.sizes]
-        done = 0
-        while done < len(pieces.numbers):
-            bodies, ends, starts, sizes = (each[done:] for each in places)
-            left_out = kernels.add_(frame.data, bodies, ends, total, starts, sizes, self._format)
-            if left_out < 0:
-                return
-            done += left_out + 1
-            start, size = int(starts[left_out]), int(sizes[left_out])
-            self.add(frame.message(int(pieces.numbers[done - 1])), total[start : start + size])
-
-    def encode_sum(self, vector: Tensor, kept: Tensor | None, key: Key) -> tuple[Tensor, Message, Tensor]:
-        if vector.dim() == 1 and self._together(vector, *([] if kept is None else [kept])):
-            size = vector.numel()
-            message = Message.room_for(TAG, size, self._layout(size).body_bytes(), vector.device)
-            decoded = torch.empty(size, dtype=torch.float32, device=vector.device)
-            wanted = vector if kept is None else torch.empty_like(decoded)
-            own, among = key.together(self.correlated)
-            if kernels.encode_one(vector, kept, wanted, own.words(), among, message.body, decoded, self._format):
-                return wanted, message, decoded
-        return super().encode_sum(vector, kept, key)
-
-    def add_scaled(self, message: Message, factor: float, total: Tensor) -> None:
-        body = message.body
-        if message.tag == TAG and body.data_ptr() % 4 == 0 and self._together(body, total):
-            message.check_fits(total)
-            if kernels.add_one(body, total, self._format, factor):
-                return
-        super().add_scaled(message, factor, total)
-
-    def message_bytes(self, num_coordinates: int) -> int:
-        """The length of a message; with entropy coding, its largest length."""
-        return HEADER_BYTES + self._layout(num_coordinates).body_bytes()
-
-    def usual_bytes(self, num_coordinates: int) -> int:
-        """The length of a message of normal coordinates, where it is known, else ``message_bytes``."""
-        if self.rate is None:
-            return self.message_bytes(num_coordinates)
-        return HEADER_BYTES + round(self.rate * num_coordinates / 8)
-
-    def state_dict(self) -> dict[str, Any]:
-        return {"levels": torch.tensor(self.levels.values, dtype=torch.float64), "multiplier": self.multiplier}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.set_levels(Levels(state["levels"].cpu().numpy()), state["multiplier"])
-
-
-def _write_rotated(write: Write, layout: Layout, total: Tensor, *, accumulate: bool) -> None:
-    """Write or add the decoded vector, rotated back."""
-    rotated = torch.empty_like(total) if accumulate else total
-    write(rotated, accumulate=False)
-    operators.hadamard_(rotated, layout.block, spec.rotation_words(layout.words), inverse=True)
-    if accumulate:
-        total += rotated
+    def levels(self) -> tuple[Levels, float | None]:
+        return level_sets.stretched(self.fitted.levels, self.reach), self.fitted.p
 
 
 class AdaptiveQuantizer(Quantizer):
@@ -226,35 +75,42 @@ class AdaptiveQuantizer(Quantizer):
     vector shorter than a bucket gets those of its own length.  Real gradients are no normal distribution, so that the
     first update had better be at once (``update_at`` with 0).  (The original starts from uniform or exponential levels,
     whose variance is tens to hundreds of times larger until step 100.)
+
+    Nothing is solved for before it is read.  solve: start levels are shared by the quantizers that are given the same
+    one.  chained: it starts from the multiplier of the update before.
     """
 
-    def __init__(self, settings: Adaptive, solve: Update) -> None:
+    def __init__(self, settings: Adaptive, solve: Update, *, chained: bool = False) -> None:
         self.settings = settings
-        self._solve = solve
-        self.gap: float | None = None  # Psi / Psi of the optimum - 1 under the distribution of the last update
+        self._solve, self._chained = solve, chained
         self._short: dict[int, Quantizer] = {}  # what shorter vectors start with, by their length
-        levels, multiplier = self._start(settings.bucket_size)
-        super().__init__(levels, settings, settings.norm, multiplier=multiplier)
+        super().__init__(self._start_of(settings.bucket_size), settings, settings.norm)
+        self._last: _Update | float | None = None  # the last update, or its gap where a state was loaded
+
+    def _start_of(self, size: int) -> functools.partial[tuple[Levels, float | None]]:
+        return functools.partial(_start, self._solve, self.settings.norm, size)
+
+    def forget(self) -> None:
+        """Forget all updates: the levels are those of the start again."""
+        self._last = None
+        self._solve_later(self._start_of(self.bucket_size))
 
     @property
     def fitted(self) -> bool:
         """Whether the levels have been updated."""
-        return self.gap is not None
+        return self._last is not None
 
-    def _start(self, size: int) -> tuple[Levels, float | None]:
-        """Levels, and their multiplier, for normal coordinates in buckets of this size."""
-        norm = self.settings.norm
-        spread = size**-0.5 if norm == "l2" else (2 * np.log(max(size, 2))) ** -0.5
-        fitted = self._solve(TruncNorm(0.0, min(spread, 0.5)), None)
-        return level_sets.stretched(fitted.levels, _NORMAL_QUANTILE_REACH if norm == "quantile" else 1.0), fitted.p
+    @property
+    def gap(self) -> float | None:
+        """Psi / Psi of the optimum - 1 under the distribution of the last update; solved for when it is first read."""
+        return self._last.gap if isinstance(self._last, _Update) else self._last
 
     def encode(self, vector: Tensor, key: Key) -> Message:
         size = vector.numel()
         if self.fitted or not 0 < size < self.bucket_size:
             return super().encode(vector, key)
         if size not in self._short:
-            levels, multiplier = self._start(size)
-            self._short[size] = Quantizer(levels, self.settings, self.norm, multiplier=multiplier)
+            self._short[size] = Quantizer(self._start_of(size), self.settings, self.norm)
         return self._short[size].encode(vector, key)
 
     def _together(self, *tensors: Tensor) -> bool:
@@ -278,32 +134,21 @@ class AdaptiveQuantizer(Quantizer):
             return
         reach = statistics.reach
         distribution = statistics.fit(self.settings.fit, getattr(self.settings, "weights", "norm2"), reach=reach)
-        fitted = self._solve(distribution, None if self.gap is None else self.multiplier)
-        if self.settings.objective == "mean":
-            together = {"workers": statistics.workers, "agreement": statistics.agreement}
-            fitted = mean_levels.refit(fitted, distribution, symmetric=self.settings.symmetric, **together)
-        self.gap = update_rules.gap(fitted, distribution, symmetric=self.settings.symmetric)
-        self.set_levels(level_sets.stretched(fitted.levels, reach), fitted.p)
+        previous = self.multiplier if self._chained and self.fitted else None
+        how = (previous, reach, statistics.workers, statistics.agreement)
+        self._last = _Update(self._solve, self.settings, distribution, *how)
+        self._solve_later(self._last.levels)
+
+    def solve(self) -> None:
+        """Solve for the levels now, so that the time counts here and not where they are first read."""
+        self._in_use  # noqa: B018
 
     def state_dict(self) -> dict[str, Any]:
         return {**super().state_dict(), "gap": self.gap}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         super().load_state_dict(state)
-        self.gap = state["gap"]
-
-
-def clip(vector: Tensor, bucket_size: int, num_sigmas: float) -> Tensor:
-    """Clamp every coordinate to num_sigmas standard deviations of its bucket (TernGrad, Section 3.2): biased."""
-    if not vector.numel():
-        return vector
-    buckets = reference.bucketed(vector, bucket_size)
-    lengths = reference.bucket_lengths(vector.numel(), bucket_size, vector.device)[:, None]
-    wide = buckets.to(torch.float64)
-    mean = reference.tree_sum(wide)[:, None] / lengths
-    sigma = (reference.tree_sum(wide.square())[:, None] / lengths - mean.square()).clamp_min(0.0).sqrt()
-    limit = (num_sigmas * sigma).to(torch.float32)
-    return torch.clamp(buckets, -limit, limit).reshape(-1)[: vector.numel()]
+        self._last = state["gap"]
 
 
 def _uniform(settings: QSGD, norm: str) -> Quantizer:
@@ -358,9 +203,14 @@ def trn(settings: TRN) -> Quantizer:
     return Quantizer(level_sets.ternary(), settings, "linf", uniform=True, clip_sigma=settings.clip_sigma)
 
 
+@functools.cache
+def _descent(rule: Callable[..., update_rules.Fitted], bits: int, symmetric: bool, solver: str) -> Update:
+    return lambda distribution, _: rule(distribution, bits, symmetric=symmetric, solver=solver)
+
+
 def _descending(settings: Adaptive, rule: Callable[..., update_rules.Fitted]) -> AdaptiveQuantizer:
-    how: dict[str, Any] = {"symmetric": settings.symmetric, "solver": settings.solver}
-    return AdaptiveQuantizer(settings, lambda distribution, _: rule(distribution, settings.bits, **how))
+    update_rules.check(settings.bits, settings.solver)
+    return AdaptiveQuantizer(settings, _descent(rule, settings.bits, settings.symmetric, settings.solver))
 
 
 def alq(settings: Adaptive) -> AdaptiveQuantizer:
@@ -380,12 +230,21 @@ def alq_g(settings: Adaptive) -> AdaptiveQuantizer:
     return _descending(settings, update_rules.alq_gradient)
 
 
+@functools.cache
+def _optimum(num_levels: int, symmetric: bool) -> Update:
+    return lambda distribution, _: update_rules.optimal(distribution, num_levels, symmetric=symmetric)
+
+
 def optimal(settings: Optimal) -> AdaptiveQuantizer:
     """The globally optimal levels, of any number (QUIVER, NeurIPS 2024), to which other methods' ``gap`` refers."""
     num_levels = settings.num_levels or 2 ** level_sets.check_bits(settings.bits)
-    return AdaptiveQuantizer(
-        settings, lambda distribution, _: update_rules.optimal(distribution, num_levels, symmetric=settings.symmetric)
-    )
+    return AdaptiveQuantizer(settings, _optimum(level_sets.check_num_levels(num_levels), settings.symmetric))
+
+
+@functools.cache
+def _powers(bits: int, solver: str, norm_less: bool) -> Update:
+    how: dict[str, Any] = {"solver": solver, "norm_less": norm_less}
+    return lambda distribution, previous: update_rules.amq(distribution, bits, previous=previous, **how)
 
 
 def amq(settings: AMQ) -> AdaptiveQuantizer:
@@ -393,7 +252,6 @@ def amq(settings: AMQ) -> AdaptiveQuantizer:
 
     Faghri et al., NeurIPS 2020, arXiv 2010.12460, Section 3.2.
     """
-    how: dict[str, Any] = {"solver": settings.solver, "norm_less": settings.fit == "normal"}
-    return AdaptiveQuantizer(
-        settings, lambda distribution, previous: update_rules.amq(distribution, settings.bits, previous=previous, **how)
-    )
+    update_rules.check(settings.bits, settings.solver)
+    solve = _powers(settings.bits, settings.solver, settings.fit == "normal")
+    return AdaptiveQuantizer(settings, solve, chained=settings.solver == "paper")

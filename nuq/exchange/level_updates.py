@@ -104,6 +104,7 @@ class LevelUpdater:
             merged.merge(statistics)
         for compressor in self.method_state.adaptive:
             compressor.update(merged)
+        self.compressor.solve()  # the levels of means may never be read
 
 
 Spoil = Callable[[Statistics, Tensor], None]  # marks the statistics behind a gradient that is not finite
@@ -212,3 +213,4 @@ def fit_levels(compressors: CompressorMap, vector: Tensor, segments: Sequence[Se
     statistics = compressors.compressor.observed((vector[own.place], key.of(own.key_name)) for own in segments)
     for compressor in compressors.adaptive:
         compressor.update(statistics)
+    compressors.compressor.solve()

@@ -62,7 +62,7 @@ def alq(distribution: Distribution, bits: int, *, symmetric: bool = True, solver
     three starts alone it ends in local minima from 5 bits on) or paper (30 sweeps of finite differences; its symmetric
     levels have the original's phantom level at zero).  ValueError for other values.
     """
-    _check(bits, solver)
+    check(bits, solver)
     if solver == "paper":
         return _paper(solver_paper.finite_difference_sweeps, distribution, bits, symmetric)
     return _exact(solver_exact.descend, distribution, 2**bits, symmetric)
@@ -74,7 +74,7 @@ def alq_gradient(distribution: Distribution, bits: int, *, symmetric: bool = Tru
     The exact solver moves all levels at once and reaches those of ``alq``; the paper solver takes 30 sweeps of one step
     of rate .1 a level.
     """
-    _check(bits, solver)
+    check(bits, solver)
     if solver == "paper":
         return _paper(solver_paper.projected_sweeps, distribution, bits, symmetric)
     return _exact(solver_exact.projected_descent, distribution, 2**bits, symmetric)
@@ -97,7 +97,7 @@ def amq(
     as in the original).  The paper solver's starts follow from previous, the p of the update before (None: this is the
     first), and are AMQ-N's where norm_less says so.
     """
-    _check(bits, solver)
+    check(bits, solver)
     if bits == 1:
         return _unmoved(distribution)
     tabulated = distribution.tabulated()
@@ -146,7 +146,8 @@ def gap(fitted: Fitted, distribution: Distribution, *, symmetric: bool = True) -
     return max(fitted.expected_variance / best - 1.0, 0.0) if best > solver_exact.NOTHING else 0.0
 
 
-def _check(bits: int, solver: str) -> None:
+def check(bits: int, solver: str) -> None:
+    """ValueError for bits or a solver that no update rule has."""
     level_sets.check_bits(bits)
     if solver not in SOLVERS:
         raise unknown("solver", solver, SOLVERS)

@@ -37,7 +37,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nuq.compressors.quantized import AdaptiveQuantizer, Quantizer
+from nuq.compressors.quantized import AdaptiveQuantizer
+from nuq.compressors.quantizer import Quantizer
 from nuq.errors import NonFiniteError
 from nuq.exchange.finite import first_not_finite
 from nuq.kernels import operators, reference

@@ -14,7 +14,7 @@ from nuq import native
 from nuq.compressors.compressor import Compressor
 from nuq.compressors.feedback import AveragedErrors, ErrorFeedback, Scaled
 from nuq.compressors.message import Message, parse
-from nuq.compressors.quantized import Quantizer
+from nuq.compressors.quantizer import Quantizer
 from nuq.errors import MessageError, NonFiniteError
 from nuq.kernels.spec import Key
 from nuq.kernels.statistics import Statistics

@@ -110,7 +110,7 @@ def test_a_vector_that_is_too_long_for_one_message_is_told() -> None:
             torch.zeros(4).view(torch.uint8),
             places,
             places,
-            made._format,
+            made._in_use.pieces,
         )
     with pytest.raises(ValueError, match=r"num_coordinates=4294967296: one message in a frame holds fewer than 2\^32"):
         PayloadCodec(made).size(FlatLayout((Segment("a", 0, 1 << 32),)))

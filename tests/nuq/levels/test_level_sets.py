@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from nuq.compressors.quantized import Quantizer
+from nuq.compressors.quantizer import Quantizer
 from nuq.levels import level_sets
 from nuq.levels.level_sets import Levels
 from nuq.levels.truncated_normals import Histogram, TruncNorm
