@@ -8,7 +8,7 @@ from torch import Tensor
 from nuq.kernels.cuda import checksum_operators
 from nuq.kernels.cuda.launch import device_code
 from nuq.kernels.host import numpy_of
-from nuq.native import checksum
+from nuq.native import address, checksum
 
 
 def crc32(data: Tensor, start: int = 0) -> int:
@@ -19,4 +19,4 @@ def crc32(data: Tensor, start: int = 0) -> int:
             return checksum_operators.crc32(device, data.contiguous(), start)
         data = data.cpu()
     array = np.ascontiguousarray(numpy_of(data, "checksum"))
-    return checksum.crc32(array.ctypes.data, array.size, start)
+    return checksum.crc32(address(array), array.size, start)

@@ -135,6 +135,8 @@ class CompressorMap:
         self.bare = PayloadCodec(*(method_state.compressor for method_state in self.every))
         self.codec = PayloadCodec(*(method_state.encoder for method_state in self.every))
         self.mean_codec = PayloadCodec(*(method_state.mean_encoder for method_state in self.every))
+        # the encoders whose levels follow the gradients
+        self.adaptive = [compressor for method_state in self.every for compressor in method_state.adaptive]
 
     def encode_means_by(self, seconds: Sequence[Compressor], second_bits: Sequence[int]) -> None:
         """Encode means by other encoders, one for each of ``every``, in so many bits."""
@@ -242,11 +244,6 @@ class CompressorMap:
     @property
     def memories(self) -> list[ErrorFeedback]:
         return [memory for method_state in self.every for memory in method_state.memories]
-
-    @property
-    def adaptive(self) -> list[AdaptiveQuantizer]:
-        """The encoders whose levels follow the gradients."""
-        return [compressor for method_state in self.every for compressor in method_state.adaptive]
 
     def state_dict(self) -> dict[str, Any]:
         """The method's own state (``MethodState.state_dict``), and under ``layers`` those of the list's methods."""

@@ -78,8 +78,8 @@ class PayloadCodec:
         return self._exact if segment.exact else self.compressors[segment.encoder]
 
     def _plan(self, layout: FlatLayout) -> _Plan:
-        if layout in self._plans:
-            return self._plans[layout]
+        if (known := self._plans.get(layout)) is not None:
+            return known
         members: dict[Compressor, list[int]] = {}
         for number, segment in enumerate(layout.segments):
             members.setdefault(self._of(segment), []).append(number)

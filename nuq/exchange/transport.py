@@ -175,6 +175,13 @@ def backend_of(group: dist.ProcessGroup, device: str) -> str:
     return listed.get(device, str(dist.get_backend(group)))
 
 
+def seconds(timeout_s: float) -> timedelta:
+    """The time to wait for a rank; ValueError for what is no time."""
+    if not (math.isfinite(timeout_s) and timeout_s > 0):
+        raise ValueError(f"timeout_s={timeout_s}: must be a number of seconds above 0")
+    return timedelta(seconds=timeout_s)
+
+
 class Swap:
     """An exchange on its way."""
 
@@ -207,17 +214,15 @@ class Transport:
     def __init__(
         self, group: dist.ProcessGroup | None, *, timeout_s: float = 300.0, device: torch.device | None = None
     ) -> None:
-        if not (math.isfinite(timeout_s) and timeout_s > 0):
-            raise ValueError(f"timeout_s={timeout_s}: must be a number of seconds above 0")
+        self.timeout = seconds(timeout_s)
         self.group = group
         self.rank, self.world = (dist.get_rank(group), dist.get_world_size(group)) if group is not None else (0, 1)
         self.others = [rank for rank in range(self.world) if rank != self.rank]
-        self.timeout = timedelta(seconds=timeout_s)
         self.bytes_sent: Counter[str] = Counter()
         number = 0
         if group is not None:
             number = _built[group] = _built.get(group, 0) + 1
-        self._number = number % (1 << 30 - _TAG_BITS)
+        self.number, self._number = number, number % (1 << 30 - _TAG_BITS)
         self._exchanges = itertools.count(1)
         cuda = device is not None and device.type == "cuda"
         self._nccl = cuda and group is not None and backend_of(group, "cuda") == "nccl"

@@ -26,7 +26,7 @@ from nuq.kernels.spec import (
     check_tensor,
     scales_per_bucket,
 )
-from nuq.native import FLOAT, INT, LONG, POINTER, WORD, Signature, functions
+from nuq.native import FLOAT, INT, LONG, POINTER, WORD, Signature, address, functions
 
 _CPU = torch.device("cpu")
 _PLACES, _LEVELS, _HEAD, _INTO = [POINTER] * 4, (POINTER, INT, INT), (POINTER, LONG), (POINTER, INT)
@@ -116,10 +116,10 @@ def encode_(
         vector.data_ptr(),
         DTYPES.index(vector.dtype),
         len(starts),
-        starts.ctypes.data,
-        sizes.ctypes.data,
-        bodies.ctypes.data,
-        words.ctypes.data,
+        address(starts),
+        address(sizes),
+        address(bodies),
+        address(words),
         *among,
         how.bucket_size,
         NORMS.index(how.norm),
@@ -156,10 +156,10 @@ def add_(
     return _function("nuq_add_pieces")(
         frame.data_ptr(),
         len(starts),
-        starts.ctypes.data,
-        sizes.ctypes.data,
-        bodies.ctypes.data,
-        ends.ctypes.data,
+        address(starts),
+        address(sizes),
+        address(bodies),
+        address(ends),
         how.bucket_size,
         how.norm == "quantile",
         how.packing,

@@ -72,13 +72,18 @@ def functions(signatures: Mapping[str, Signature]) -> Callable[[str], Any]:
     return function
 
 
+def address(array: np.ndarray) -> int:
+    """Where an array's memory begins; NumPy's ``array.ctypes.data`` says it in several calls of Python."""
+    return array.__array_interface__["data"][0]
+
+
 def calls(signatures: Mapping[str, Signature]) -> Callable[..., Any]:
     """The function ``call(name, *arguments)``; arrays go as pointers to their memory, None as a null pointer."""
     function = functions(signatures)
 
     def passed(argument: Any) -> Any:
         assert not isinstance(argument, np.ndarray) or argument.flags.c_contiguous
-        return argument.ctypes.data if isinstance(argument, np.ndarray) else argument
+        return address(argument) if isinstance(argument, np.ndarray) else argument
 
     return lambda name, *arguments: function(name)(*map(passed, arguments))
 

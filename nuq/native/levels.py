@@ -48,7 +48,7 @@ class CompiledDistribution:
 
 def _pointers(arrays: dict[str, Array]) -> tuple[dict[str, Array], dict[str, int]]:
     kept = {name: np.ascontiguousarray(values, dtype=np.float64) for name, values in arrays.items()}
-    return kept, {name: values.ctypes.data for name, values in kept.items()}
+    return kept, {name: native.address(values) for name, values in kept.items()}
 
 
 def of_bins(origin: float, median: float, **arrays: Array) -> CompiledDistribution:
