@@ -54,7 +54,8 @@ def as_bytes(*tensors: Tensor) -> Tensor:
 
 
 def _memory(tensor: Tensor) -> Tensor:
-    return tensor.contiguous().view(torch.uint8).reshape(-1)
+    row = tensor.contiguous()  # a dimension of one row has any stride all the same
+    return row.as_strided((row.numel(),), (1,)).view(torch.uint8)
 
 
 def raw(data: bytes) -> Tensor:

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nuq.compressors.message import HEADER_BYTES, Message, parse
+from nuq.compressors.message import HEADER_BYTES, Message, as_bytes, parse
 from nuq.errors import MessageError
 
 
@@ -46,3 +46,12 @@ def test_another_version_names_both():
     payload[2] = 9
     with pytest.raises(MessageError, match=r"version 9.*version 2"):
         parse(payload)
+
+
+@pytest.mark.parametrize(
+    ("shape", "stride"), [((3, 1), (1, 20)), ((1, 1), (5, 20)), ((1,), (7,)), ((0,), (7,)), ((), ())]
+)
+def test_dimensions_of_one_row_may_have_any_stride(shape, stride):
+    """PyTorch calls such tensors contiguous; singular vectors are some (ATOMO on a matrix of zeros)."""
+    tensor = torch.arange(64.0).as_strided(shape, stride, 3)
+    assert as_bytes(tensor).tolist() == list(tensor.numpy().tobytes())
