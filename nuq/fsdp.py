@@ -241,7 +241,8 @@ class CompressedReduceScatter:
         self.at_the_end = AtTheEnd()
         self.overlapped: nn.Module | None = None  # the module, where its gradients may come at the end
         self._end: Callable[[], None] | None = None  # of the last call
-        self._driver: Driver | None = None
+        self._drivers: dict[dist.ProcessGroup, Driver] = {}
+        self._driver: Driver | None = None  # of the last call
         self._rounds: list[tuple[FlatLayout, ...]] = []  # the pieces of all owners' shards that are sent together
 
     @property
@@ -259,7 +260,11 @@ class CompressedReduceScatter:
         del async_op  # what is done when the call returns needs no waiting for
         self._come_amid()
         flat, size = input_tensor.reshape(-1), output_tensor.numel()
-        driver = self._driver = self._driver or self._made(group, input_tensor.device)
+        if self._driver is not None and self._driver.transport.group is not group:
+            self._rounds = []  # what is remembered is of the other group's shards
+        if group not in self._drivers:
+            self._drivers[group] = self._made(group, input_tensor.device)
+        driver = self._driver = self._drivers[group]
         rank, world = driver.transport.rank, driver.transport.world
         if not self._rounds or sum(pieces[0].num_coordinates for pieces in self._rounds) != size:
             self._arrange(world, size)

@@ -146,6 +146,11 @@ def second_group(group: dist.ProcessGroup) -> dist.ProcessGroup:
     return _apart[dist.get_world_size(group)]
 
 
+def first_ranks(size: int) -> dist.ProcessGroup:
+    """A group of the first so many ranks."""
+    return _apart[size]
+
+
 def _serve(rank: int, world: int, port: int, pipe: Connection) -> None:
     """A rank: functions one after another, until the other end of the pipe is closed."""
     torch.set_num_threads(1)

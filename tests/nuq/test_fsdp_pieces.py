@@ -15,6 +15,7 @@ from nuq import fsdp_gather
 from nuq.errors import NonFiniteError
 from nuq.fsdp import CompressedReduceScatter
 from nuq.fsdp_gather import CompressedGather
+from tests.nuq.ranks import first_ranks
 from tests.nuq.small_training import assert_same_bits
 from tests.nuq.test_fsdp_gather import in_backward
 
@@ -109,3 +110,17 @@ def gathered_in_pieces(group, dtype):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 def test_a_gather_in_pieces(dtype, ranks):
     ranks.run(gathered_in_pieces, dtype, world=2)
+
+
+def scattered_over_two_groups(everyone):
+    rank, scatter = dist.get_rank(everyone), CompressedReduceScatter("supersgd", "test", timeout_s=30)
+    for group, world in ((everyone, 3), (first_ranks(2), 2), (everyone, 3)):
+        if rank < world:
+            mine, out = torch.arange(1.0, 6 * world + 1) * (rank + 1), torch.empty(6)
+            scatter(out, mine, group, dist.ReduceOp.SUM)
+            total = sum(range(1, world + 1)) * torch.arange(1.0, 6 * world + 1)
+            assert torch.equal(out, total[6 * rank : 6 * rank + 6])
+
+
+def test_another_group_has_a_driver_of_its_own(ranks):
+    ranks.run(scattered_over_two_groups, world=3)
