@@ -92,12 +92,12 @@ def shapes_of(part: str, width: int = 64) -> Shapes:
 
 
 class Version:
-    """A version of the library, in a process of its own that runs until ``kill``."""
+    """A version of the library, in a process of its own that runs a program until ``kill``."""
 
-    def __init__(self, checkout: Path) -> None:
+    def __init__(self, checkout: Path, program: Path = CHILD, **settings: str) -> None:
         self.checkout = checkout
-        environment = os.environ | ONE_THREAD | REUSED_MEMORY | {"PYTHONPATH": str(checkout)}
-        command = [sys.executable, "-P", str(CHILD)]
+        environment = os.environ | ONE_THREAD | REUSED_MEMORY | {"PYTHONPATH": str(checkout)} | settings
+        command = [sys.executable, "-P", str(program)]
         self._process = subprocess.Popen(
             command, cwd=checkout, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
@@ -106,9 +106,16 @@ class Version:
 
     def ask(self, command: Mapping[str, Any]) -> dict[str, Any]:
         """The answer to a command; RuntimeError where the process has ended."""
+        self.tell(command)
+        return self.answer()
+
+    def tell(self, command: Mapping[str, Any]) -> None:
+        """Give a command, whose answer comes next."""
         with contextlib.suppress(BrokenPipeError):  # the answer will tell
             self._to.write(json.dumps(command) + "\n")
             self._to.flush()
+
+    def answer(self) -> dict[str, Any]:
         line = self._from.readline()
         if not line:
             raise RuntimeError(f"the process of {self.checkout} ended with {self._process.wait()}")

@@ -8,30 +8,44 @@ C++ kernels off (NumPy), in turns with them in one run: medians of 15 and quarti
 The statistics are those of heavy-tailed buckets (Student's t with 3 degrees of freedom, 8192 coordinates, norms a
 factor 3 apart); times do not depend on them much.  There is one thread.
 
+A life is a quantizer that is made, observes, is updated and encodes 100,000 coordinates; ``nuq.all_reduce`` takes the
+mean of tensors on two ranks, which has the levels of adaptive methods fitted in every call.  With ``--against DIR``,
+another checkout with its own C++ kernels, both are measured of the two versions in turns (``benchmarks.levels_child``):
+medians and quartiles of each, and of the ratio turn by turn.  Milliseconds are those of the processor, for one process;
+calls are those of functions written in Python, of any package, in a second ``all_reduce``.
+
 ``alq_over_optimal`` is the largest Psi of ALQ and ALQ-G (exact) over that of the optimum at 2 to 8 bits, symmetric or
 not, on histograms of five sources; beside each stands the ratio that the starts alone reach, without the program.
 """
 
 from __future__ import annotations
 
+import argparse
+import contextlib
 import json
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
 from functools import partial
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 
 from benchmarks import gradient_samples
-from benchmarks.timing import in_turns, seconds
+from benchmarks.exchange import OURS, RIVAL, ROOT, Version
+from benchmarks.timing import in_turns, seconds, spread
 from nuq import native
 from nuq.kernels.statistics import Statistics
 from nuq.levels import solver_exact, update_rules
 from nuq.levels.objective import Objective
 from nuq.levels.truncated_normals import CondTruncNorm, CondTruncNormHist, Histogram, TruncNorm
 from nuq.native import levels as kernels
+from nuq.registry import METHODS
 
 TURNS = 15
+CHILD = Path(__file__).with_name("levels_child.py")
 NUM_BUCKETS, BUCKET_SIZE = 350, 8192
 NUM_BINS = 2048
 BITS = range(2, 9)
@@ -173,7 +187,90 @@ def _quartiles(values: Array) -> dict[str, float]:
     return {"median": middle, "low": low, "high": high}
 
 
+@contextlib.contextmanager
+def versions(checkouts: Mapping[str, Path], num_ranks: int) -> Iterator[dict[str, list[Version]]]:
+    """The processes of each version, one for every rank; 0: one that is no rank."""
+    with contextlib.ExitStack() as ends:
+        found: dict[str, list[Version]] = {}
+        for name, checkout in checkouts.items():
+            meeting = Path(ends.enter_context(tempfile.TemporaryDirectory())) / "ranks"
+            of_all = {"WORLD_SIZE": str(num_ranks), "RENDEZVOUS": f"file://{meeting}"}
+            ranks = [{"RANK": str(rank), **of_all} for rank in range(num_ranks)] or [{}]
+            found[name] = [Version(checkout, CHILD, **settings) for settings in ranks]
+            for version in found[name]:
+                ends.callback(version.kill)
+        yield found
+
+
+def ask(version: list[Version], **command: Any) -> dict[str, Any]:
+    """The first process's answer to a command that all are given."""
+    for process in version:
+        process.tell(command)
+    first, *_ = [process.answer() for process in version]
+    return first
+
+
+def in_versions(checkouts: Mapping[str, Path], num_ranks: int, cases: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+    """The milliseconds of every case by version, in turns, with their ratio, and the calls of Python."""
+    found: dict[str, Any] = {}
+    with versions(checkouts, num_ranks) as processes:
+        for name, case in cases.items():
+            values: dict[str, list[float]] = {version: [] for version in processes}
+            for turn in range(2 + 2 * TURNS):  # of which two warm up
+                checksums = set[int]()
+                for version in list(processes)[:: -1 if turn % 2 else 1]:
+                    told = ask(processes[version], **case, **{"step" if num_ranks else "seed": turn})
+                    checksums.add(told["checksum"])
+                    values[version] += [told["processor"]] if turn > 1 else []
+                assert len(checksums) == 1, f"{name}: the versions differ"
+            row: dict[str, Any] = {version: _quartiles(np.array(measured)) for version, measured in values.items()}
+            if num_ranks:
+                row["calls"] = {v: ask(of, **case, step=0, calls=True)["calls"] for v, of in processes.items()}
+            if RIVAL in values:
+                middle, low, high = (float(f"{ratio:.4g}") for ratio in spread(values[RIVAL], values[OURS]))
+                row["ratio"] = {"median": middle, "low": low, "high": high}
+            found[name] = row
+    return found
+
+
+def print_versions(title: str, rows: Mapping[str, Any]) -> None:
+    print(f"\n{title}")
+    for name, row in rows.items():
+        cells = [f"{_cell(row[version])}" if version in row else "" for version in (OURS, RIVAL, "ratio")]
+        calls = " ".join(str(row.get("calls", {}).get(version, "")) for version in (OURS, RIVAL))
+        print(f"{name:44}{cells[0]:>24}{cells[1]:>24}{cells[2]:>24}   {calls}")
+
+
+def _cell(of: Mapping[str, float]) -> str:
+    return f"{of['median']:.2f} ({of['low']:.2f} - {of['high']:.2f})"
+
+
 def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.levels", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--against", type=Path, metavar="DIR", help="another checkout, measured in turns with this one")
+    parser.add_argument("--only", choices=["versions"], help="leave out what has no other version")
+    chosen = parser.parse_args()
+    checkouts = {OURS: ROOT} | ({RIVAL: chosen.against.resolve()} if chosen.against else {})
+    adaptive = [name for name, entry in METHODS.items() if entry.adaptive]
+    lives = in_versions(checkouts, 0, {name: {"do": "life", "method": name} for name in adaptive})
+    reductions = in_versions(
+        checkouts,
+        2,
+        {
+            f"{name}, {size:,} coordinates": {"do": "all_reduce", "method": name, "size": size}
+            for name in ("qsgdinf", "alq", "amq", "eden")
+            for size in (1000, 100_000)
+        },
+    )
+    head = "ms of the processor: ours, the other's, ratio; calls of Python: ours, the other's"
+    print_versions(f"make, observe, update, encode 100,000 coordinates; {head}", lives)
+    print_versions(f"nuq.all_reduce, two ranks; {head}", reductions)
+    figures = {"life_ms": lives, "all_reduce_ms": reductions}
+    print(json.dumps(figures if chosen.only else measured_here() | figures))
+
+
+def measured_here() -> dict[str, Any]:
+    """The figures of updates and optima, which are printed."""
     torch.set_num_threads(1)
     norms, r = sample()
     means, sigmas = r.mean(axis=1), r.std(axis=1, ddof=1)
@@ -222,7 +319,7 @@ def main() -> None:
         print(f"{name:24}{value:12.3g}  limit {LIMITS[name]:g}: {'holds' if value <= LIMITS[name] else 'MISSED'}")
     of_calls = {name: {by: _quartiles(times[name, by == "c++"]) for by in ("c++", "numpy")} for name in calls}
     short = {name: float(f"{value:.4g}") for name, value in figures.items()}
-    print(json.dumps(short | {"ms": of_calls, "without_program_over_optimal": alone}))
+    return short | {"ms": of_calls, "without_program_over_optimal": alone}
 
 
 if __name__ == "__main__":
