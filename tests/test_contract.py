@@ -83,10 +83,6 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def test_the_error_is_the_one_of_theory(name):
     """``tests.theory``: on average over the keys; a method without a formula there is held by its claims alone."""
     compressor, x, count = build(name), gradient(512), 300
-    if isinstance(compressor, Eden):
-        x = torch.randn(
-            512, generator=torch.Generator().manual_seed(0)
-        )  # a bucket that few coordinates make up is rounded otherwise
     keys = [Key(1, step, 0, "x") for step in range(count)]
     expected = [error for error in (expected_error(compressor, x, key) for key in keys) if error is not None]
     if not expected:

@@ -9,10 +9,10 @@ scaled by a bucket's L2 norm.  Workers are taken to round by themselves: roundin
 bytes.  No choice made beforehand holds for every gradient: where gather's error is nothing, as of QSGDinf on
 coordinates of one size, every other's is more.
 
-An owner's part of a vector ends in short buckets.  They err less than long ones, but not EDEN's: of what few
-coordinates make up it rounds at random, with four times the error.  It takes part in two stages where every owner has
-``Eden.LEAST_BUCKETS`` whole buckets.  Where eight bits of the method for means do not do, they travel as float16, and
-where that does not, in full precision.
+An owner's part of a vector ends in short buckets.  They err less than long ones, but not EDEN's: those that few
+coordinates make up it rounds at random in 5 to 8 bits, with twice the error.  It takes part in two stages where every
+owner has ``Eden.LEAST_BUCKETS`` whole buckets.  Where eight bits of the method for means do not do, they travel as
+float16, and where that does not, in full precision.
 """
 
 from __future__ import annotations
