@@ -32,7 +32,11 @@ def small_tensors(group):
     rank = dist.get_rank(group)
     exact = wrapped(group, net())
     backward(exact, rank, 0)
-    for more, name in (({"min_size": 2000}, "min_size=2000"), ({"min_size": 2000, "skip_1d": True}, "skip_1d=True")):
+    ways: list[tuple[dict[str, Any], str]] = [
+        ({"min_size": 2000}, "min_size=2000"),
+        ({"min_size": 2000, "skip_1d": True}, "skip_1d=True"),
+    ]
+    for more, name in ways:
         for method in ("alq", "powersgd"):
             (model, state), told = one_warning(
                 lambda method=method, more=more: hooked(group, net(), method=method, collective="gather", **more)
@@ -73,7 +77,8 @@ def casts(group):
     rows = {name: of_all(group, p.grad) for name, p in own.named_parameters() if p.grad is not None}
     kinds = {"bf16": torch.bfloat16, "fp16": torch.float16}
     for method, kind in kinds.items():
-        for more in ({}, {"skip_1d": True}, {"feedback": "error"}):
+        ways: list[dict[str, Any]] = [{}, {"skip_1d": True}, {"feedback": "error"}]
+        for more in ways:
             model, state = hooked(group, net(), method=method, min_size=1024, collective="gather", **more)
             backward(model, rank, 0)
             whole = {name for name, p in own.named_parameters() if p.numel() < 1024 and (p.dim() < 2 or len(more) == 0)}
@@ -81,8 +86,8 @@ def casts(group):
             for name, p in model.module.named_parameters():
                 cast = torch.float32 if name in whole else kind
                 mean = sum(row.to(cast).float() for row in rows[name]) / world
-                exactly = {"rtol": 0, "atol": 0} if method == "bf16" and "feedback" not in more else {}
-                torch.testing.assert_close(p.grad, mean, **(exactly or {"rtol": 1e-2, "atol": 1e-5}))
+                exact = method == "bf16" and "feedback" not in more
+                torch.testing.assert_close(p.grad, mean, rtol=0 if exact else 1e-2, atol=0 if exact else 1e-5)
             if "feedback" in more:
                 assert set(residuals(state)) == {"2.weight"}
             sent = state.bytes_sent
