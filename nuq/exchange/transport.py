@@ -226,8 +226,7 @@ class Transport:
         self._exchanges = itertools.count(1)
         cuda = device is not None and device.type == "cuda"
         self._nccl = cuda and group is not None and backend_of(group, "cuda") == "nccl"
-        # the device on which tensors have to lie to be sent
-        self.device = device if self._nccl and device is not None else torch.device("cpu")
+        self.device = device if self._nccl and device is not None else torch.device("cpu")  # where what is sent lies
         self.siblings: list[Transport] = []
         self._abandoned: list[object] = []  # what failed operations may still read or write
 
