@@ -94,10 +94,10 @@ def shapes_of(part: str, width: int = 64) -> Shapes:
 class Version:
     """A version of the library, in a process of its own that runs a program until ``kill``."""
 
-    def __init__(self, checkout: Path, program: Path = CHILD, **settings: str) -> None:
+    def __init__(self, checkout: Path, program: Path | None = None, **settings: str) -> None:
         self.checkout = checkout
         environment = os.environ | ONE_THREAD | REUSED_MEMORY | {"PYTHONPATH": str(checkout)} | settings
-        command = [sys.executable, "-P", str(program)]
+        command = [sys.executable, "-P", str(program or CHILD)]
         self._process = subprocess.Popen(
             command, cwd=checkout, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
