@@ -108,6 +108,21 @@ def test_save_restart_and_continue_equals_not_stopping(settings, way, ranks):
     ranks.run(restart, settings, way, world=2)
 
 
+BOTH: dict[str, Any] = {
+    "method": "qsgdinf",
+    "bits": 2,
+    "second_bits": 2,
+    "bucket_size": 64,
+    "feedback": "error",
+    "both": True,
+}
+
+
+@pytest.mark.parametrize("collective", ["two_stage", "server"])
+def test_a_state_keeps_the_memory_of_means_too(collective, ranks):
+    ranks.run(restart, {**BOTH, "collective": collective}, "state_dict", world=2)
+
+
 class Backwards(nn.Module):
     """Layers that are used in another order than DDP first expects."""
 
