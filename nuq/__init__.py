@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from nuq.ddp import CompressionState, compress_hook
     from nuq.description import describe
     from nuq.errors import MessageError, NonFiniteError, RankLost
+    from nuq.exchange.saved_ranks import saved_states
     from nuq.fsdp import compress_fsdp, compress_fsdp_weights
     from nuq.fsdp_state import FsdpState
     from nuq.functional import all_reduce
@@ -67,6 +68,7 @@ __all__ = [
     "compress_hook",
     "describe",
     "parse",
+    "saved_states",
 ]
 __version__: str  # of the installed package
 
@@ -87,6 +89,7 @@ _LAZY = {
     "compress_hook": "nuq.ddp",
     "describe": "nuq.description",
     "parse": "nuq.compressors.message",
+    "saved_states": "nuq.exchange.saved_ranks",
 }
 
 

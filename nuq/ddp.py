@@ -22,6 +22,7 @@ from torch._C._distributed_c10d import GradBucket
 
 from nuq.compressors.feedback import keep_fitting
 from nuq.compressors.quantizer import Quantizer
+from nuq.exchange import saved_ranks
 from nuq.exchange.compressor_map import by_encoder
 from nuq.exchange.hook import saved_state
 from nuq.exchange.hook.bucket_exchange import BucketExchange
@@ -83,10 +84,11 @@ class CompressionState:
         attached = BucketExchange(self.settings, model, group)
         if carried is not None:
             if before is not None:
-                keep_fitting(by_encoder(carried["coders"]), attached.vectors)
+                for kept in saved_ranks.by_rank(carried).values():
+                    keep_fitting(by_encoder(kept["coders"]), attached.vectors)
                 attached.gate_s = before.gate_s
             self._attached, self._saved = None, carried  # kept where it does not fit
-            attached.load_state_dict(carried)
+            attached.load_state_dict(saved_ranks.by_rank(carried))
         self._attached, self._saved = attached, None
 
     @property
@@ -108,21 +110,30 @@ class CompressionState:
         self._saved = saved["state"]
 
     def state_dict(self) -> dict[str, Any]:
-        """This rank's state as plain numbers and tensors; every rank saves its own, as residuals and samples differ."""
+        """This rank's state as plain numbers and tensors, ``{"rank1": (...,)}``: every rank saves its own.
+
+        Residuals and samples differ from rank to rank.  ``torch.distributed.checkpoint.save({"compression": state},
+        ...)`` saves the entries of all ranks under their names.
+        """
         return (self._saved or {}) if self._attached is None else self._attached.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from a ``state_dict`` of this rank; all ranks' states are of the same step.
+        """Continue from the entries of all ranks in one dictionary (``states |= one.state_dict()`` for each rank).
 
-        Residuals are in the units of gradients, or a gradient scaler's.  Where nothing is remembered another rank's
-        state will do: levels are alike, statistics begin anew.  ValueError, with nothing changed, for one of another
-        method, other settings or another rank, and for entries that ``state_dict`` cannot have given.
+        As many ranks as there were go on bit by bit, each from its own entry, which may also be given alone.  Another
+        number of ranks goes on from the mean of all memories, and from levels and step as they are
+        (``nuq.exchange.saved_ranks``).  All entries are of the same step.  Residuals are in the units of gradients, or
+        a gradient scaler's.  Where nothing is remembered any rank's entry will do: levels are alike, statistics begin
+        anew.  ValueError, with nothing changed, for a state of another method or other settings, for one that lacks
+        memories, and for entries that ``state_dict`` cannot have given.
         """
-        saved_state.check_head(state, self.settings.method, self.settings.layers)
+        states = saved_ranks.by_rank(state)
+        for one in states.values():
+            saved_state.check_head(one, self.settings.method, self.settings.layers)
         if self._attached is None:
             self._saved = state
         else:
-            self._attached.load_state_dict(state)
+            self._attached.load_state_dict(states)
 
     # --- what it does and what it costs ---
 

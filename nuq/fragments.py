@@ -6,7 +6,7 @@ A rank's fragment holds its own numbers of the parameters: under FSDP2 their loc
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,6 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from nuq.compressors.feedback import ErrorFeedback
+from nuq.exchange import saved_ranks
+from nuq.exchange.compressor_map import CompressorMap
 from nuq.exchange.finite import first_not_finite, largest
 from nuq.exchange.flat_layout import FlatLayout
 from nuq.exchange.parts import parts_of
@@ -180,23 +182,23 @@ def load(fragments: Sequence[Fragment], state: Mapping[str, Any], every: int, ov
             fragment.coming.set_result(Arrived(own["mean"].to(device), [kept.to(device) for kept in own["before"]]))
 
 
-def check_saved(
-    state: Mapping[str, Any], own: Mapping[str, Any], rank: int, parameters: Mapping[str, nn.Parameter]
-) -> None:
+def check_saved(state: Any, own: Mapping[str, Any], world: int, parameters: Mapping[str, nn.Parameter]) -> None:
     """ValueError for what is no state of an outer loop like this one, which trains these parameters.
 
-    own: what must be alike, by name: method, collective and settings.  rank: whose state it must be; below 0
-    for any rank's.
+    own: what must be alike, by name: method, collective and settings.  The collective, which ``auto`` chooses by the
+    number of ranks, may be another one on another number than ``world``.
     """
+    if not isinstance(state, Mapping):
+        raise ValueError(f"a state={state!r:.100}: must be what state_dict gave")
     if missing := [key for key in _KEYS if key not in state]:
         raise ValueError(f"a state without {', '.join(missing)}: it takes what OuterLoop.state_dict gave")
     for key, value in own.items():
         theirs = state[key] if key in ("method", "collective") else state["settings"].get(key)
-        if theirs != value:
+        if theirs != value and not (key == "collective" and state.get("ranks", world) != world):
             raise ValueError(f"a state of {key}={theirs!r}: this loop has {key}={value!r}")
-    if rank >= 0 and state["rank"] != rank:
-        why = "what its messages left out is each rank's own, so every rank saves its own"
-        raise ValueError(f"a state of rank {state['rank']}, loaded on rank {rank}: {why}")
+    for key in ("count", "taken"):
+        if type(state[key]) is not int or not 0 <= state[key] < 1 << 63:
+            raise ValueError(f"a state of {key}={state[key]!r:.50}: must be a whole number from 0 on, below 2^63")
     places = places_of(parameters)
     for name, place in state.get("shards", places).items():
         if place != places.get(name):
@@ -208,3 +210,22 @@ def check_saved(
             if not isinstance(found, Tensor) or found.shape != shape:
                 has = list(found.shape) if isinstance(found, Tensor) else "nothing"
                 raise ValueError(f"a state with {has} as {kind} of {name!r}: it is of shape {list(shape)} here")
+            if not bool(torch.isfinite(found).all()):
+                raise ValueError(f"a state whose {kind} of {name!r} is not finite: no loop saves one")
+
+
+def of_all_ranks(states: Sequence[Any], compressors: CompressorMap, workers: Iterable[int]) -> dict[str, Any]:
+    """The state of an outer loop for these workers, from those of all ranks (``nuq.exchange.saved_ranks``).
+
+    ValueError where they are of different local steps.
+    """
+    first, *others = states
+    for one in others:
+        if (one["count"], one["taken"]) != (first["count"], first["taken"]):
+            raise ValueError(f"states of local steps {first['count']} and {one['count']}: must be of one step")
+    coders = saved_ranks.combined([one["coders"] for one in states], compressors, workers)
+    pending = {}
+    for number, own in first["pending"].items():
+        of_ranks = zip(*(one["pending"][number]["before"] for one in states), strict=True)
+        pending[number] = {**own, "before": [saved_ranks.mean(before) for before in of_ranks]}
+    return {**first, "coders": coders, "pending": pending}

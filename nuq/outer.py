@@ -34,12 +34,12 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from nuq.errors import NonFiniteError
-from nuq.exchange import agreement
+from nuq.exchange import agreement, saved_ranks
 from nuq.exchange.compressor_map import CompressorMap, sorted_settings
 from nuq.exchange.driver import Driver, Memory
 from nuq.exchange.payload import RemoteNonFinite
 from nuq.exchange.transport import Transport, apart, backend_of
-from nuq.fragments import Arrived, Fragment, check_saved, fragments_of, load, saved
+from nuq.fragments import Arrived, Fragment, check_saved, fragments_of, load, of_all_ranks, saved
 from nuq.inner_optimizers import several, trained_by
 from nuq.kernels.spec import Key
 from nuq.parameters import places_of, reshard, shard
@@ -345,25 +345,36 @@ class OuterLoop:
     # --- what is saved ---
 
     def state_dict(self) -> dict[str, Any]:
-        """This rank's state as plain numbers and tensors, beside those of model and inner optimizer.
+        """This rank's state as plain numbers and tensors, ``{"rank1": (...,)}``, without model and inner optimizer.
 
         Every rank saves its own, as what messages left out differs.  It waits for what is on its way.
         """
         vectors = saved(self._fragments, self._chosen.overlap)  # first, as it waits
-        head = {"method": self.method, "rank": self._driver.transport.rank, "settings": self._settings()}
+        rank, world = self._driver.transport.rank, self._driver.transport.world
+        head = {"method": self.method, "rank": rank, "ranks": world, "settings": self._settings()}
         head |= {"count": self.count, "taken": self.taken, "collective": self.collective}
-        return {**head, **vectors, "shards": places_of(self._parameters), "coders": self._compressors.state_dict()}
+        coders, shards = self._compressors.state_dict(), places_of(self._parameters)
+        return saved_ranks.entry(rank, {**head, **vectors, "shards": shards, "coders": coders})
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a ``state_dict`` of this rank; all ranks' states are of the same local step.
+        """Go on from the entries of all ranks in one dictionary, of the same local step, or from this rank's alone.
 
-        The model and the inner optimizer are loaded apart from it.  ValueError, with nothing changed, for a state of
-        another method or other settings of it, of another model, rank or rhythm.
+        As ``nuq.CompressionState.load_state_dict``: as many ranks as there were go on bit by bit, others from the mean
+        of all memories.  Under FSDP2 these are the ranks that have the same shards.  The model and the inner optimizer
+        are loaded apart from it.  ValueError, with nothing changed, for a state of another method or other settings of
+        it, of another model or rhythm, or that lacks memories.
         """
-        settings, remembers = self._settings(), bool(self._compressors.memories)
+        states, settings = saved_ranks.by_rank(state), self._settings()
+        driver, world = self._driver, self._driver.transport.world
         fixed = ("every", "fragments", "overlap", "feedback", *vars(self._own))
         own = {"method": self.method, "collective": self.collective, **{key: settings[key] for key in fixed}}
-        check_saved(state, own, self._driver.transport.rank if remembers else -1, self._parameters)
+        for one in states.values():
+            check_saved(one, own, world, self._parameters)
+        which = saved_ranks.own_or_all(states, driver.transport.rank, world, driver.num_remembering)
+        if isinstance(which, Sequence):
+            state = of_all_ranks([states[rank] for rank in which], self._compressors, driver.remembering)
+        else:
+            state = states[which]
         self._drop()
         device = self._fragments[0].outer.device if self._fragments else torch.device("cpu")
         self._compressors.load_state_dict(state["coders"], device)

@@ -197,8 +197,8 @@ class ErrorFeedback(Compressor):
         return HEADER_BYTES + _FACTOR.size + self.inner.message_bytes(num_coordinates)
 
     def memory(self) -> dict[str, Any]:
-        """A copy of the memories: their kinds, what is remembered by worker, kind and parameter, and ``common``."""
-        workers = {worker: _copied(memory) for worker, memory in self.memories.items()}
+        """A copy on the CPU of the memories: their kinds, by worker, kind and parameter, and ``common``."""
+        workers = {worker: _copied(memory, torch.device("cpu")) for worker, memory in self.memories.items()}
         return {"kinds": list(self.kinds), "workers": workers, **self.common()}
 
     def common(self) -> dict[str, dict[str, Tensor]]:

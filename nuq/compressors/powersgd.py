@@ -136,7 +136,7 @@ class PowerSGD(InPlace):
         return HEADER_BYTES + _HEAD.size + numbers * (2 if self.half else 4)
 
     def state_dict(self) -> dict[str, Any]:
-        return {f"{START}{name}": right.clone() for name, right in self.starts.items()}
+        return {f"{START}{name}": right.to("cpu", copy=True) for name, right in self.starts.items()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.starts = {name.removeprefix(START): right.clone() for name, right in state.items()}

@@ -112,6 +112,11 @@ class Driver:
         """The workers whose memories this rank keeps; at most as many as are hosted here."""
         return self._compressing.remembering(self.hosted)
 
+    @property
+    def num_remembering(self) -> int:
+        """The number of workers, or of machines, whose memories all ranks keep together."""
+        return self._compressing.num_remembering(self.num_workers)
+
     def fit_levels(self, vector: Tensor, segments: Sequence[Segment], key: Key) -> None:
         """Fit adaptive methods' levels to the one vector that is about to be sent (``level_updates.fit_levels``)."""
         with self.stats.time("levels"):

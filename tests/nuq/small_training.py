@@ -83,6 +83,12 @@ def descend(model: nn.Module, step: Callable[[], None], *, rate: float = 0.1) ->
                 p -= rate * p.grad
 
 
+def own_entry(one: Any) -> dict[str, Any]:
+    """What a CompressionState or an OuterLoop saves of its own rank."""
+    ((own,),) = one.state_dict().values()
+    return own
+
+
 def residuals(state):
     """The residuals that this rank's state remembers, by parameter."""
     (memory,) = state._here.driver.compressors.memories[0].memories.values()

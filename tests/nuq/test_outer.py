@@ -13,7 +13,7 @@ import torch.distributed as dist
 from torch import nn
 
 import nuq
-from tests.nuq.small_training import assert_same_bits, backward, net, of_all, parameters
+from tests.nuq.small_training import assert_same_bits, backward, net, of_all, own_entry, parameters
 
 SIZES, RATE, STEPS = {"first": 5, "second": 3, "third": 4}, 0.05, 200
 WIDTH = sum(SIZES.values())
@@ -231,7 +231,7 @@ def resumes(group):
     for way in ({"method": "topk", "ratio": 0.1}, {"method": "alq", "bits": 3}):
         whole = _loop(group, net(0), every=4, fragments=2, overlap=3, **way)
         _round(whole, rank, range(9))  # a part is on its way
-        saved = copy.deepcopy([whole.state_dict(), whole.model.state_dict(), whole.inner_optimizer.state_dict()])
+        saved = copy.deepcopy([own_entry(whole), whole.model.state_dict(), whole.inner_optimizer.state_dict()])
         assert saved[0]["pending"]
         _round(whole, rank, range(9, 20))
         again = _loop(group, net(5), every=4, fragments=2, overlap=3, **way)

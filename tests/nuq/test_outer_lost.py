@@ -14,6 +14,7 @@ import torch.distributed as dist
 from torch import nn
 
 import nuq
+from tests.nuq.small_training import own_entry
 from tests.ports import free_port
 
 ROOT = Path(__file__).parents[2]
@@ -191,7 +192,7 @@ def dropped(group):
             for _ in range(steps):
                 loop.step()
             _move(loop, by * torch.tensor(moves).repeat_interleave(60))
-        taken, saved = loop.taken, copy.deepcopy(loop.state_dict())
+        taken, saved = loop.taken, copy.deepcopy(own_entry(loop))
         assert len(saved["pending"]) == 2
         if again:
             model = copy.deepcopy(loop.model)

@@ -99,6 +99,10 @@ class Collective(ABC):
         """The numbers, as keys have them, of the workers whose memories this rank keeps: those hosted here."""
         return hosted
 
+    def num_remembering(self, workers: int) -> int:
+        """The number of workers, or of machines, whose memories all ranks keep together."""
+        return workers
+
     def bits_by_vector(self) -> dict[str, float]:
         """Bits a coordinate of what this collective encoded without the method's codec, by the name of the vector."""
         return {}

@@ -97,6 +97,10 @@ class Hierarchical(Collective):
         """The number of this rank's machine, where it is the machine's first."""
         return hosted[:0] if self.machines.leaders is None else [self.machines.number]
 
+    def num_remembering(self, workers: int) -> int:
+        del workers
+        return self.machines.count
+
     def mean(self, vectors: Vectors, layout: FlatLayout, key: Key, out: Tensor) -> None:
         hosted = [vectors[worker].to(torch.float32) for worker in self.placement.shares[self.transport.rank]]
         total = torch.stack(hosted).sum(dim=0) if len(hosted) > 1 else hosted[0].clone()

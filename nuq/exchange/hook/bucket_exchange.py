@@ -9,7 +9,7 @@ import functools
 import math
 import warnings
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -18,7 +18,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from nuq.errors import NonFiniteError
-from nuq.exchange import agreement
+from nuq.exchange import agreement, saved_ranks
 from nuq.exchange.collectives.collective import nothing_left
 from nuq.exchange.driver import Driver, Memory
 from nuq.exchange.hook import saved_state, speed_gate, summary
@@ -113,24 +113,39 @@ class BucketExchange:
     # --- what is saved ---
 
     def state_dict(self) -> dict[str, Any]:
-        """This rank's state as plain numbers and tensors."""
+        """This rank's state as plain numbers and tensors, under the rank's name (``nuq.exchange.saved_ranks``)."""
+        return saved_ranks.entry(self.transport.rank, self._state())
+
+    def _state(self) -> dict[str, Any]:
         levels, rank = self.driver.levels, self.transport.rank
         rows = {one.encoder: one.rows(torch.device("cpu"))[rank] for one in levels.every}
         return {
             "method": self.chosen.method,
             "step": self.step,
             "rank": rank,
+            "ranks": self.transport.world,
+            "memories": self.driver.num_remembering,
             "collective": self.driver.collective_name,
             "coders": self._compressors.state_dict(),
             "layers": self.chosen.layers,
             "statistics": rows,
         }
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from a state whose head is checked; ValueError, with nothing changed, where it does not fit."""
-        rank, second = self.transport.rank, self.chosen.exchange.collective not in ("auto", "hierarchical")
-        compressors = saved_state.checked(state, self.state_dict(), self.vectors, rank, second=second)
-        statistics = saved_state.statistics(state, self.driver.levels.every, rank)
+    def load_state_dict(self, states: dict[int | None, Any]) -> None:
+        """Continue from states by rank whose heads are checked; ValueError, with nothing changed, for a misfit."""
+        rank, world, levels = self.transport.rank, self.transport.world, self.driver.levels.every
+        second, present = self.chosen.exchange.collective not in ("auto", "hierarchical"), self._state()
+        coders = {at: saved_state.checked(one, present, self.vectors, second=second) for at, one in states.items()}
+        which = saved_ranks.own_or_all(states, rank, world, self.driver.num_remembering)
+        if isinstance(which, Sequence):
+            saved_state.check_alike({at: states[at] for at in which})
+            compressors = saved_ranks.combined([coders[at] for at in which], self._compressors, self.driver.remembering)
+            state, seen = states[which[0]], [states[at] for at in which[rank::world]]
+        else:
+            compressors, state = coders[which], states[which]
+            whole = state.get("rank", rank) == rank and state.get("ranks", world) == world
+            seen = [state] if whole else []  # another rank's
+        statistics = saved_state.statistics(seen, levels)
         self.step, self._begun, self._agreed = state["step"], state["step"], False
         self._compressors.load_state_dict(compressors, self.device)
         for level_updater, found in zip(self.driver.levels.every, statistics, strict=True):

@@ -22,10 +22,6 @@ from nuq.levels.level_sets import Levels
 
 _COLLECTIVES = ("gather", "two_stage", "server", "hierarchical", "power", "dense")
 _KEYS = ("method", "step", "collective", "coders", "statistics")
-_OWN = (
-    "what its messages left out is each rank's own, so every rank saves its own state.state_dict(), as in "
-    "f'state{rank}.pt', and loads it again"
-)
 
 
 def check_head(state: Any, method: str, layers: list[str]) -> None:
@@ -41,10 +37,12 @@ def check_head(state: Any, method: str, layers: list[str]) -> None:
     is_known = type(state["collective"]) is str and state["collective"] in _COLLECTIVES
     _require(is_known, "collective", state["collective"], f"one of {', '.join(_COLLECTIVES)}")
     _require(_whole(state.get("rank", 0)), "rank", state.get("rank"), "a whole number from 0 on")
+    for name in ("ranks", "memories"):
+        _require(_whole(state.get(name, 1)) and state.get(name) != 0, name, state.get(name), "a whole number from 1 on")
 
 
 def checked(
-    state: dict[str, Any], present: Mapping[str, Any], sizes: Mapping[str, int], rank: int, *, second: bool
+    state: dict[str, Any], present: Mapping[str, Any], sizes: Mapping[str, int], *, second: bool
 ) -> dict[str, Any]:
     """The encoders' states, once all else is checked.
 
@@ -61,8 +59,6 @@ def checked(
     for number, (their, our) in enumerate(zip(theirs, ours, strict=True)):
         where = f"coders.layers[{number - 1}]" if number else "coders"
         _check_encoder(their, our, sizes, where, second=second)
-    if (owner := rank_of(state)) not in (None, rank) and any(_remembers(own) for own in theirs):
-        raise ValueError(f"a state of rank {owner}, loaded on rank {rank}: {_OWN}")
     found = _rows(state)
     _dict(found, "statistics", present["statistics"])
     for number, row in present["statistics"].items():
@@ -73,18 +69,35 @@ def checked(
     return {**theirs[0], "layers": theirs[1:]}
 
 
-def rank_of(state: Mapping[str, Any]) -> int | None:
-    """The rank to which a checked state belongs; None where it does not say."""
-    memories = (memory for own in by_encoder(state["coders"]) for memory in own.get("memories", ()))
-    return state.get("rank", next((worker for memory in memories for worker in memory["workers"]), None))
+def check_alike(states: Mapping[int, Mapping[str, Any]]) -> None:
+    """Raise ValueError where checked states of several ranks are not of the same step and the same levels."""
+    (first, one), *others = states.items()
+    for rank, other in others:
+        for what, (own, its) in {
+            "step": (one["step"], other["step"]),
+            "levels": (_levels(one), _levels(other)),
+        }.items():
+            if own != its:
+                shown = f" ({own} and {its})" if what == "step" else ""
+                raise ValueError(f"states of ranks {first} and {rank} of different {what}{shown}: must be of one step")
 
 
-def statistics(state: Mapping[str, Any], level_updaters: Sequence[LevelUpdater], rank: int) -> list[Statistics]:
-    """The statistics that each level updater has seen, from a checked state; none where it is another rank's."""
-    if rank_of(state) not in (None, rank):
-        return [level_updater.empty() for level_updater in level_updaters]
-    rows = _rows(state)
-    return [level_updater.read(rows[level_updater.encoder]) for level_updater in level_updaters]
+def _levels(state: Mapping[str, Any]) -> list[list[float]]:
+    own = (of for encoder in by_encoder(state["coders"]) for of in (encoder["compressor"], encoder["second"]))
+    return [of["levels"].tolist() for of in own if "levels" in of]
+
+
+def statistics(states: Sequence[Mapping[str, Any]], level_updaters: Sequence[LevelUpdater]) -> list[Statistics]:
+    """The statistics that each level updater has seen, from checked states, in turn."""
+    found = []
+    for level_updater in level_updaters:
+        first, *others = [level_updater.read(_rows(state)[level_updater.encoder]) for state in states] or [
+            level_updater.empty()
+        ]
+        for other in others:
+            first.merge(other)
+        found.append(first)
+    return found
 
 
 def _rows(state: Mapping[str, Any]) -> Any:
@@ -107,7 +120,10 @@ def _check_encoder(
         wanted = f"the feedback of these settings takes one with {ours or 'none'}"
         raise ValueError(f"a state with {theirs or 'no memory'}: {wanted}")
     for name in ("compressor", "second"):
-        _check_compressor(saved[name], present[name], f"{where}.{name}", as_many=second or name == "compressor")
+        of_means = name == "second"
+        _check_compressor(
+            saved[name], present[name], f"{where}.{name}", of_means=of_means, as_many=second or not of_means
+        )
     for number, (memory, our) in enumerate(zip(memories, present.get("memories", ()), strict=True)):
         _check_memory(memory, our, sizes, f"{where}.memories[{number}]")
 
@@ -121,7 +137,7 @@ def _num_levels(compressor: Mapping[str, Any]) -> int:
     return compressor["levels"].numel() if "levels" in compressor else 0
 
 
-def _check_compressor(saved: Any, present: Mapping[str, Any], where: str, *, as_many: bool) -> None:
+def _check_compressor(saved: Any, present: Mapping[str, Any], where: str, *, of_means: bool, as_many: bool) -> None:
     _dict(saved, where)
     if "levels" in saved:
         _tensor(saved["levels"], f"{where}.levels", torch.float64)
@@ -129,7 +145,11 @@ def _check_compressor(saved: Any, present: Mapping[str, Any], where: str, *, as_
     if counts[0] != counts[1]:
         if not as_many:
             return
-        raise ValueError(f"a state with {counts[0]} levels: these settings have {counts[1]}")
+        theirs, ours = ((count - 1).bit_length() if count else 0 for count in counts)
+        setting = f"{'second_' * of_means}bits={ours}"
+        raise ValueError(
+            f"a state with {counts[0]} levels ({theirs} bits): these settings have {counts[1]} ({setting})"
+        )
     _dict(saved, where, [key for key in present if key in ("levels", "multiplier", "gap")])
     if "levels" in saved:
         Levels(saved["levels"].cpu().numpy())
@@ -181,11 +201,6 @@ def _check_vectors(vectors: Any, sizes: Mapping[str, int], kind: str, where: str
         if size != tensor.numel() or tensor.dim() != 1:
             has = "left the model" if size is None else size
             raise ValueError(f"{kind} of {tensor.numel()} coordinates for {parameter!r}, which has {has}")
-
-
-def _remembers(own: Mapping[str, Any]) -> bool:
-    """Whether an encoder's state holds what belongs to one rank alone."""
-    return bool(own["compressor"].get("by_worker")) or any(memory["workers"] for memory in own.get("memories", ()))
 
 
 # --- one entry ---

@@ -17,7 +17,7 @@ from nuq.settings.exchange import Exchange
 from nuq.settings.feedback import Feedback
 from nuq.simulation import Memory, Workers
 from settings import resolving
-from tests.nuq.small_training import assert_same_bits, backward, descend, gradients, hooked, net, parameters
+from tests.nuq.small_training import assert_same_bits, backward, descend, gradients, hooked, net, own_entry, parameters
 
 CPU = torch.device("cpu")
 WORKERS, SIZE, KEPT, STEPS = 4, 60, 6, 200
@@ -189,7 +189,7 @@ def in_hook(group: dist.ProcessGroup) -> None:
         dist.all_reduce(total, group=group)
         torch.testing.assert_close(mean, total / 2)
         assert torch.equal(dict(model.module.named_parameters())[name].grad.reshape(-1), mean)
-    saved, weights = state.state_dict(), {k: v.clone() for k, v in model.module.state_dict().items()}
+    saved, weights = own_entry(state), {k: v.clone() for k, v in model.module.state_dict().items()}
     descend(model, lambda: backward(model, rank, 4))
     again, other = hooked(group, net(1), **settings)
     again.module.load_state_dict(weights)
@@ -212,12 +212,12 @@ def skipped(group: dist.ProcessGroup) -> None:
     """A step that a gradient scaler skips leaves estimates and their mean as they were."""
     model, state = hooked(group, net(), method="topk", feedback="ef21", collective="gather", on_non_finite="propagate")
     backward(model, 0, 0)
-    before = state.state_dict()["coders"]["memories"]
+    before = own_entry(state)["coders"]["memories"]
     with torch.no_grad():
         model.module[0].weight[0, 0] = torch.inf
     backward(model, 0, 1)
     assert not torch.isfinite(gradients(model)).all()
-    assert repr(state.state_dict()["coders"]["memories"]) == repr(before)
+    assert repr(own_entry(state)["coders"]["memories"]) == repr(before)
     state.close()
 
 

@@ -19,7 +19,7 @@ from nuq.registry import METHODS
 from nuq.settings.feedback import Feedback
 from nuq.simulation import Memory, Workers
 from tests.nuq.ranks import second_group
-from tests.nuq.small_training import backward, descend, hooked, net, wrapped
+from tests.nuq.small_training import backward, descend, hooked, net, own_entry, wrapped
 
 FEEDBACK: dict[str, Any] = {"method": "alq", "bucket_size": 64, "feedback": "error", "update_at": [1], "num_samples": 1}
 CASQ: dict[str, Any] = {"method": "casq", "refresh_every": 4, "clusters": 3, "sample_size": 64}
@@ -41,7 +41,7 @@ ODD: list[tuple[dict[str, Any], list[Any], Any, str]] = [
     (FEEDBACK, ["rank"], "0", "rank='0': must be a whole number"),
     (FEEDBACK, ["coders"], None, "coders=None: must be a dictionary"),
     (FEEDBACK, ["coders", "compressor"], [], "coders.compressor=[]: must be a dictionary"),
-    (FEEDBACK, ["coders", "compressor"], {}, "a state with 0 levels: these settings have 8"),
+    (FEEDBACK, ["coders", "compressor"], {}, "a state with 0 levels (0 bits): these settings have 8 (bits=3)"),
     (
         FEEDBACK,
         ["coders", "compressor", "levels"],
@@ -147,19 +147,19 @@ def odd_entries(group) -> None:
             for step in range(3):
                 descend(model, lambda model=model, step=step: backward(model, 0, step))
         state = states[name]
-        before = shown(state.state_dict())
+        before = shown(own_entry(state))
         with pytest.raises(ValueError, match=re.escape(sentence)):
-            state.load_state_dict(replaced(state.state_dict(), path, value))
-        assert shown(state.state_dict()) == before, (path, value)
-        state.load_state_dict(state.state_dict())
-        assert shown(state.state_dict()) == before
+            state.load_state_dict(replaced(own_entry(state), path, value))
+        assert shown(own_entry(state)) == before, (path, value)
+        state.load_state_dict(own_entry(state))
+        assert shown(own_entry(state)) == before
     state = states["alq"]
     for value in (None, [], "state", 3):
         with pytest.raises(ValueError, match="must be what state_dict gave"):
             state.load_state_dict(value)
     for key in ("step", "coders", "statistics"):
         with pytest.raises(ValueError, match=f"a state without {key}"):
-            state.load_state_dict({name: part for name, part in state.state_dict().items() if name != key})
+            state.load_state_dict({name: part for name, part in own_entry(state).items() if name != key})
     for each in states.values():
         each.close()
 
@@ -188,7 +188,7 @@ def test_odd_entries_are_refused_and_nothing_is_taken(ranks: Any) -> None:
 def odd_at_attach(group) -> None:
     model, state = hooked(group, net(), **FEEDBACK)
     backward(model, 0, 0)
-    saved = state.state_dict()
+    saved = own_entry(state)
     again = nuq.CompressionState(min_size=0, **FEEDBACK)
     again.load_state_dict(replaced(saved, ["statistics"], {}))
     with pytest.raises(ValueError, match="statistics has no 0"):
@@ -218,7 +218,7 @@ def of_first_rank(group) -> None:
         model, state = hooked(group, net(), **settings)
         for step in range(3):
             backward(model, rank, step)
-        mine = state.state_dict()
+        mine = own_entry(state)
         told: list[Any] = [mine if rank == 0 else None]
         dist.broadcast_object_list(told, src=0, group=group)
         if rank and own:
@@ -232,10 +232,10 @@ def of_first_rank(group) -> None:
             if settings is FEEDBACK:
                 with pytest.raises(ValueError, match=sentence):
                     state.load_state_dict(old)
-            assert shown(state.state_dict()) == shown(mine)
+            assert shown(own_entry(state)) == shown(mine)
         elif not own:
             state.load_state_dict(told[0])  # levels are the same on all ranks
-            assert not any(bool(row.any()) for row in state.state_dict()["statistics"].values()) or rank == 0
+            assert not any(bool(row.any()) for row in own_entry(state)["statistics"].values()) or rank == 0
         backward(model, rank, 3)
         backward(model, rank, 4)
         state.close()
@@ -252,12 +252,12 @@ def other_number_of_ranks(group) -> None:
     model, state = hooked(group, net(), **settings)
     for step in range(3):
         backward(model, dist.get_rank(group), step)
-    saved = state.state_dict()
+    saved = own_entry(state)
     saved["coders"]["second"] = {"levels": torch.linspace(-1, 1, 4).double(), "multiplier": 0.3, "gap": None}
     state.load_state_dict(saved)
     backward(model, dist.get_rank(group), 3)
     _, fixed = hooked(group, net(), **settings, collective="two_stage")
-    with pytest.raises(ValueError, match="a state with 4 levels: these settings have 16"):
+    with pytest.raises(ValueError, match=r"a state with 4 levels \(2 bits\): these settings have 16 \(second_bits=4\)"):
         fixed.load_state_dict(saved)
     for each in (state, fixed):
         each.close()
