@@ -1,14 +1,21 @@
-"""The state of an exchange that several processes share out: gathered when it is saved, the same in every split."""
+"""The state of an exchange that several processes share out: gathered when it is saved, the same in every split.
+
+The number of workers stays, and with it whose memory is whose, however many processes go on.  Machines
+(collective=hierarchical) depend on the processes: another number of them goes on from the mean of their memories
+(``nuq.exchange.saved_ranks``).
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from nuq.compressors.feedback import ErrorFeedback
+from nuq.exchange import saved_ranks
 from nuq.exchange.compressor_map import by_encoder
 from nuq.exchange.driver import Driver
 
@@ -49,7 +56,7 @@ def _memory(driver: Driver, around: ErrorFeedback) -> dict[str, Any]:
             for worker, row in enumerate(driver.gather(mine)):
                 if worker in whose:
                     found[whose[worker]][kind][name] = row.cpu().clone()  # the memory goes on changing
-    return {"kinds": list(around.kinds), "workers": found, **around.common()}
+    return {"kinds": list(around.kinds), "workers": found, "remembering": driver.num_remembering, **around.common()}
 
 
 def _of_every_worker(driver: Driver, kept: dict[int, Any]) -> dict[int, Any]:
@@ -61,7 +68,7 @@ def _of_every_worker(driver: Driver, kept: dict[int, Any]) -> dict[int, Any]:
 
 def load_state_dict(driver: Driver, state: dict[str, Any], device: torch.device) -> None:
     """Continue from a gathered state: every process takes over what belongs to its workers."""
-    here = [_hosted_here(driver, own) for own in by_encoder(state)]
+    here = _hosted_here(driver, state)
     older = {"second": driver.compressors.every[0].mean_encoder.state_dict()}  # before there was one
     driver.compressors.load_state_dict({**older, **here[0], "layers": here[1:]}, device)
     for level_updater in driver.levels.every:
@@ -69,10 +76,20 @@ def load_state_dict(driver: Driver, state: dict[str, Any], device: torch.device)
         level_updater.statistics = {worker: level_updater.read(saved[worker]) for worker in level_updater.workers}
 
 
-def _hosted_here(driver: Driver, state: dict[str, Any]) -> dict[str, Any]:
-    """An encoder's state with the memories that are kept here alone."""
+def _hosted_here(driver: Driver, state: dict[str, Any]) -> list[dict[str, Any]]:
+    """The encoders' states with the memories that are kept here alone."""
+    here, every = driver.num_remembering, by_encoder(state)
+    before = {memory.get("remembering", here) for own in every for memory in own.get("memories", ())}
+    if before <= {here}:  # states once did not say how many they were
+        return [_with_memories_of(driver.remembering, own) for own in every]
+    first, *others = [_with_memories_of(range(max(before)), own) for own in every]
+    whole = {**first, "layers": others} if others else first
+    return by_encoder(saved_ranks.combined([whole], driver.compressors, driver.remembering))
+
+
+def _with_memories_of(workers: Iterable[int], state: dict[str, Any]) -> dict[str, Any]:
     memories = [
-        {**memory, "workers": {worker: memory["workers"][worker] for worker in driver.remembering}}
+        {**memory, "workers": {worker: memory["workers"][worker] for worker in workers}}
         for memory in state.get("memories", ())
     ]
     return {**state, "memories": memories}

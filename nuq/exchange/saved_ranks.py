@@ -149,7 +149,7 @@ def combined(states: Sequence[dict[str, Any]], compressors: CompressorMap, worke
             if any(each["compressor"].get("by_worker") for each in of_ranks):
                 what = f"the thresholds that {compressors.every[number].name} keeps for each worker"
                 warnings.warn(f"a state of other ranks: {what} are left out, and found anew", stacklevel=2)
-        if "memories" in own:
+        if own.get("memories"):
             around = compressors.every[number].memories
             own["memories"] = _memories([each["memories"] for each in of_ranks], workers, around[0].decay)
         made.append(own)

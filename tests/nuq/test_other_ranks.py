@@ -12,6 +12,9 @@ import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 
 import nuq
+from nuq.settings.exchange import Exchange
+from nuq.settings.feedback import Feedback
+from nuq.simulation import Memory, Workers
 from tests.nuq.small_training import (
     assert_same_bits,
     backward,
@@ -306,3 +309,49 @@ def test_an_outer_loop_goes_on_on_another_number_of_ranks(ranks: Any) -> None:
         assert torch.equal(kept["mean"], one["mean"])
         for mean, first, second in zip(kept["before"], one["before"], other["before"], strict=True):
             torch.testing.assert_close(mean, (first + second) / 2)
+
+
+def of_other_machines(group) -> None:
+    """A simulation's state, as of ``main.py``: two machines' memories, then one machine's, or four."""
+    rank, shapes = dist.get_rank(group), {"x": torch.Size([60])}
+
+    def made(per_machine: int, kind: str) -> Workers:
+        memory, exchange = Memory(Feedback(kind=kind, both=True)), Exchange(collective="hierarchical")
+        how: dict[str, Any] = {"exchange": exchange, "memory": memory}
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("LOCAL_WORLD_SIZE", str(per_machine))
+            settings = nuq.METHODS["qsgdinf"].settings(bits=2, bucket_size=16)
+            return Workers("qsgdinf", settings, 4, shapes, 1, torch.device("cpu"), group, **how)
+
+    def exchanged(workers: Workers, step: int) -> None:
+        draws = torch.Generator().manual_seed(10 * step + rank)
+        workers.exchange({rank: torch.randn(60, generator=draws)}, {rank: 0.0}, step)
+
+    def remembered(state: dict[str, Any]) -> list[dict[str, Any]]:
+        """What each machine remembers, as of ranks: machines that are not there have zeros, and do not count."""
+        memories = state["memories"]
+        return [
+            {"coders": {"memories": [{**one, "workers": {at: one["workers"][at]}} for one in memories]}}
+            for at in range(memories[0]["remembering"])
+        ]
+
+    for kind in ("error", "ef21"):
+        first = made(2, kind)
+        for step in range(3):
+            exchanged(first, step)
+        state = first.state_dict()
+        was = owed(remembered(state))
+        assert len(remembered(state)) == 2
+        for per_machine in (4, 1):
+            again = made(per_machine, kind)
+            again.load_state_dict(state)
+            stays = owed(remembered(again.state_dict()))
+            assert len(remembered(again.state_dict())) == 4 / per_machine
+            for key, vector in was.items():
+                torch.testing.assert_close(stays[key], vector, rtol=1e-5, atol=1e-6)
+            exchanged(again, 3)
+
+
+@pytest.mark.slow
+def test_a_run_that_is_requeued_on_other_machines(ranks: Any) -> None:
+    ranks.run(of_other_machines, world=4)
