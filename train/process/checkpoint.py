@@ -14,7 +14,6 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import math
 import os
 import pickle
 import re
@@ -68,8 +67,12 @@ class StrangeError(CheckpointError):
     """A file that holds more than tensors and plain values, which no run saves."""
 
 
-class Open(dict[Any, Any]):
-    """A dict for ``check_values``: a state may lack its names, or have others beside."""
+class AtLeast(dict[Any, Any]):
+    """A dict for ``check_values``: a state may have other names beside its own."""
+
+
+class Open(AtLeast):
+    """A dict for ``check_values``: a state may lack its names, too."""
 
 
 class Found(NamedTuple):
@@ -327,7 +330,7 @@ def check_values(state: dict[str, Any], own: dict[str, Any], steps: int) -> None
     numbers are at least 0.
     """
     if not 0 <= state["step"] <= steps:
-        raise ValueError(f"its step is {state['step']}; legal: 0 to {steps}")
+        raise ValueError(f"its step is {_kind(state['step'])}; legal: 0 to {steps}")
     for name, value in own.items():
         if name not in state:
             raise ValueError(f"it has no {name}")
@@ -337,8 +340,8 @@ def check_values(state: dict[str, Any], own: dict[str, Any], steps: int) -> None
 def _compare(name: str, found: Any, own: Any) -> None:
     """Raise ValueError where the value that a state has under a name is not as ``own``."""
     if isinstance(own, int | float) and not isinstance(own, bool):
-        if isinstance(found, bool) or not isinstance(found, int | float) or not 0 <= found < math.inf:
-            raise ValueError(f"its {name} is {_kind(found)}, which is no number from 0 on")
+        if isinstance(found, bool) or not isinstance(found, int | float) or not 0 <= found < 2**63:
+            raise ValueError(f"its {name} is {_kind(found)}, which is no number from 0 on, below 2^63")
         return
     if not _alike(found, own):
         raise ValueError(f"its {name} is {_kind(found)}, where this run has {_kind(own)}")
@@ -346,12 +349,11 @@ def _compare(name: str, found: Any, own: Any) -> None:
         return
     for key in (key for key in own if key in found):
         _compare(f"{name}.{key}", found[key], own[key])
-    if not isinstance(own, Open):
-        for key in [*own, *found]:
-            if key not in found and f"{name}.{key}" not in _LATER:
-                raise ValueError(f"it has no {name}.{key}")
-            if key not in own:
-                raise ValueError(f"its {name}.{key} is unknown to this run")
+    for key in [*own, *found]:
+        if key not in found and not isinstance(own, Open) and f"{name}.{key}" not in _LATER:
+            raise ValueError(f"it has no {name}.{key}")
+        if key not in own and not isinstance(own, AtLeast):
+            raise ValueError(f"its {name}.{key} is unknown to this run")
 
 
 def _alike(found: Any, own: Any) -> bool:
@@ -365,6 +367,8 @@ def _kind(value: Any) -> str:
     if isinstance(value, torch.Tensor):
         odd = "meta " if value.is_meta else "" if value.layout == torch.strided else f"{value.layout} "
         return f"{odd}{value.dtype}{list(value.shape)}".replace("torch.", "")
+    if isinstance(value, int) and value.bit_length() > 200:  # which may have too many digits for a text
+        return f"an integer of {value.bit_length()} bits"
     if isinstance(value, str | int | float | None):
         return repr(value)[:60]
     return "a dict" if isinstance(value, dict) else f"a {type(value).__name__}"

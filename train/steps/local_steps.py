@@ -33,7 +33,6 @@ from nuq.exchange.parts import Part
 from nuq.fragments import outer_step
 from nuq.simulation import Workers
 from settings.sections import dotted
-from train.process.checkpoint import Open
 from train.steps import optim
 from train.steps.update import check_finite
 
@@ -247,9 +246,10 @@ class LocalModels:
             "optimizer": self._optimizer.state_dict()["state"],
         }
 
-    def outline(self, num_workers: int) -> dict[str, Any]:
+    def outline(self, num_workers: int, *, stepped: bool) -> dict[str, Any]:
         """The state that ``load_state_dict`` reads, for ``checkpoint.check_values``."""
-        own = {**self._of_worker(self.hosted[0]), "optimizer": Open(optim.outline(self._optimizer)["state"])}
+        of_optimizer = optim.outline(self._optimizer, stepped=stepped)["state"]
+        own = {**self._of_worker(self.hosted[0]), "optimizer": of_optimizer}
         workers = dict.fromkeys(range(num_workers), own)
         return {"momentum": self._momentum, "workers": workers, **self._saved_means()}
 

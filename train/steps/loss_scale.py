@@ -10,7 +10,9 @@ finite at a factor of 1 ends the run instead of being skipped for ever.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -31,6 +33,12 @@ class LossScale:
     value: float = FIRST
     steps: int = 0
     skipped: int = 0
+
+    def restore(self, saved: Mapping[str, Any]) -> None:
+        """Go on from saved values; ValueError for a factor that no run has."""
+        if saved["value"] not in {2.0**power for power in range(int(math.log2(LARGEST)) + 1)}:
+            raise ValueError(f"its loss_scale.value is {saved['value']!r:.60}; legal: a power of two, 1 to {LARGEST:g}")
+        vars(self).update(saved)
 
     def taken(self) -> None:
         """Note a step with finite gradients."""
@@ -62,3 +70,10 @@ def skipped(scale: LossScale | None, error: BadGradientError) -> Exchanged:
 def unscaled(gradient: Tensor, scale: float) -> Tensor:
     """The gradient of the loss itself, in place."""
     return gradient.mul_(1 / scale) if scale != 1 else gradient
+
+
+def skipped_steps(state: Mapping[str, Any]) -> int:
+    """The steps without an update in a run's state, as far as it says."""
+    of_scale = state.get("loss_scale")
+    count = of_scale.get("skipped", 0) if isinstance(of_scale, dict) else 0
+    return count if type(count) is int else 0

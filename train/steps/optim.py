@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from settings import sections
-from train.process.checkpoint import Open
+from train.process.checkpoint import AtLeast, Open
 from train.steps import muon
 
 NORMS: tuple[type[nn.Module], ...] = (
@@ -86,16 +86,24 @@ def check_groups(
         )
 
 
-def outline(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
-    """The optimizer's state after a step, for ``checkpoint.check_values``: nothing yet before one."""
+def outline(optimizer: torch.optim.Optimizer, *, stepped: bool) -> dict[str, Any]:
+    """The optimizer's state, for ``checkpoint.check_values``.  stepped: it has stepped, and lacks nothing any more."""
     listed = ((group, parameter) for group in optimizer.param_groups for parameter in group["params"])
     state = {
         number: {"step": torch.zeros(()), "exp_avg": p, "exp_avg_sq": p}
         if "betas" in group
-        else Open({"momentum_buffer": p})
+        else AtLeast({"momentum_buffer": p})
         for number, (group, p) in enumerate(listed)
+        if _remembers(optimizer, group)
     }
-    return {"state": Open(state), "param_groups": []}
+    return {"state": AtLeast(state) if stepped else Open(state), "param_groups": []}
+
+
+def _remembers(optimizer: torch.optim.Optimizer, group: Mapping[str, Any]) -> bool:
+    """Whether the optimizer remembers something of each parameter of a group."""
+    if isinstance(optimizer, DecaySGD):
+        return not group.get("in_workers", True) or (optimizer.decay != 0 and group.get("decays", True))
+    return "betas" in group or group["momentum"] != 0
 
 
 def restore(optimizer: torch.optim.Optimizer, saved: Mapping[str, Any]) -> None:
@@ -104,8 +112,8 @@ def restore(optimizer: torch.optim.Optimizer, saved: Mapping[str, Any]) -> None:
     if [group["params"] for group in saved["param_groups"]] != [group["params"] for group in groups]:
         raise ValueError("its optimizer's groups are of other parameters")
     # it divides by 1 - beta^(step + 1)
-    if any("step" in of and not float(of["step"]) >= 0 for of in saved["state"].values()):
-        raise ValueError("its optimizer has taken a number of steps below 0")
+    if any("step" in of and not 0 <= float(of["step"]) < 2**63 for of in saved["state"].values()):
+        raise ValueError("its optimizer has taken a number of steps below 0 or from 2^63 on")
     optimizer.load_state_dict({**saved, "param_groups": groups})
 
 

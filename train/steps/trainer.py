@@ -31,10 +31,10 @@ from train.process.status import Progress
 from train.steps import estimator, optim, quantized_training
 from train.steps.gradients import Gradients, evaluate
 from train.steps.local_steps import LocalModels, Sent
-from train.steps.loss_scale import skipped
+from train.steps.loss_scale import skipped, skipped_steps
 from train.steps.order import Order, generator
 from train.steps.totals import Totals
-from train.steps.update import check_finite, check_state, update
+from train.steps.update import check_finite, check_saved, check_state, update
 
 
 class Interrupted(Exception):
@@ -358,13 +358,13 @@ class Trainer:
             **({"tensors": self.tensors.state_dict()} if self.tensors is not None else {}),
         }
 
-    def _outline(self) -> dict[str, Any]:
-        """The state that ``load_state_dict`` reads, as far as it is known before the first step."""
+    def _outline(self, *, stepped: bool) -> dict[str, Any]:
+        """The state that ``load_state_dict`` reads, as far as it is known; stepped: after the first update."""
         own = {"model": self.model.state_dict(), "workers": Open(), "totals": vars(Totals())}
         if self.local is None:
-            own["optimizer"] = optim.outline(self.optimizer)
+            own["optimizer"] = optim.outline(self.optimizer, stepped=stepped)
         else:
-            own["local"] = self.local.outline(self.trained.num_workers)
+            own["local"] = self.local.outline(self.trained.num_workers, stepped=stepped)
         if self.loss_scale is not None:
             own["loss_scale"] = vars(self.loss_scale)
         if self.tensors is not None:
@@ -376,7 +376,10 @@ class Trainer:
         if words := checkpoint.other_data(state, self.data.name, self.data.fingerprint):
             way_out = "go on with the files that it began with (data_dir, NUQ_DATA; of data=text: the Python)"
             raise checkpoint.CheckpointError(words, f"{way_out}, or choose another run_dir")
-        checkpoint.check_values(state, self._outline(), self.config["steps"])
+        # a fork may begin with less: its optimizer may remember what that of the other run does not
+        stepped = state["step"] - skipped_steps(state) > self.config["fork"]["at"]
+        checkpoint.check_values(state, self._outline(stepped=stepped), self.config["steps"])
+        check_saved({name: state[name] for name in ("model", "optimizer", "local") if name in state})
         models.restore(self.model, state)
         if self.local is None:
             optim.restore(self.optimizer, state["optimizer"])
@@ -385,7 +388,7 @@ class Trainer:
         self.workers.load_state_dict(state["workers"])
         self.totals = Totals(**state["totals"])
         if self.loss_scale is not None:
-            vars(self.loss_scale).update(state["loss_scale"])
+            self.loss_scale.restore(state["loss_scale"])
         if self.tensors is not None:
             self.tensors.load_state_dict(state["tensors"])
         self.step, self.evaluated = state["step"], state.get("evaluated", True)

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from nuq.errors import NonFiniteError
 from nuq.exchange.finite import first_not_finite, surely_finite
+from settings.sections import dotted
 from train.steps import muon, optim
 
 
@@ -39,6 +40,13 @@ def check_state(optimizer: torch.optim.Optimizer, parameters: Mapping[str, Tenso
         for key, value in optimizer.state.get(parameter, {}).items():
             if isinstance(value, Tensor):
                 check_finite(step, f"the optimizer's {key} of {name!r}", value)
+
+
+def check_saved(state: Mapping[str, Any]) -> None:
+    """Raise ValueError where a tensor of a saved state is not finite: no run saves one."""
+    for name, value in dotted(state).items():
+        if isinstance(value, Tensor) and not bool(torch.isfinite(value).all()):
+            raise ValueError(f"its {name} has numbers that are not finite")
 
 
 def check_finite(step: int, what: str, tensor: Tensor) -> None:

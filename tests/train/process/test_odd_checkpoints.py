@@ -41,6 +41,15 @@ ODD = {  # of the shape that the model has
         ({"step": 10**30}, f"its step is {10**30}; legal: 0 to 2"),
         ({"totals": {"bytes": "many"}}, "its totals.bytes is 'many', which is no number from 0 on"),
         ({"totals": {"update_s": math.nan}}, "its totals.update_s is nan, which is no number from 0 on"),
+        (
+            {"totals": {"update_s": 10**400}},
+            "its totals.update_s is an integer of 1329 bits, which is no number from 0",
+        ),
+        (
+            {"totals": {"measure_s": 2**63}},
+            f"its totals.measure_s is {2**63}, which is no number from 0 on, below 2^63",
+        ),
+        ({"totals": {"measure_s": math.inf}}, "its totals.measure_s is inf, which is no number from 0"),
         ({"totals": {"bytes": True}}, "its totals.bytes is True, which is no number from 0 on"),
         ({"totals": {"bytes": 1, "update_s": 0}}, "it has no totals.measure_s"),
         ({"totals": {**vars(Totals()), "miles": 1}}, "its totals.miles is unknown to this run"),
@@ -98,7 +107,72 @@ def test_what_no_run_saves_is_damage_and_the_previous_is_gone_on_from(values, wo
     assert capsys.readouterr().err == f"{told}\n{told}: move it away to start this run anew\n"
 
 
-STEPS_TAKEN = "its optimizer has taken a number of steps below 0"
+@pytest.mark.some(3)
+@pytest.mark.parametrize(
+    ("settings", "damage", "words"),
+    [
+        ({"optim": "sgd"}, lambda saved: saved["optimizer"]["state"].pop(1), "it has no optimizer.state.1"),
+        ({"optim": "sgd"}, lambda saved: saved["optimizer"]["state"].clear(), "it has no optimizer.state.0"),
+        (
+            {"optim": "sgd"},
+            lambda saved: saved["optimizer"]["state"][3].pop("momentum_buffer"),
+            "it has no optimizer.state.3.momentum_buffer",
+        ),
+        ({"optim": "adam"}, lambda saved: saved["optimizer"]["state"].pop(2), "it has no optimizer.state.2"),
+        (
+            {"optim": "signsgd", "optim.momentum": 0.9},
+            lambda saved: saved["optimizer"]["state"].pop(0),
+            "it has no optimizer.state.0",
+        ),
+        ({"method": "dgc"}, lambda saved: saved["optimizer"]["state"].pop(0), "it has no optimizer.state.0"),
+        (
+            {"workers": 2, "exchange.local_steps": 2},
+            lambda saved: saved["local"]["workers"][1]["optimizer"].pop(1),
+            "it has no local.workers.1.optimizer.1",
+        ),
+        (
+            {"optim": "sgd"},
+            lambda saved: saved["optimizer"]["state"][0]["momentum_buffer"].fill_(math.nan),
+            "its optimizer.state.0.momentum_buffer has numbers that are not finite",
+        ),
+        ({}, lambda saved: saved["model"]["conv1.weight"].fill_(math.inf), "its model.conv1.weight has numbers that"),
+        (
+            {"compute.precision": "fp16"},
+            lambda saved: saved["loss_scale"].update(value=0),
+            "its loss_scale.value is 0; legal: a power of two, 1 to 1.67772e+07",
+        ),
+        (
+            {"compute.precision": "fp16"},
+            lambda saved: saved["loss_scale"].update(skipped=10**400),
+            "its loss_scale.skipped is an integer of 1329 bits, which is no number",
+        ),
+    ],
+)
+def test_what_a_training_has_after_its_steps_is_there(settings, damage, words, tmp_path, capsys):
+    settings = resolving.resolve(BASE | settings | {"run_dir": str(tmp_path)})
+    assert launch(settings) == 0
+    (tmp_path / "status.json").unlink()
+    saved = torch.load(tmp_path / checkpoint.FILE, weights_only=True)
+    damage(saved)
+    checkpoint.save(tmp_path, saved)
+    capsys.readouterr()
+    assert launch(settings) == 2
+    (error,) = capsys.readouterr().err.splitlines()
+    assert error.startswith(f"main.py: {tmp_path / checkpoint.FILE} does not fit this run ({words}")
+
+
+def test_an_optimizer_without_momentum_remembers_nothing(tmp_path):
+    """Nor does one before its first step, whose state is as empty."""
+    settings = resolving.resolve(BASE | {"run_dir": str(tmp_path), "optim.momentum": 0.0, "optim.nesterov": False})
+    assert launch(settings) == 0
+    (tmp_path / "status.json").unlink()
+    saved = torch.load(tmp_path / checkpoint.FILE, weights_only=True)
+    assert not saved["optimizer"]["state"]
+    checkpoint.save(tmp_path, saved | {"step": 1})
+    assert launch(settings) == 0
+
+
+STEPS_TAKEN = "its optimizer has taken a number of steps below 0 or from 2^63 on"
 MOMENT, SHAPE = "its optimizer.state.0.", "where this run has float32[16, 1, 3, 3]"
 
 
@@ -124,7 +198,7 @@ MOMENT, SHAPE = "its optimizer.state.0.", "where this run has float32[16, 1, 3, 
         ("adam", {0: {"step": 3}}, f"{MOMENT}step is 3, where this run has float32[]"),
         (
             "adam",
-            {0: {"step": torch.tensor(-1.0), **dict.fromkeys(("exp_avg", "exp_avg_sq"), torch.zeros(16, 1, 3, 3))}},
+            lambda whole: {**whole, 0: {**whole[0], "step": torch.tensor(-1.0)}},
             STEPS_TAKEN,
         ),
     ],
@@ -133,6 +207,7 @@ def test_an_odd_optimizer_is_told_in_one_sentence(name, state, words, tmp_path, 
     settings = resolving.resolve(BASE | {"run_dir": str(tmp_path), "optim": name})
     assert launch(settings) == 0
     saved = torch.load(tmp_path / checkpoint.FILE, weights_only=True)
+    state = state(saved["optimizer"]["state"]) if callable(state) else state
     for content in ({**saved["optimizer"], "state": state}, {**saved["optimizer"], "param_groups": []}):
         (tmp_path / "status.json").unlink()
         checkpoint.save(tmp_path, saved | {"step": 1, "optimizer": content})
