@@ -29,7 +29,10 @@ from nuq.exchange.hook.bucket_exchange import BucketExchange
 from nuq.exchange.hook.bucket_threads import BucketThreads
 from nuq.exchange.hook.settings import HookSettings
 from nuq.exchange.transport import Transport
+from nuq.settings.feedback import HookFeedback
 from nuq.settings.typed import OfHook
+
+_MOMENTUM = ("momentum", HookFeedback.momentum)
 
 
 class CompressionState:
@@ -106,7 +109,9 @@ class CompressionState:
         return {"method": kept.method, "layers": kept.layers, "settings": kept.plain, "state": self.state_dict()}
 
     def __setstate__(self, saved: dict[str, Any]) -> None:
-        CompressionState.__init__(self, method=saved["method"], layers=saved.get("layers", ()), **saved["settings"])
+        # all settings are there, and momentum may be named only where it is read
+        given = {name: value for name, value in saved["settings"].items() if (name, value) != _MOMENTUM}
+        CompressionState.__init__(self, method=saved["method"], layers=saved.get("layers", ()), **given)
         self._saved = saved["state"]
 
     def state_dict(self) -> dict[str, Any]:
@@ -184,7 +189,7 @@ class CompressionState:
         return dict(self._attached.driver.stats.seconds) if self._attached else {}
 
     def summary(self) -> str:
-        """Sentences on what the exchanges since ``attach`` took and saved here: collective, bytes, bits, gate, time."""
+        """A table of what the exchanges since ``attach`` took and saved here: collective, bytes, bits, gate, time."""
         nothing = f"{self.settings.method}: without a model, nothing has been exchanged."
         return self._attached.summary() if self._attached else nothing
 

@@ -7,21 +7,45 @@ import textwrap
 from collections.abc import Callable
 from typing import Any
 
+from nuq import functional, outer
+from nuq.exchange.hook import settings as hook_settings
 from nuq.registry import METHODS
 from nuq.settings import Declared, declared, unknown
+from nuq.settings.exchange import Exchange, Hook, HookExchange
+from nuq.settings.feedback import Feedback, HookFeedback
+from nuq.settings.fsdp import Fsdp, FsdpWeights
+from nuq.settings.outer import Outer, OuterExchange
+
+# what else each entry point takes, by the prefix of its names, and its defaults that are not the settings' own
+ENTRIES: dict[str, tuple[list[tuple[str, type]], dict[str, Any]]] = {
+    "main.py": ([("exchange.", Exchange), ("feedback.", Feedback)], {}),
+    "hook": ([("", HookExchange), ("", Hook), ("", HookFeedback)], hook_settings.OTHER_DEFAULTS),
+    "all_reduce": ([("", Exchange)], functional.AUTO),
+    "compress_fsdp": ([("", Fsdp)], {}),
+    "compress_fsdp_weights": ([("", FsdpWeights)], {}),
+    "OuterLoop": ([("", OuterExchange), ("", Outer)], outer.OTHER_DEFAULTS),
+}
 
 
-def describe(method: str) -> str:
+def describe(method: str, entry: str = "main.py") -> str:
     """What a method is, for people to read: title, claims, and a paragraph for each setting.
 
-    ``print(nuq.describe("topk"))``.  ValueError for a name that METHODS does not have.
+    ``print(nuq.describe("topk", "hook"))``.  entry: the entry point whose settings and defaults are told, as they
+    differ: main.py, hook (``CompressionState``), all_reduce, compress_fsdp, compress_fsdp_weights or OuterLoop.
+    ValueError for a name that METHODS does not have, and for another entry.
     """
     if method not in METHODS:
         raise unknown("method", method, METHODS)
+    if entry not in ENTRIES:
+        raise unknown("entry", entry, ENTRIES)
+    others, defaults = ENTRIES[entry]
     lines = [f"{METHODS[method].title} (method={method!r})", "", *(f"- {claim}" for claim in claims(method)), ""]
-    for name, of in declared(METHODS[method].settings).items():
-        lines.append(f"{name}={shown(of.default)} ({legal(of)})")
-        lines.append(textwrap.fill(of.rule["reason"], 110, initial_indent="    ", subsequent_indent="    "))
+    lines.append(f"Settings, with the defaults of {entry} (entry={'|'.join(ENTRIES)}):")
+    for prefix, schema in [("", METHODS[method].settings), *others]:
+        for name, of in declared(schema).items():
+            setting = f"{prefix}{name}={shown(defaults.get(name, of.default))} ({legal(of)})"
+            lines.append(textwrap.fill(setting, 120, subsequent_indent="    ", break_on_hyphens=False))
+            lines.append(textwrap.fill(of.rule["reason"], 110, initial_indent="    ", subsequent_indent="    "))
     return "\n".join(lines).rstrip()
 
 

@@ -6,7 +6,7 @@ A rank's fragment holds its own numbers of the parameters: under FSDP2 their loc
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from nuq.compressors.feedback import ErrorFeedback
 from nuq.exchange import saved_ranks
-from nuq.exchange.compressor_map import CompressorMap
+from nuq.exchange.driver import Driver
 from nuq.exchange.finite import first_not_finite, largest
 from nuq.exchange.flat_layout import FlatLayout
 from nuq.exchange.parts import parts_of
@@ -214,16 +214,21 @@ def check_saved(state: Any, own: Mapping[str, Any], world: int, parameters: Mapp
                 raise ValueError(f"a state whose {kind} of {name!r} is not finite: no loop saves one")
 
 
-def of_all_ranks(states: Sequence[Any], compressors: CompressorMap, workers: Iterable[int]) -> dict[str, Any]:
-    """The state of an outer loop for these workers, from those of all ranks (``nuq.exchange.saved_ranks``).
+def own_or_mean(by_rank: Mapping[int | None, Any], driver: Driver) -> Mapping[str, Any]:
+    """This rank's own state among the checked ones of an outer loop, or for another number of ranks their mean.
 
-    ValueError where they are of different local steps.
+    ``nuq.exchange.saved_ranks`` says which and how.  ValueError where they are of different local steps.
     """
+    transport = driver.transport
+    which = saved_ranks.own_or_all(by_rank, transport.rank, transport.world, driver.num_remembering)
+    if not isinstance(which, Sequence):
+        return by_rank[which]
+    states = [by_rank[rank] for rank in which]
     first, *others = states
     for one in others:
         if (one["count"], one["taken"]) != (first["count"], first["taken"]):
             raise ValueError(f"states of local steps {first['count']} and {one['count']}: must be of one step")
-    coders = saved_ranks.combined([one["coders"] for one in states], compressors, workers)
+    coders = saved_ranks.combined([one["coders"] for one in states], driver.compressors, driver.remembering)
     pending = {}
     for number, own in first["pending"].items():
         of_ranks = zip(*(one["pending"][number]["before"] for one in states), strict=True)

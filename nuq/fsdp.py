@@ -29,6 +29,7 @@ from nuq.exchange.compressor_map import CompressorMap, sorted_settings
 from nuq.exchange.driver import Driver
 from nuq.exchange.flat_layout import FlatLayout, Segment
 from nuq.exchange.payload import told_plainly
+from nuq.exchange.summary import of_exchanges
 from nuq.exchange.transport import Transport
 from nuq.fsdp_between import MeanBetween
 from nuq.fsdp_gather import CompressedGather, own_parameters, pieces_of
@@ -237,7 +238,7 @@ class CompressedReduceScatter:
             how = {"bits": bits_between, "seed": self._seed, "timeout_s": self.timeout_s, "settings": settings}
             self.between = MeanBetween(method, name, between, **how)
         self.name = name
-        self.step = 0
+        self.step = self._begun = 0  # the latter: where this process began
         self.at_the_end = AtTheEnd()
         self.overlapped: nn.Module | None = None  # the module, where its gradients may come at the end
         self._end: Callable[[], None] | None = None  # of the last call
@@ -341,6 +342,20 @@ class CompressedReduceScatter:
         nothing_remembered = FlatLayout(())
         return Driver(self._compressors, nothing_remembered, Exchange(), transport, transport.world, self._seed)
 
+    def summary(self) -> str:
+        """A table of what this module's gradients took and saved on this rank since it began here."""
+        title, driver, steps = (
+            f"{self._compressors.name} for gradients of {self.name}",
+            self._driver,
+            self.step - self._begun,
+        )
+        if driver is None:
+            return f"{title}: nothing has been exchanged"
+        size = driver.transport.world * sum(pieces[0].num_coordinates for pieces in self._rounds)
+        more = self.between.bytes_sent if self.between else 0
+        how = {"plain": "reduce-scatters", "passes": 1, "also_sent": more}
+        return of_exchanges(title, driver, f"{steps:,}", steps, size, **how)
+
     # --- what is saved (``nuq.fsdp_state``) ---
 
     @property
@@ -373,7 +388,7 @@ class CompressedReduceScatter:
 
     def resume(self, step: int, rows: Tensor | None, rank: int) -> None:
         """Go on from a number of steps and from all ranks' saved rows, float32[ranks, n]; None: from no memory."""
-        self.step = step
+        self.step = self._begun = step
         self._rounds = []
         if self.between is not None:
             self.between.forget()

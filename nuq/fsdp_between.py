@@ -85,6 +85,11 @@ class MeanBetween:
         """What carries the messages and counts their bytes; None before the first call."""
         return self._driver.transport if self._driver else None
 
+    @property
+    def bytes_sent(self) -> int:
+        """Bytes that this rank has handed to the network for it."""
+        return self._driver.bytes_sent if self._driver else 0
+
     def mean(self, shard: Tensor, owner: int, step: int, failure: NonFiniteError | None) -> NonFiniteError | None:
         """Turn this rank's shard, float32[n], into its mean over all machines, the same bits on all of them.
 

@@ -34,6 +34,7 @@ from nuq.exchange.compressor_map import CompressorMap, sorted_settings
 from nuq.exchange.flat_layout import FlatLayout, Segment
 from nuq.exchange.level_updates import fit_levels
 from nuq.exchange.payload import RemoteNonFinite
+from nuq.exchange.summary import table
 from nuq.exchange.transport import Transport
 from nuq.fsdp_overlap import inside_backward
 from nuq.kernels.spec import DTYPES, Key
@@ -72,7 +73,7 @@ class CompressedGather:
         self._compressors.surround(lambda encoder: Scaled(encoder, {}))
         self.name = name
         self._seed, self.timeout_s = seed_and_timeout(seed, timeout_s)
-        self.step = 0  # gathers that sent something
+        self.step = self._begun = 0  # gathers that sent something; the latter: where this process began
         self.transport: Transport | None = None  # carries the messages and counts their bytes, from the first call on
         self._replica: Tensor | None = None  # float32[ranks, size], but for this rank's row
         self._mine: Tensor | None = None  # this rank's row of it, as FSDP may write over the other
@@ -182,6 +183,19 @@ class CompressedGather:
             what = f"the weights of {self.name!r} on rank {marked.worker}"
             raise NonFiniteError(f"{what} are not finite, or their change overflows float32") from None
 
+    def summary(self) -> str:
+        """A table of what this module's gathers took and saved on this rank since they began here."""
+        title, transport, steps = (
+            f"{self._compressors.name} for weights of {self.name}",
+            self.transport,
+            self.step - self._begun,
+        )
+        if transport is None or self._mine is None:
+            return f"{title}: nothing has been exchanged"
+        done, size = f"{steps:,}, 1 in {self._chosen.full_every:,} in full", transport.world * self._mine.numel()
+        bits, sent = self._compressors.codec.bits_by_vector(), transport.bytes_sent.total()
+        return table(title, done, steps, (size, transport.world), sent, bits, {}, plain="gathers", passes=1)
+
     # --- what is saved (``nuq.fsdp_state``) ---
 
     def covers(self, parameter: nn.Parameter) -> bool:
@@ -196,7 +210,8 @@ class CompressedGather:
 
     def resume(self, step: int, rows: Tensor | None, rank: int) -> None:
         """Go on from a number of gathers and a replica, float32[ranks, n]; None: the next gather is a full one."""
-        self.step, self._replica, self._given = step, rows, None
+        self.step = self._begun = step
+        self._replica, self._given = rows, None
         self._mine = None if rows is None else rows[rank].clone()
 
 

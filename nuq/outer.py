@@ -38,8 +38,9 @@ from nuq.exchange import agreement, saved_ranks
 from nuq.exchange.compressor_map import CompressorMap, sorted_settings
 from nuq.exchange.driver import Driver, Memory
 from nuq.exchange.payload import RemoteNonFinite
+from nuq.exchange.summary import of_exchanges
 from nuq.exchange.transport import Transport, apart, backend_of
-from nuq.fragments import Arrived, Fragment, check_saved, fragments_of, load, of_all_ranks, saved
+from nuq.fragments import Arrived, Fragment, check_saved, fragments_of, load, own_or_mean, saved
 from nuq.inner_optimizers import several, trained_by
 from nuq.kernels.spec import Key
 from nuq.parameters import places_of, reshard, shard
@@ -48,7 +49,7 @@ from nuq.settings.feedback import Feedback, check_leaves_out
 from nuq.settings.outer import Outer, OuterExchange, check_fragments
 from nuq.settings.typed import OfOuter
 
-_OTHER_DEFAULTS: dict[str, Any] = {"scope": "tensor"}  # one vector per parameter
+OTHER_DEFAULTS: dict[str, Any] = {"scope": "tensor"}  # one vector per parameter
 
 
 class OuterLoop:
@@ -81,7 +82,7 @@ class OuterLoop:
         group: dist.ProcessGroup | None = None,
         **settings: Unpack[OfOuter],
     ) -> None:
-        own, self._exchange, self._chosen = sorted_settings(method, (OuterExchange, Outer), settings, _OTHER_DEFAULTS)
+        own, self._exchange, self._chosen = sorted_settings(method, (OuterExchange, Outer), settings, OTHER_DEFAULTS)
         chosen = self._chosen
         check_fragments(chosen.every, chosen.fragments, chosen.overlap)
         if entry_of(method).single_worker:
@@ -158,6 +159,7 @@ class OuterLoop:
                 around.memories = dict.fromkeys([transport.rank], *around.memories.values()) if around.memories else {}
         self._compressors, self._driver = compressors, driver
         self._catch_up(told)
+        self._attached_at = self.count
 
     def _drop(self) -> None:
         """Drop the means on their way, which moves no parameter, and remember what was before their messages."""
@@ -342,6 +344,12 @@ class OuterLoop:
         """The name of the collective in use, as ``auto`` chose it."""
         return self._driver.collective_name
 
+    def summary(self) -> str:
+        """A table of what the exchanges since ``attach`` took here, beside an all-reduce at every local step."""
+        size, steps = sum(each.layout.num_coordinates for each in self._fragments), self.count - self._attached_at
+        done = f"{steps:,} local, {self._chosen.every} in a round"
+        return of_exchanges(f"{self.method} by {self.collective}", self._driver, done, steps, size)
+
     # --- what is saved ---
 
     def state_dict(self) -> dict[str, Any]:
@@ -365,21 +373,17 @@ class OuterLoop:
         it, of another model or rhythm, or that lacks memories.
         """
         states, settings = saved_ranks.by_rank(state), self._settings()
-        driver, world = self._driver, self._driver.transport.world
         fixed = ("every", "fragments", "overlap", "feedback", *vars(self._own))
         own = {"method": self.method, "collective": self.collective, **{key: settings[key] for key in fixed}}
         for one in states.values():
-            check_saved(one, own, world, self._parameters)
-        which = saved_ranks.own_or_all(states, driver.transport.rank, world, driver.num_remembering)
-        if isinstance(which, Sequence):
-            state = of_all_ranks([states[rank] for rank in which], self._compressors, driver.remembering)
-        else:
-            state = states[which]
+            check_saved(one, own, self._driver.transport.world, self._parameters)
+        state = own_or_mean(states, self._driver)
         self._drop()
         device = self._fragments[0].outer.device if self._fragments else torch.device("cpu")
         self._compressors.load_state_dict(state["coders"], device)
         load(self._fragments, state, self._chosen.every, self._chosen.overlap)
         self.count, self.taken = state["count"], state["taken"]
+        self._attached_at = self.count
 
     def _settings(self) -> dict[str, Any]:
         return {**vars(self._own), **vars(self._chosen), "feedback": self._feedback.kind}

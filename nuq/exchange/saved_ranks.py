@@ -28,8 +28,8 @@ from nuq.exchange.compressor_map import CompressorMap, by_encoder
 
 _RANK = re.compile(r"rank(0|[1-9]\d{0,8})")
 HOW = (
-    "take all ranks' states in one dictionary (states |= torch.load(f'state{rank}.pt') for each, or "
-    "nuq.saved_states(folder) of torch.distributed.checkpoint) and load_state_dict(states)"
+    "take all ranks' states in one dictionary (states |= what each rank saved, or nuq.saved_states(folder) of "
+    "torch.distributed.checkpoint) and load_state_dict(states)"
 )
 
 
@@ -57,16 +57,17 @@ def saved_states(checkpoint_id: Any, name: str = "compression") -> dict[str, Any
     checkpoint_id: the folder that ``dcp.save({name: state}, checkpoint_id=...)`` wrote, where ``state`` is a
     CompressionState or an OuterLoop.  Every rank that calls it reads by itself.  ValueError where there are none.
     """
-    import torch.distributed.checkpoint as dcp
+    from torch.distributed.checkpoint.filesystem import FileSystemReader
+    from torch.distributed.checkpoint.state_dict_loader import load
 
-    reader = dcp.FileSystemReader(checkpoint_id)
+    reader = FileSystemReader(checkpoint_id)
     keys = [key.removeprefix(f"{name}.") for key in reader.read_metadata().state_dict_metadata]
     states: dict[str, Any] = {name: {key: None for key in keys if _RANK.fullmatch(key)}}
     if not states[name]:
         raise ValueError(f"{checkpoint_id} has no state of any rank under {name!r}: it takes what dcp.save wrote")
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "torch.distributed is disabled")  # as it is meant here
-        dcp.load(states, storage_reader=reader, no_dist=True)
+        load(states, storage_reader=reader, no_dist=True)
     return states[name]
 
 

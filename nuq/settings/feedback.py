@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from nuq.registry import METHODS
@@ -59,9 +59,9 @@ class HookFeedback:
     clip_norm: float = setting(0.0, CLIP_NORM, low=0, read_if=_READ)
     clip_value: float = setting(0.0, CLIP_VALUE, low=0, read_if=_READ)
 
-    def check(self, methods: Sequence[str], collective: str) -> None:
-        """Raise ValueError for a setting that nobody reads."""
-        check_memory(self, methods, collective)
+    def check(self, methods: Sequence[str], collective: str, given: Collection[str] = ()) -> None:
+        """Raise ValueError for a setting that nobody reads; given: those that were named, also by their defaults."""
+        check_memory(self, methods, collective, {"momentum"} & {*given})
         check_nesterov(self.nesterov, self.momentum)
         check_masking(self.masking, self.momentum)
 
@@ -78,10 +78,13 @@ def memory_kinds(kind: str, methods: Sequence[str]) -> list[str]:
     return [METHODS[name].feedback if kind == "auto" else kind for name in methods]
 
 
-def check_memory(settings: Feedback | HookFeedback, methods: Sequence[str], collective: str) -> None:
+def check_memory(
+    settings: Feedback | HookFeedback, methods: Sequence[str], collective: str, named: Collection[str] = ()
+) -> None:
     """Raise ValueError for a setting, by its user's name, that the memory of no method of a run reads.
 
     methods: the method, and those of layers that have one of their own; collective: that of the exchange's settings.
+    named: settings that count as set even where they are the default.
     """
     of_hook = isinstance(settings, HookFeedback)
     own, kind, where = ("", "feedback", "") if of_hook else ("feedback.", "feedback.kind", "exchange.")
@@ -94,7 +97,7 @@ def check_memory(settings: Feedback | HookFeedback, methods: Sequence[str], coll
     for name, (_, default, rule) in declared(type(settings)).items():
         value = getattr(settings, name)
         needed = rule["read_if"][1][0] if rule["read_if"] else None
-        if needed and value != default and needed not in kinds:
+        if needed and (value != default or name in named) and needed not in kinds:
             raise ValueError(f"{own}{name}={value!r}: has no effect with {memory}; it is read with {needed!r} only")
     if chosen in ("error", "ef21"):
         check_leaves_out(memory, methods)

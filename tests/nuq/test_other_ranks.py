@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
-import torch.distributed.checkpoint as dcp
+from torch.distributed.checkpoint.filesystem import FileSystemReader
+from torch.distributed.checkpoint.state_dict_loader import load
+from torch.distributed.checkpoint.state_dict_saver import save
 
 import nuq
 from nuq.settings.exchange import Exchange
@@ -135,7 +137,8 @@ def test_what_the_ranks_owe_together_stays(before: int, after: int, ranks: Any) 
 
 def refused(group, of_two: dict[str, Any]) -> None:
     rank, (model, state) = dist.get_rank(group), hooked(group, net(), **CASES["topk"])
-    for states, said in (
+    wrong: Any
+    for wrong, said in (
         ({"rank0": of_two["rank0"]}, rf"a state of rank 0 of 2, loaded on rank {rank} of 3: .*nuq\.saved_states"),
         ({**of_two, "rank1": ({**of_two["rank1"][0], "step": 4},)}, r"ranks 0 and 1 of different step \(3 and 4\)"),
         ({"rank0": of_two["rank1"], "rank1": of_two["rank0"]}, "the state of rank 1 under the name of rank 0"),
@@ -145,7 +148,7 @@ def refused(group, of_two: dict[str, Any]) -> None:
         ({"rank0": ({**of_two["rank0"][0], "ranks": 10**400},)}, "ranks=1000"),
     ):
         with pytest.raises(ValueError, match=said):
-            state.load_state_dict(states)
+            state.load_state_dict(wrong)
         assert state.step == 0
     alone = pickle.loads(pickle.dumps(state))
     alone.load_state_dict({"rank0": of_two["rank0"]})  # without a model it may be anybody's
@@ -162,9 +165,9 @@ def refused(group, of_two: dict[str, Any]) -> None:
         each.close()
     _, casq = hooked(group, net(), method="casq", refresh_every=4, clusters=3, sample_size=64, feedback="error")
     backward(casq._here._model, rank, 0)
-    states: list[Any] = [None] * 3
-    dist.all_gather_object(states, own_entry(casq), group=group)
-    fewer = {f"rank{number}": ({**one, "ranks": 2},) for number, one in enumerate(states[:2])}
+    every: list[Any] = [None] * 3
+    dist.all_gather_object(every, own_entry(casq), group=group)
+    fewer = {f"rank{number}": ({**one, "ranks": 2},) for number, one in enumerate(every[:2])}
     with pytest.warns(UserWarning, match="the thresholds that casq keeps for each worker are left out"):
         casq.load_state_dict(fewer)
     assert own_entry(casq)["coders"]["compressor"] == {"by_worker": {}}
@@ -182,7 +185,7 @@ def test_nothing_is_left_out_in_silence(ranks: Any) -> None:
 def saves(group, folder: str) -> list[torch.Tensor]:
     """The gradients of one more step after what was saved."""
     model, state = trained(group, CASES["topk"])
-    dcp.save({"model": model.module.state_dict(), "compression": state}, checkpoint_id=folder, process_group=group)
+    save({"model": model.module.state_dict(), "compression": state}, checkpoint_id=folder, process_group=group)
     model.zero_grad()
     backward(model, dist.get_rank(group), 3)
     state.close()
@@ -192,10 +195,10 @@ def saves(group, folder: str) -> list[torch.Tensor]:
 def loads(group, folder: str, way: str) -> list[torch.Tensor]:
     rank, (model, state) = dist.get_rank(group), hooked(group, net(1), ddp=SEVERAL, **CASES["topk"])
     weights = {"model": model.module.state_dict()}
-    dcp.load(weights, checkpoint_id=folder, process_group=group)
+    load(weights, checkpoint_id=folder, process_group=group)
     model.module.load_state_dict(weights["model"])
     if way == "dcp":
-        dcp.load({"compression": state}, checkpoint_id=folder, process_group=group)
+        load({"compression": state}, checkpoint_id=folder, process_group=group)
     else:
         state.load_state_dict(nuq.saved_states(folder))
     assert state.step == 3
@@ -208,7 +211,7 @@ def loads(group, folder: str, way: str) -> list[torch.Tensor]:
 def test_a_distributed_checkpoint_has_a_key_for_every_rank(ranks: Any, tmp_path: Path) -> None:
     folder = str(tmp_path / "saved")
     expected = ranks.run(saves, folder, world=2)
-    keys = dcp.FileSystemReader(folder).read_metadata().state_dict_metadata
+    keys = FileSystemReader(folder).read_metadata().state_dict_metadata
     assert {key for key in keys if key.startswith("compression")} == {"compression.rank0", "compression.rank1"}
     of_two = ranks.run(loads, folder, "dcp", world=2)
     for (gradient, _), (wanted,), again in zip(of_two, expected, ranks.run(loads, folder, "all", world=2), strict=True):
@@ -228,8 +231,8 @@ def test_a_distributed_checkpoint_has_a_key_for_every_rank(ranks: Any, tmp_path:
 
 def of_machines(group) -> None:
     """Two machines of two ranks: the memory is a machine's, and is no rank's of others."""
-    rank, found = dist.get_rank(group), []
-    settings = {"method": "topk", "ratio": 0.1, "collective": "hierarchical"}
+    rank = dist.get_rank(group)
+    settings: dict[str, Any] = {"method": "topk", "ratio": 0.1, "collective": "hierarchical"}
     _, state = trained(group, {**settings, "per_machine": 2})
     entries: list[Any] = [None] * 4
     dist.all_gather_object(entries, state.state_dict(), group=group)
@@ -244,7 +247,7 @@ def of_machines(group) -> None:
         with pytest.raises(ValueError, match=r"of 2 that remember .*, where (1|4) do here; take all ranks' states"):
             state.load_state_dict(states[f"rank{rank}"][0])
         state.load_state_dict(states)
-        found = [None] * 4
+        found: list[Any] = [None] * 4
         dist.all_gather_object(found, own_entry(state), group=group)
         now = owed(found)
         for key, vector in owed([one for (one,) in states.values()]).items():

@@ -18,10 +18,10 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from nuq.errors import NonFiniteError
-from nuq.exchange import agreement, saved_ranks
+from nuq.exchange import agreement, saved_ranks, summary
 from nuq.exchange.collectives.collective import nothing_left
 from nuq.exchange.driver import Driver, Memory
-from nuq.exchange.hook import saved_state, speed_gate, summary
+from nuq.exchange.hook import saved_state, speed_gate
 from nuq.exchange.hook.buckets import Bucket, Plan, made
 from nuq.exchange.hook.settings import HookSettings
 from nuq.exchange.hook.unused import Unused
@@ -154,15 +154,10 @@ class BucketExchange:
             self.driver.turn_dense()
 
     def summary(self) -> str:
-        """Sentences on what the exchanges since the beginning took and saved here."""
+        """A table of what the exchanges since the beginning took and saved here."""
         size, steps, name = sum(self.sizes.values()), self.step - self._begun, self.driver.collective_name
-        world = self.transport.world
-        first = f"{self.chosen.method} by {name}: {steps} steps of {size:,} coordinates on {world} ranks."
-        of_gate = summary.of_gate(self.hook.gate, self.gate_s, size, name, self.step - speed_gate.STEP)
-        of_bytes = summary.of_bytes(self.driver.bytes_sent, size, world, steps)
-        bits = self.driver.bits_by_vector()
-        of_bits = [summary.of_bits(bits)] if bits else []
-        return " ".join([first, of_bytes, *of_bits, of_gate, summary.of_seconds(dict(self.driver.stats.seconds))])
+        gate, title = summary.of_gate(self.hook.gate, self.gate_s, name), f"{self.chosen.method} by {name}"
+        return summary.of_exchanges(title, self.driver, f"{steps:,}", steps, size, gate=gate)
 
     # --- one step ---
 

@@ -13,7 +13,7 @@ from nuq.settings.exchange import Hook, HookExchange
 from nuq.settings.feedback import HookFeedback
 from nuq.settings.layers import Layer
 
-_OTHER_DEFAULTS: dict[str, Any] = {"scope": "tensor", "update_at": [0, 10, 100, 2000]}  # one vector per parameter
+OTHER_DEFAULTS: dict[str, Any] = {"scope": "tensor", "update_at": [0, 10, 100, 2000]}  # one vector per parameter
 
 
 @dataclass(frozen=True)
@@ -32,11 +32,11 @@ class HookSettings:
     def of(cls, method: str, layers: Sequence[str], given: Mapping[str, Any]) -> HookSettings:
         """The settings from keywords; ValueError for one that does not exist or is out of range."""
         of_method, exchange, hook, feedback = sorted_settings(
-            method, (HookExchange, Hook, HookFeedback), given, _OTHER_DEFAULTS
+            method, (HookExchange, Hook, HookFeedback), given, OTHER_DEFAULTS
         )
         listed = layer_list.listed(layers)
-        lines = layer_list.parsed(listed, _OTHER_DEFAULTS, beside=method)
-        feedback.check([method, *(line.method for line in lines)], exchange.collective)
+        lines = layer_list.parsed(listed, OTHER_DEFAULTS, beside=method)
+        feedback.check([method, *(line.method for line in lines)], exchange.collective, given)
         for own in (of_method, *(line.settings for line in lines)):
             if getattr(own, "statistics", "running") != "running":
                 why = "the hook sees the training's own gradients alone"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from nuq.exchange.hook.summary import of_bits
+from nuq.exchange.summary import MOST_ROWS, bit_rows
 from nuq.kernels.spec import Key
 from nuq.registry import METHODS
 from nuq.settings.exchange import Exchange
@@ -56,5 +56,6 @@ def test_factors_count_as_the_numbers_that_travel() -> None:
 
 
 def test_vectors_of_as_many_bits_are_told_together() -> None:
-    told = of_bits({"a": 3.0101, "b": 32.0, "c": 3.0099, "d": 3.0102})
-    assert told == "Bits a coordinate: 3.01 of a and 2 more; 32 of b."
+    assert bit_rows({"a": 3.0101, "b": 32.0, "c": 3.0099, "d": 3.0102}) == ["3.01 of a and 2 more", "32 of b"]
+    many = bit_rows({str(number): float(number) for number in range(9)})
+    assert len(many) == MOST_ROWS + 1 and many[-1] == f"{9 - MOST_ROWS} more"

@@ -13,6 +13,8 @@ import pytest
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.fsdp import fully_shard
 
 import nuq
 from nuq.registry import METHODS
@@ -324,6 +326,12 @@ def test_sparse_gradients_are_refused_where_they_are_met(ranks: Any) -> None:
 # --- what it says ---
 
 
+def row(table: str, name: str) -> str:
+    """The value of a row of a summary."""
+    (value,) = re.findall(rf"^  {name} +(.*)$", table, re.MULTILINE)
+    return value
+
+
 def says(group) -> list[str]:
     rank, found = dist.get_rank(group), [nuq.CompressionState(method="alq").summary()]
     settings: dict[str, Any] = {"method": "qsgdinf", "bits": 2, "bucket_size": 64, "collective": "gather"}
@@ -336,24 +344,55 @@ def says(group) -> list[str]:
         state.close()
         found.append(state.summary())
         size = sum(p.numel() for p in model.parameters())
-        assert f"5 steps of {size:,} coordinates on 2 ranks." in found[-1]
-        ratio = re.search(r"all-reduce of float32 sends .*? \((.*?) times as much\)", found[-1])
-        assert f"Bits a coordinate: {state.bits_by_layer['0.weight']:.3g} of 0.weight" in found[-1]
-        assert ratio is not None and float(ratio[1]) == pytest.approx(5 * 4 * size / state.bytes_sent, abs=0.051)
+        assert row(found[-1], "steps") == "5" and row(found[-1], "coordinates") == f"{size:,} on 2 ranks"
+        for name, each in (("float32", 4), ("bfloat16", 2)):  # a ring of two ranks sends each coordinate once
+            ratio = re.search(r"\((.*?) times as much\)", row(found[-1], f"{name} all-reduces"))
+            assert ratio is not None and float(ratio[1]) == pytest.approx(5 * each * size / state.bytes_sent, abs=0.051)
+        assert row(found[-1], "bits").startswith(f"{state.bits_by_layer['0.weight']:.3g} of 0.weight")
+        assert len(found[-1].splitlines()) <= 13 and max(map(len, found[-1].splitlines())) <= 100
     return found
 
 
 def test_a_summary_says_bytes_gate_and_time(ranks: Any) -> None:
     for alone, early, plain, waiting, gated in ranks.run(says, world=2):
         assert alone == "alq: without a model, nothing has been exchanged."
-        assert "2 steps of" in early and "Spent: encode" in early
-        assert (
-            plain.startswith("qsgdinf by gather: ")
-            and "Time against bfloat16 was not measured (gate=True does)." in plain
-        )
-        assert "The gate has not measured yet." in waiting
-        pattern = (
-            r"The gate measured [\d.e+-]+ ms by gather and [\d.e+-]+ ms in bfloat16 for 2,365 coordinates: .* "
-            r"since, which saved about .* s"
-        )
-        assert re.search(pattern, gated), gated
+        assert row(early, "steps") == "2" and row(early, "seconds").startswith("encode ")
+        assert plain.startswith("qsgdinf by gather\n") and "gate=True" in row(plain, "gate")
+        assert row(waiting, "gate") == "not measured yet"
+        assert re.fullmatch(r"[\d.e+-]+ ms by gather, [\d.e+-]+ ms in bfloat16: (gather|dense)", row(gated, "gate"))
+
+
+def fsdp_and_loop_say(group) -> None:
+    rank, plain = dist.get_rank(group), {"float32": 4, "bfloat16": 2}
+    model = net()
+    loop = nuq.OuterLoop(
+        model, torch.optim.SGD(model.parameters(), lr=0.1), group=group, method="qsgdinf", every=2, min_size=0
+    )
+    for step in range(4):
+        backward(model, rank, step)
+        loop.step()
+    told, size = loop.summary(), sum(p.numel() for p in model.parameters())
+    assert told.startswith(f"qsgdinf by {loop.collective}\n") and row(told, "steps") == "4 local, 2 in a round"
+    ratio = re.search(r"\((.*?) times", row(told, "float32 all-reduces"))
+    assert ratio is not None and float(ratio[1]) == pytest.approx(4 * 4 * size / loop.bytes_sent, abs=0.051)
+    loop.close()
+
+    model, mesh = net(), DeviceMesh.from_group(group, "cpu")
+    fully_shard(model, mesh=mesh)
+    parts = [*nuq.compress_fsdp(model, "qsgdinf", bits=2), *nuq.compress_fsdp_weights(model, "qsgdinf", bits=2)]
+    assert all(part.summary().endswith("nothing has been exchanged") for part in parts)
+    for step in range(3):
+        backward(model, rank, step)
+    for part, name, what in zip(parts, ("gradients", "weights"), ("reduce-scatters", "gathers"), strict=True):
+        told, transport = part.summary(), part.transport
+        assert told.startswith(f"qsgdinf for {name} of the root module\n") and row(told, "steps").startswith("3")
+        coordinates = int(row(told, "coordinates").split()[0].replace(",", ""))
+        assert coordinates >= size and transport is not None  # shards are padded to one length
+        for of, each in plain.items():  # of a ring of two ranks each sends half
+            ratio = re.search(r"\((.*?) times", row(told, f"{of} {what}"))
+            sent = transport.bytes_sent.total()
+            assert ratio is not None and float(ratio[1]) == pytest.approx(3 * each * coordinates / 2 / sent, abs=0.051)
+
+
+def test_fsdp_and_outer_loops_have_a_summary_too(ranks: Any) -> None:
+    ranks.run(fsdp_and_loop_say, world=2)
