@@ -352,6 +352,11 @@ class OuterLoop:
 
     # --- what is saved ---
 
+    @property
+    def outer_parameters(self) -> dict[str, Tensor]:
+        """Copies of the outer parameters, float32, by name: the model to evaluate amid a training."""
+        return {name: t.clone() for each in self._fragments for name, t in each.split(each.outer).items()}
+
     def state_dict(self) -> dict[str, Any]:
         """This rank's state as plain numbers and tensors, ``{"rank1": (...,)}``, without model and inner optimizer.
 

@@ -18,6 +18,7 @@ from nuq.compressors.feedback import ErrorFeedback
 from nuq.exchange import saved_ranks
 from nuq.exchange.compressor_map import by_encoder
 from nuq.exchange.driver import Driver
+from nuq.exchange.saved_encoders import check_encoder, dictionary, require, tensor, whole
 
 
 def state_dict(driver: Driver) -> dict[str, Any]:
@@ -67,13 +68,43 @@ def _of_every_worker(driver: Driver, kept: dict[int, Any]) -> dict[int, Any]:
 
 
 def load_state_dict(driver: Driver, state: dict[str, Any], device: torch.device) -> None:
-    """Continue from a gathered state: every process takes over what belongs to its workers."""
+    """Continue from a gathered state: every process takes over what belongs to its workers.
+
+    ValueError, with nothing changed, for entries that ``state_dict`` cannot have given.
+    """
+    state = _checked(driver, state)
     here = _hosted_here(driver, state)
-    older = {"second": driver.compressors.every[0].mean_encoder.state_dict()}  # before there was one
-    driver.compressors.load_state_dict({**older, **here[0], "layers": here[1:]}, device)
+    driver.compressors.load_state_dict({**here[0], "layers": here[1:]}, device)
     for level_updater in driver.levels.every:
         saved = by_encoder(state)[level_updater.encoder]["statistics"]
         level_updater.statistics = {worker: level_updater.read(saved[worker]) for worker in level_updater.workers}
+
+
+def _checked(driver: Driver, state: Any) -> dict[str, Any]:
+    """A state whose entries are all there and legal, with those that older states lack."""
+    dictionary(state, "workers")
+    require(isinstance(state.get("layers", []), list), "workers.layers", state.get("layers"), "a list")
+    present = by_encoder(driver.compressors.state_dict())
+    state = {"second": present[0]["second"], **state}  # before means had an encoder of their own
+    every, second = by_encoder(state), driver.collective_name != "hierarchical"
+    require(len(every) == len(present), "workers.layers", len(every) - 1, f"as many as here, {len(present) - 1}")
+    for number, (own, our) in enumerate(zip(every, present, strict=True)):
+        where = f"workers.layers[{number - 1}]" if number else "workers"
+        memories = driver.compressors.every[number].memories
+        sizes = memories[0].sizes if memories else {}
+        check_encoder(own, our, sizes, where, second=second, workers=range(driver.num_workers))
+        dictionary(own, where, ["statistics"])
+        for memory in own.get("memories", ()):
+            count = memory.get("remembering", 1)
+            legal = f"from 1 to {driver.num_workers}"
+            require(whole(count) and 1 <= count <= driver.num_workers, f"{where}.remembering", count, legal)
+    for level_updater in driver.levels.every:
+        rows, length = every[level_updater.encoder]["statistics"], len(level_updater.empty().to_array())
+        is_whole = isinstance(rows, list) and len(rows) == driver.num_workers
+        require(is_whole, "workers.statistics", rows, f"of {driver.num_workers} workers")
+        for row in rows:
+            tensor(row, "workers.statistics", torch.float64, [length])
+    return state
 
 
 def _hosted_here(driver: Driver, state: dict[str, Any]) -> list[dict[str, Any]]:

@@ -16,7 +16,7 @@ from torch.distributed.fsdp import fully_shard
 import nuq
 from nuq.kernels.spec import Key
 from nuq.registry import METHODS
-from tests.nuq.small_training import assert_same_bits, inputs, net
+from tests.nuq.small_training import assert_same_bits, inputs, net, own_entry
 
 RATE = 0.1
 
@@ -165,7 +165,7 @@ def resumes(group):
     whole = _loop(mesh, _sharded(mesh, _model(0)), **way)
     _train(whole, rank, range(6))
     parts = (whole, whole.model, whole.inner_optimizer)
-    state, model, optimizer = copy.deepcopy([part.state_dict() for part in parts])
+    state, model, optimizer = copy.deepcopy([own_entry(parts[0]), *(part.state_dict() for part in parts[1:])])
     assert state["pending"]
     assert state["outer"]["6.weight"].shape == (1 - rank % 2, 5)
     _train(whole, rank, range(6, 11))

@@ -224,14 +224,21 @@ def test_an_odd_optimizer_is_told_in_one_sentence(name, state, words, tmp_path, 
 @pytest.mark.parametrize(
     ("values", "words"),
     [
-        ({}, "the memory of worker 1 is of [], and here of ['momenta', 'residuals']"),
+        ({}, "a state whose workers.memories[0].workers[1] has no residuals, momenta"),
+        ({"conv1.weight": None}, "a state with residuals of 'conv1.weight'=None: must be a float32 tensor"),
+        (
+            {"conv1.weight": torch.full((144,), math.nan)},
+            "a state with residuals of 'conv1.weight'='numbers that are infinite or none': must be finite",
+        ),
+        ("conv1.weight", "a state whose workers.memories[0].workers[1].residuals has none of 'conv1.weight'"),
+        (1, "a state whose workers.memories[0].workers has no 1"),
         (
             {"conv1.weight": torch.zeros(2)},
-            "the memory of worker 1 has float32[2] of 'conv1.weight', whose coordinates are 144",
+            "residuals of 2 coordinates for 'conv1.weight', which has 144",
         ),
         (
             {"conv1.weight": ODD["complex64"].flatten()},
-            "the memory of worker 1 has complex64[144] of 'conv1.weight', whose",
+            "a state with residuals of 'conv1.weight'='complex64[144]': must be a float32 tensor",
         ),
     ],
 )
@@ -240,8 +247,13 @@ def test_an_odd_memory_is_told_in_one_sentence(values, words, tmp_path, capsys):
     assert launch(settings) == 0
     (tmp_path / "status.json").unlink()
     saved = torch.load(tmp_path / checkpoint.FILE, weights_only=True)
-    of_worker = saved["workers"]["memories"][0]["workers"][1]
-    of_worker["residuals"].update(values) if values else of_worker.clear()
+    memory = saved["workers"]["memories"][0]["workers"]
+    if values == 1:
+        del memory[1]
+    elif isinstance(values, str):
+        del memory[1]["residuals"][values]
+    else:
+        memory[1]["residuals"].update(values) if values else memory[1].clear()
     checkpoint.save(tmp_path, saved | {"step": 1})
     capsys.readouterr()
     assert launch(settings) == 2
