@@ -73,8 +73,7 @@ class Trainer:
         self.workers = self._workers(
             config["method"]["name"], sections.named_method(config), args.Exchange(**config["exchange"])
         )
-        # for measurements: all workers' gradients, in full precision
-        self.fp32_workers = self._workers("supersgd", None)
+        self.fp32_workers = self._workers("supersgd", None)  # for measurements: all workers' gradients, uncompressed
         self.trains_on_method = config["trajectory"] == "method"
         self.trained = self.workers if self.trains_on_method else self._workers("sgd", None)
         # by which a step's losses are told: they do not wait behind messages that overlap with it
