@@ -11,7 +11,7 @@ def test_versions_are_measured_in_turns(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(levels, "TURNS", 1)
     checkouts = {OURS: ROOT, RIVAL: ROOT}
     lives = levels.in_versions(checkouts, 0, {"amq": {"do": "life", "method": "amq"}})
-    assert set(lives["amq"]) == {OURS, RIVAL, "ratio"}
+    assert set(lives["amq"]) == {OURS, RIVAL, "ratio", "same_bits"} and lives["amq"]["same_bits"]
     case = {"do": "all_reduce", "method": "qsgdinf", "size": 500}
     found = levels.in_versions(checkouts, 2, {"qsgdinf": case})["qsgdinf"]
     assert found["calls"][OURS] == found["calls"][RIVAL] <= 400
