@@ -22,7 +22,7 @@ from grid.engine.states.judge import Record, judge
 from grid.engine.states.run_files import RunFolder
 from grid.engine.states.state import State
 
-_ENDED_BADLY = ("failed", "diverged", "lost", "cancelled", "preempted")
+_ENDED_BADLY = ("failed", "diverged", "lost", "cancelled", "preempted", "checkpointed")
 _NO_SETTINGS = ("run_dir", "data_dir")  # they say where things are, not how a run was set
 
 

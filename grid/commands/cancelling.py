@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -17,7 +16,6 @@ def cancel(argv: Sequence[str], root: Path) -> int:
     add_consent(parser)
     parser.add_argument("--pending", action="store_true", help="only what has not begun")
     parsed = parser.parse_args(argv)
-    from grid.engine.slurm import scheduler
     from grid.engine.states import chunk_submission, evidence, ledger
     from grid.engine.states.runs import others
     from grid.engine.sweep import load
@@ -52,8 +50,7 @@ def cancel(argv: Sequence[str], root: Path) -> int:
         if consent(
             f"Cancel {count(len(elements), 'script')} with {count(len(touched), 'unfinished run')}?", parsed.yes
         ):
-            scheduler.cancel(sorted(elements))
-            ledger.note_cancelled(root, folder, sorted(elements), time.time(), scheduler.cluster_name())
+            evidence.recall(sorted(elements), folder, root, view.answer)
             # `status` shows no look of before
             evidence.of(runs, root, max_age_s=0)
             print(f"cancelled {count(len(elements), 'script')}")

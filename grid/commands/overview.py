@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from grid.engine.states.runs import Run
     from grid.engine.states.state import State
 
-WAITING = ("waiting", "pending", "new", "preempted", "lost")
+WAITING = ("waiting", "pending", "new", "preempted", "checkpointed", "lost")
 # the resources that name a shape, where shapes differ in them
 ASKED = ("nodes", "ranks", "gpus", "cpus", "mem", "time", "partition")
 SMALLEST = 16  # lines: below that a screen cannot hold a line of everything
@@ -54,7 +54,7 @@ def screen(
     ]
     fixed += [
         f"why {word}: {text}"
-        for word in ("waiting", "pending", "unknown", "lost", "blocked")
+        for word in ("waiting", "pending", "checkpointed", "unknown", "lost", "blocked")
         if words[word] and (text := counted(view, word))
     ]
     fixed += [

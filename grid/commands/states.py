@@ -118,7 +118,7 @@ def _show(sweep: Sweep, runs: Sequence[Run], view: View, root: Path, *, every: b
         _running(runs, view)
     words = Counter(state.word for state in view.states.values())
     print("\n" + ", ".join(f"{number} {word}" for word, number in words.items()) + _asked(view))
-    for word in ("waiting", "pending", "failed", "diverged", "unknown", "lost", "blocked"):
+    for word in ("waiting", "pending", "checkpointed", "failed", "diverged", "unknown", "lost", "blocked"):
         if words[word] and (text := counted(view, word)):
             print(f"why {word}: {text}")
     if silent := [run for run in runs if view.states[run.run_dir].stale]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -214,8 +213,7 @@ def submit(argv: Sequence[str], root: Path) -> int:
 
 def _cancel_unwanted(made: Made, yes: bool, root: Path) -> bool:
     """Cancel the runs that the sweep no longer has, if the user agrees; returns whether the plan may go on."""
-    from grid.engine.slurm import scheduler
-    from grid.engine.states import ledger
+    from grid.engine.states import evidence
 
     alone = sorted({item.element for item in made.plan.cancel if item.alone})
     for item in made.plan.cancel:
@@ -230,8 +228,7 @@ def _cancel_unwanted(made: Made, yes: bool, root: Path) -> bool:
         f"Cancel {count(len(alone), 'queued or running script')} of runs that the sweep no longer has?", yes
     ):
         return False
-    scheduler.cancel(alone)
-    ledger.note_cancelled(root, made.plan.folder, alone, time.time(), scheduler.cluster_name())
+    evidence.recall(alone, made.plan.folder, root, made.view.answer)
     print(f"cancelled {', '.join(alone[:5])}{' ...' if len(alone) > 5 else ''}")
     return True
 

@@ -255,6 +255,7 @@ class Controller:
 
     def time_out(self, job: Job) -> None:
         """The limit is over."""
+        job.reason = "TimeLimit"
         self.end(job, Ending("TIMEOUT", self._kill_at()), " DUE TO TIME LIMIT")
 
     def kill_for_memory(self, job: Job) -> None:

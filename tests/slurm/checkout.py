@@ -21,11 +21,18 @@ from tests.slurm.cluster import Slurm
 ROOT = Path(__file__).parents[2]
 OVER = {"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "PREEMPTED"}
 
-# What a run does is in runs/behaviour.json: seed -> the words of its attempts, of which the last is repeated.  ok: done
-# at once      fail: a traceback      deaf: wait, and ignore every warning late: as ok, and its last word is not seen
-# before the test renames "late" to status.json eats: takes 20 MB more every .2 s, tells how much it has, and never ends
-# wait: done once runs/go or runs/go-<seed> exists, checkpointed (75) at USR2 and TERM It ends with 4 where another
-# process has its folder.  Every start and every end is a line of runs/history: what happened, whatever the states say.
+# What a run does is in runs/behaviour.json: seed -> the words of its attempts, of which the last is repeated.
+# ok: done at once
+# fail: a traceback
+# wait: done once runs/go or runs/go-<seed> exists, checkpointed (75) at USR2 and TERM
+# slow: as wait, and a checkpoint takes it 4 s
+# dull: as wait, and it does not hear USR2
+# deaf: wait, and ignore every warning
+# behind: as wait, and the clock of its node is two minutes behind
+# late: as ok, and its last word is not seen before the test renames "late" to status.json
+# eats: takes 20 MB more every .2 s, tells how much it has, and never ends
+# It ends with 4 where another process has its folder.  Every start and every end is a line of runs/history: what
+# happened, whatever the states say.
 MAIN = """
 import fcntl, json, os, signal, sys, time
 
@@ -40,7 +47,8 @@ words = json.load(open("runs/behaviour.json")).get(seed, "ok").split()
 word = words[min(attempt, len(words)) - 1]
 element = environ.get("SLURM_ARRAY_JOB_ID", "") + "_" + environ.get("SLURM_ARRAY_TASK_ID", "")
 restart, node = environ.get("SLURM_RESTART_COUNT", "0"), environ.get("SLURMD_NODENAME", "-")
-begun = time.time()
+now = lambda: time.time() - 120 * (word == "behind")
+begun = now()
 kept = ("JOB_ID", "TASK_ID", "RESTART_COUNT", "CLUSTER_NAME")
 status = {
     "state": "running", "attempt": attempt, "host": os.uname().nodename, "pid": os.getpid(), "start": begun,
@@ -57,8 +65,7 @@ def note(what):
 
 
 def tell(state, code):
-    now = time.time()
-    status.update(state=state, exit_code=code, heartbeat=now, seconds=before.get("seconds", 0) + now - begun)
+    status.update(state=state, exit_code=code, heartbeat=now(), seconds=before.get("seconds", 0) + now() - begun)
     with open(folder + "/aside", "w") as file:
         json.dump(status, file)
     os.replace(folder + "/aside", folder + ("/late" if word == "late" else "/status.json"))
@@ -68,12 +75,14 @@ def stop(number, frame):
     for each in (signal.SIGUSR2, signal.SIGTERM):  # the shells above hand on what SLURM sends to everybody
         signal.signal(each, signal.SIG_IGN)
     note(signal.Signals(number).name)
+    time.sleep(4 if word == "slow" else 0)
     tell("preempted", 75)
     os._exit(75)
 
 
 for number in (signal.SIGUSR2, signal.SIGTERM):
-    signal.signal(number, signal.SIG_IGN if word == "deaf" else stop)
+    is_heard = word != "deaf" and (word, number) != ("dull", signal.SIGUSR2)
+    signal.signal(number, stop if is_heard else signal.SIG_IGN)
 try:
     fcntl.flock(os.open(folder, os.O_RDONLY), fcntl.LOCK_EX | fcntl.LOCK_NB)
 except BlockingIOError:
@@ -93,9 +102,9 @@ while word == "eats":
     status["memory_bytes"] = 1024 * int(peak)
     tell("running", None)
     time.sleep(0.2)
-while word in ("wait", "deaf") and not released():
+while word in ("wait", "deaf", "slow", "dull", "behind") and not released():
     time.sleep(0.1)
-    if time.time() - status["heartbeat"] > 2:
+    if now() - status["heartbeat"] > 2:
         tell("running", None)
 note("end")
 if word == "fail":

@@ -21,9 +21,9 @@ LIMIT_S = 150  # SLURM looks for jobs over their time limit every 30 s
 def warned(slurm: Slurm, tmp_path_factory: pytest.TempPathFactory) -> Checkout:
     """Seed 1 needs longer than its minute; it is warned, checkpoints and goes on in a second life.
 
-    Seed 2 is done at once.
+    Seed 2 is done at once.  Seed 3 takes so long for its checkpoint that the time limit comes before.
     """
-    made = stand_in(tmp_path_factory.mktemp("warned") / "checkout", slurm, 2, {1: "wait ok"})
+    made = stand_in(tmp_path_factory.mktemp("warned") / "checkout", slurm, 3, {1: "wait ok", 3: "dull ok"})
     made.submit("--partition", "short")
     return made
 
@@ -162,13 +162,15 @@ def test_a_canary_that_fails_keeps_the_rest(checkout: Checkout) -> None:
 
 def test_before_the_time_limit_a_run_checkpoints_and_goes_on(slurm: Slurm, warned: Checkout, deaf: Checkout) -> None:
     (job,) = warned.ids()
-    slurm.wait_until(lambda: queued(slurm, job) == {f"{job}_0": "COMPLETED", f"{job}_1": "COMPLETED"}, LIMIT_S, 0.5)
-    events = [(event.what, event.restart) for event in warned.history() if event.seed == 1]
-    assert events == [("start", 0), ("SIGUSR2", 0), ("start", 1), ("end", 1)]
-    assert warned.states() == {1: "done", 2: "done"}
+    everything = {f"{job}_{index}": "COMPLETED" for index in range(3)}
+    slurm.wait_until(lambda: queued(slurm, job) == everything, LIMIT_S, 0.5)
+    for seed, number in ((1, "SIGUSR2"), (3, "SIGTERM")):
+        events = [(event.what, event.restart) for event in warned.history() if event.seed == seed]
+        assert events == [("start", 0), (number, 0), ("start", 1), ("end", 1)]
+    assert warned.states() == {1: "done", 2: "done", 3: "done"}
     assert warned.rows()[1]["attempts"] == "2"
-    assert warned.starts() == {1: 2, 2: 1}
-    slurm.wait_until(lambda: accounted(slurm, [job]) == {f"{job}_0": "COMPLETED", f"{job}_1": "COMPLETED"}, 30)
+    assert warned.starts() == {1: 2, 2: 1, 3: 2}
+    slurm.wait_until(lambda: accounted(slurm, [job]) == everything, 30)
 
 
 def test_an_ignored_time_limit_is_a_failure_and_retried_with_twice_the_time(slurm: Slurm, deaf: Checkout) -> None:

@@ -50,11 +50,11 @@ def sbatch_text(
     """
     place = root / base
     if is_original:
-        script, requeue = str(base), "scontrol requeue"
+        script = str(base)
         pinned = f"export NUQ_CODE={shlex.quote(str(root / code))}\n" if code else ""
         start = f'{pinned}bash {script}_"$SLURM_ARRAY_TASK_ID".sh &'
     else:
-        script, requeue = shlex.quote(str(place)), "requeue"
+        script = shlex.quote(str(place))
         start = _element(root, place, site, code)
     tasks = 1 if resources.nodes > 1 else resources.ranks_per_node * parallel  # on several nodes one torchrun each
     mail = {"mail_user": site.mail.user, "mail_type": ",".join(site.mail.on)} if site.mail else {}
@@ -83,7 +83,6 @@ def sbatch_text(
             script=script,
             start=start,
             max_requeues=site.max_requeues,
-            requeue=requeue,
         ),
         folder="unused",  # the name of the log is an option
         job_name=job_name,

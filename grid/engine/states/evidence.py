@@ -66,12 +66,7 @@ def look(
     """
     submissions = [item for folder in folders for item in ledger.read_all(root, folder)]
     noted = ledger.cancelled(root, folders)
-    claims = {
-        run: replace(claim, recalled=True)
-        if claim.element and ledger.is_cancelled(noted, claim.element, claim)
-        else claim
-        for run, claim in ledger.claims(submissions, root).items()
-    }
+    claims = ledger.claims(submissions, root)
     records = {run: RunFolder(root / run).record() for run in dict.fromkeys([*run_dirs, *claims])}
     marks = {
         **_by_hand(record for record in records.values() if isinstance(record, Mapping)),
@@ -86,6 +81,13 @@ def look(
         ):
             answer = replace(answer, keeps_s=_facts(root).min_job_age_s)
     now = time.time()
+    jobs_known = answer.jobs if answer is not None else {}
+    claims = {
+        run: replace(claim, recalled=True)
+        if claim.element and ledger.is_cancelled(noted, claim.element, claim, jobs_known.get(claim.element))
+        else claim
+        for run, claim in claims.items()
+    }
     states, jobs = {}, {}
     passed_on = ledger.passed_on(submissions, claims)
     for run, record in records.items():
@@ -175,6 +177,13 @@ def _accounts(elements: Sequence[str], since: float, marks: scheduler.Marks, roo
         return {}
     told = scheduler.history(elements, since, cache=root / CACHE, marks=marks)
     return {element: job for element in elements if (job := told.job(element)) is not None}
+
+
+def recall(elements: Sequence[str], folder: str, root: Path, answer: Answer | None) -> None:
+    """Cancel these elements, which ``answer`` told of, and remember it."""
+    scheduler.cancel(elements)
+    jobs = answer.jobs if answer is not None else {}
+    ledger.note_cancelled(root, folder, elements, time.time(), scheduler.cluster_name(), jobs)
 
 
 def settle(submissions: Iterable[Submission], root: Path) -> list[Submission]:

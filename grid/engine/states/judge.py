@@ -335,6 +335,8 @@ def _when_over(
     if spoke is not None and spoke.word != "running":
         if mine and word == "CANCELLED" and spoke.word == "preempted":
             return State("cancelled", told, held=not is_settled)
+        if mine and word != "PREEMPTED" and spoke.word == "preempted" and spoke.in_array:
+            return State("checkpointed", f"not requeued: {told}", held=job is not None and not is_settled)
         return State(spoke.word, spoke.message, held=job is not None and not is_settled)
     if not is_settled and word == "CANCELLED" and not later:
         return State("cancelled", told, held=True)
@@ -350,6 +352,8 @@ def _when_over(
         seen is not None and job is not None and job.start is not None and seen.heartbeat <= job.start + LAG_S / 2
     )
     had_begun = mine and seen is not None and not _is_before(seen, job) and not at_its_start
+    if claim.ended_code == 75 and spoke is None and word not in ("CANCELLED", "PREEMPTED"):
+        return State("checkpointed", f"not requeued, stopped before it got under way: {told}")
     if word in FAILURES and (had_begun or (claim.first and not later)):
         return State("failed", told)
     if word in ("CANCELLED", "PREEMPTED") and not later:

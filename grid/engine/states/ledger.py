@@ -19,11 +19,12 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple, TypeVar
 
 from files import plain
 from files.atomic import write_text
-from grid.engine.slurm.scheduler_cache import array_id
+from grid.engine.slurm.scheduler_cache import Job, array_id
 from grid.engine.states.run_files import read_ledger
 from grid.engine.states.state import Claim
 from nuq.settings import check, named, setting
@@ -35,7 +36,8 @@ CANCELLED = "cancelled"
 CLOCKS_S = 60.0  # by which those of two login nodes may differ; no cluster gives an id again as soon
 # what sbatch says where it cannot have handed over anything
 NEVER_REACHED = re.compile("unable to contact|connection refused|connect failure|temporarily un", re.IGNORECASE)
-Cancelled = Mapping[str, Mapping[str, float]]  # element -> cluster -> when
+NO_JOBS: Mapping[str, Job] = MappingProxyType({})
+T = TypeVar("T")
 _MOMENT = re.compile(r"[0-9]{1,12}\.[0-9]{3}")
 STATES = WRITTEN, ASKED, SUBMITTED, REFUSED = ("written", "asked", "submitted", "refused")
 CONDITIONS = ("afterok", "afterany")  # another chunk has to succeed, or to end
@@ -298,36 +300,63 @@ def passed_on(submissions: Sequence[Submission], found: Mapping[str, Claim]) -> 
     }
 
 
-def note_cancelled(root: Path, folder: str, elements: Sequence[str], now: float, cluster: str) -> None:
-    """Remember which elements of a cluster were cancelled from here, and when.
+class Recall(NamedTuple):
+    """An element that was cancelled from here."""
+
+    at: float  # when, in the time of this machine; inf where nobody noted it
+    queued: float | None = None  # when its job had last been queued, in SLURM's time: a later life is not meant
+
+
+Cancelled = Mapping[str, Mapping[str, Recall]]  # element -> cluster -> the last time
+
+
+def note_cancelled(
+    root: Path, folder: str, elements: Sequence[str], now: float, cluster: str, jobs: Mapping[str, Job] = NO_JOBS
+) -> None:
+    """Remember which elements of a cluster were cancelled from here, when, and in which life of their ``jobs``.
 
     SLURM, accounting included, forgets at once the elements that had not begun.
     """
+    queued = {element: job.queued for element, job in jobs.items() if job.queued is not None}
     with (folder_of(root, folder) / CANCELLED).open("a") as file:
-        file.write("".join(f"{element}@{now:.3f}@{cluster}\n" for element in elements))
+        for element in elements:
+            life = f"@{queued[element]:.3f}" if element in queued else ""
+            file.write(f"{element}@{now:.3f}@{cluster}{life}\n")
 
 
 def cancelled(root: Path, folders: Iterable[str]) -> Cancelled:
-    """The elements that ``note_cancelled`` remembered, with the last time of each by cluster: inf where none was noted.
+    """The elements that ``note_cancelled`` remembered, with the last time of each by cluster.
 
     The cluster is empty where nobody knew it.
     """
-    found: dict[str, dict[str, float]] = {}
+    found: dict[str, dict[str, Recall]] = {}
     for path in (folder_of(root, folder) / CANCELLED for folder in folders):
         with contextlib.suppress(FileNotFoundError):
             for line in plain.read_bytes(path, None).decode(errors="replace").splitlines():
                 element, _, noted = line.partition("@")
-                moment, _, cluster = noted.partition("@")
-                at, times = float(moment) if _MOMENT.fullmatch(moment) else math.inf, found.setdefault(element, {})
-                times[cluster] = max(at, times.get(cluster, 0.0))
+                moment, cluster, queued = [*noted.split("@", 2), "", ""][:3]
+                recall = Recall(_moment(moment, math.inf), _moment(queued, None))
+                times = found.setdefault(element, {})
+                times[cluster] = max(recall, times.get(cluster, recall), key=lambda item: item.at)
     return found
 
 
-def is_cancelled(noted: Cancelled, element: str, claim: Claim | None) -> bool:
-    """Whether a run's element was cancelled from here.
+def is_cancelled(noted: Cancelled, element: str, claim: Claim | None, job: Job | None = None) -> bool:
+    """Whether a run's element was cancelled from here, in the life that its ``job`` is in.
 
     It was not where another cluster's was, or an earlier one whose id the cluster has given again.
     """
     since, cluster = (claim.submitted_at, claim.cluster) if claim and claim.element == element else (0.0, "")
-    times = (at for name, at in noted.get(element, {}).items() if name == cluster or not name or not cluster)
-    return since <= max(times, default=-math.inf) + CLOCKS_S
+    recalls = (item for name, item in noted.get(element, {}).items() if name == cluster or not name or not cluster)
+    return any(since <= item.at + CLOCKS_S and not _came_back(item, job) for item in recalls)
+
+
+def _came_back(recall: Recall, job: Job | None) -> bool:
+    """Whether the job was queued again after it had been cancelled, as anybody may ask of SLURM."""
+    if job is None or job.queued is None:
+        return False
+    return job.queued > (recall.at + CLOCKS_S if recall.queued is None else recall.queued)
+
+
+def _moment(text: str, otherwise: T) -> float | T:
+    return float(text) if _MOMENT.fullmatch(text) else otherwise

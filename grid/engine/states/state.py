@@ -8,12 +8,16 @@ from dataclasses import dataclass, field, replace
 from files.aligned import some
 
 GATED = ("waiting", "blocked")  # for another run, which is yet to be done, or by one that has failed
-WORDS = ("new", "pending", "running", "done", "failed", "diverged", "preempted", "cancelled", "lost", "unknown", *GATED)
+# preempted: it stopped at a signal; checkpointed: so it did in a job that has ended, and SLURM does not say why
+WORDS = (
+    *("new", "pending", "running", "done", "failed", "diverged"),
+    *("preempted", "checkpointed", "cancelled", "lost", "unknown", *GATED),
+)
 SUSPENDED = "suspended"  # the beginning of the reason
 LIVES_ON = "it lives on"  # the beginning of the reason where a run outlives its script, or its job's life
 ENDED = {"done", "failed", "diverged", "preempted"}
 # the others may be alive: leave them alone
-STARTABLE = {"new", "failed", "diverged", "preempted", "cancelled", "lost", *GATED}
+STARTABLE = {"new", "failed", "diverged", "preempted", "checkpointed", "cancelled", "lost", *GATED}
 HELD = 4  # the exit code of run.sh where another process has the folder: no end of the run
 UNMET = 5  # the exit code of run.sh where a run that it waits for is not done
 # exit codes of run.sh; others than 0 are failures
@@ -91,7 +95,7 @@ class Claim:
     first: bool = True  # the first run of its script
     ended_code: int | None = None  # the last exit code that the script noted for it (see read_ledger)
     cluster: str = ""
-    recalled: bool = False  # cancelled from here: SLURM does not start it again
+    recalled: bool = False  # cancelled from here in the life that its job is in
     ended_life: int = 0  # the restart count of the life of its job that noted it
     ended_at: float = 0.0  # when that note was last added to, in the time of the file system
 

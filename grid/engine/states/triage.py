@@ -31,6 +31,7 @@ KINDS = (
     "code",
     "time_limit",
     "preempted",
+    "checkpointed",
     "cancelled",
     "killed",
     "lost",
@@ -161,7 +162,7 @@ def classify(
     def found(kind: str, signature: str, line: str) -> Failure:
         return Failure(kind, signature, example, line.strip()[:LINE_CHARACTERS])
 
-    if state.word in ("cancelled", "preempted"):
+    if state.word in ("cancelled", "preempted", "checkpointed"):
         return found(state.word, word or state.word, state.reason)
     if state.word == "diverged":
         return found("non_finite", f"diverged: {normal(state.reason)[:MESSAGE_CHARACTERS]}", state.reason)

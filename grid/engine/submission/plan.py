@@ -28,7 +28,8 @@ from settings.resources import Resources
 from settings.sections import as_set, dotted
 
 Item = TypeVar("Item")
-FRESH = {"new", "lost", "preempted", "cancelled"}  # runs in these states are started; `retry` starts the failed ones
+# runs in these states are started; `retry` starts the failed ones
+FRESH = {"new", "lost", "preempted", "checkpointed", "cancelled"}
 
 
 @dataclass(frozen=True)

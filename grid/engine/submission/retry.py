@@ -25,9 +25,10 @@ if TYPE_CHECKING:
     from grid.engine.states.state import State
     from grid.engine.submission.planning import Made
 
-FAILED = {"failed", "diverged", "lost"}
+STOPPED = {"preempted", "checkpointed"}  # these go on from their checkpoints
+FAILED = {"failed", "diverged", "lost", *STOPPED}
 STUBBORN = {"code", "settings", "cuda_oom", "non_finite"}  # these kinds fail again, unless somebody changes something
-NO_FAILURES = {"preempted", "cancelled"}  # plan and submit start them again
+NO_FAILURES = {"cancelled"}  # plan and submit start them again
 SPACE = {"disk"}  # somebody has to make room first
 GROWS = {"time_limit": "time", "host_oom": "mem"}  # the resource of which a run gets more after such a failure
 
@@ -252,4 +253,4 @@ def remedy_for(
     if kind == "node_failure" and node:
         nodes = ",".join(dict.fromkeys([*(resources.exclude or "").split(","), node])).strip(",")
         return Remedy({**kept, "exclude": nodes}, f"again without {node}")
-    return Remedy(kept, "again as it was")
+    return Remedy(kept, "goes on from its checkpoint" if kind in STOPPED else "again as it was")

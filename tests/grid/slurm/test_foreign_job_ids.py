@@ -7,12 +7,14 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from grid.engine.slurm import scheduler
+from grid.engine.slurm.scheduler_cache import Job
 from grid.engine.states import ledger
 from grid.engine.states.runs import named, prepare, runs_of
 from grid.engine.states.state import Claim
@@ -111,6 +113,24 @@ def test_the_word_of_a_cancellation_is_that_of_its_time(tmp_path: Path) -> None:
         case = element, at, cluster
         assert ledger.is_cancelled(noted, element, Claim(element, at, cluster=cluster)) is recalled, case
     assert ledger.is_cancelled(noted, "2_0", None) and ledger.is_cancelled(noted, "2_0", Claim("9_0", 1500.0))
+
+
+@pytest.mark.parametrize("clock_s", [-3000.0, 0.0, 3000.0])
+def test_it_is_that_of_one_life(tmp_path: Path, clock_s: float) -> None:
+    # The controller's clock may be any, where the cancellation was noted with its own word.
+    ledger.folder_of(tmp_path, "tiny").mkdir(parents=True)
+    first, second = Job("RUNNING", queued=4000.0 + clock_s), Job("RUNNING", queued=4001.0 + clock_s)
+    claim = Claim("1_0", 90.0, cluster="here")
+    ledger.note_cancelled(tmp_path, "tiny", ["1_0"], 110.0, "here", {"1_0": first})
+    noted = ledger.cancelled(tmp_path, ["tiny"])
+    assert [ledger.is_cancelled(noted, "1_0", claim, job) for job in (None, first, second)] == [True, True, False]
+    ledger.note_cancelled(tmp_path, "tiny", ["1_0"], 120.0, "here", {"1_0": second})
+    assert ledger.is_cancelled(ledger.cancelled(tmp_path, ["tiny"]), "1_0", claim, second)
+    ledger.note_cancelled(tmp_path, "tiny", ["2_0"], 110.0, "here")  # as it was written before
+    noted = ledger.cancelled(tmp_path, ["tiny"])
+    late = replace(claim, element="2_0")
+    assert ledger.is_cancelled(noted, "2_0", late, Job("RUNNING", queued=150.0))
+    assert not ledger.is_cancelled(noted, "2_0", late, Job("RUNNING", queued=200.0))
 
 
 def test_nor_for_one_that_was_submitted_by_hand(here: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

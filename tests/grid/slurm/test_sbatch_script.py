@@ -169,15 +169,16 @@ def test_a_submitit_that_has_moved_its_function_is_one_sentence(
     assert not list(tmp_path.iterdir()), "nothing is written"
 
 
-def _batch(root: Path, restarts: int | None, state: str = "RUNNING") -> tuple[subprocess.Popen[str], Path]:
-    """The batch script as element 0 of array 40, with an scontrol that tells ``state`` and notes what it is asked to
-    do.
-    """
+def _batch(
+    root: Path, restarts: int | None, state: str = "RUNNING", reason: str = "None"
+) -> tuple[subprocess.Popen[str], Path]:
+    """The batch script as element 0 of array 40, with an scontrol that tells a state and notes what it is asked."""
     binaries, asked = root / "bin", root / "asked"
     binaries.mkdir(exist_ok=True)
-    show = (
-        f"if [ \"$*\" = 'show job -o 40_0' ]; then echo 'JobId=41 ArrayTaskId=0 JobState={state} Reason=None'; exit; fi"
+    told = (
+        f"JobId=41 ArrayTaskId=0 JobName=a JobState={state} Reason={reason} Dependency=(null) Comment=Reason=TimeLimit"
     )
+    show = f"if [ \"$*\" = 'show job -o 40_0' ]; then echo '{told}'; exit; fi"
     (binaries / "scontrol").write_text(f'#!/bin/sh\n{show}\necho "$@" >>"{asked}"\n')
     (binaries / "scontrol").chmod(0o755)
     script = root / "batch.sh"
@@ -212,26 +213,38 @@ def test_requeue_names_the_element_and_is_bounded(
     assert ("submit this file again" in output) == (restarts == 100)
 
 
+USR2, TERM = signal.SIGUSR2, signal.SIGTERM
 ENDS = [
-    (signal.SIGTERM, "COMPLETING", False),  # scancel, or SLURM's own requeue
-    (signal.SIGTERM, "PENDING", False),
-    (signal.SIGTERM, "RUNNING", True),  # preemption with a grace time
-    (signal.SIGUSR2, "RUNNING", True),
-    (signal.SIGUSR2, "COMPLETING", True),  # the time limit came before the checkpoint was written
+    ((TERM,), "COMPLETING", "None", False),  # scancel, or SLURM's own requeue
+    ((TERM,), "PENDING", "None", False),
+    ((TERM,), "RUNNING", "None", False),  # SLURM knows nothing of it
+    ((TERM,), "COMPLETING", "TimeLimit", True),
+    ((USR2,), "RUNNING", "None", True),
+    ((USR2,), "COMPLETING", "TimeLimit", True),  # the time limit came before the checkpoint was written
+    ((USR2,), "COMPLETING", "None", False),  # scancel, whose signal is still to come
+    ((USR2, TERM), "COMPLETING", "None", False),  # scancel while the checkpoint is written
+    ((USR2, TERM), "RUNNING", "None", False),
+    ((TERM, USR2), "RUNNING", "None", False),
+    ((USR2, TERM), "COMPLETING", "TimeLimit", True),
 ]
+LATE = 'time.sleep(0.7)\n    tell("preempted", 75)'  # a checkpoint takes its time
 
 
-@pytest.mark.parametrize(("number", "state", "requeued"), ENDS)
-def test_the_last_word_is_slurms_when_it_ends_a_job_itself(
-    tmp_path: Path, number: signal.Signals, state: str, requeued: bool
+@pytest.mark.parametrize(("numbers", "state", "reason", "requeued"), ENDS)
+def test_after_a_term_only_the_time_limit_is_a_reason_to_go_on(
+    tmp_path: Path, numbers: tuple[signal.Signals, ...], state: str, reason: str, requeued: bool
 ) -> None:
     (run,) = _prepared(tmp_path, {1: "wait"})
-    process, asked = _batch(tmp_path, None, state)
+    ignoring = "for each in (signal.SIGUSR2, signal.SIGTERM):\n        signal.signal(each, signal.SIG_IGN)\n    "
+    (tmp_path / "main.py").write_text(fake.MAIN.replace('tell("preempted", 75)', ignoring + LATE))
+    process, asked = _batch(tmp_path, None, state, reason)
     fake.until((run.folder.path / "started").exists, "the run did not start")
-    process.send_signal(number)
+    for number in numbers:
+        process.send_signal(number)
+        fake.until(lambda: "heard" in run.folder.log.read_text(), "the run heard nothing")
     output, _ = process.communicate(timeout=20)
     assert process.returncode == (0 if requeued else 75)
-    assert ("if it was cancelled, submit this file again" in output) == (not requeued)
+    assert ("not requeued after a SIGTERM" in output) == (not requeued and state != "PENDING")
     assert (asked.read_text() if asked.exists() else "") == ("requeue 40_0\n" if requeued else "")
     assert run.state().word == "preempted"
 
@@ -239,15 +252,17 @@ def test_the_last_word_is_slurms_when_it_ends_a_job_itself(
 # --- a chunk, executed --------------------------------------------------------------------------------------------
 
 
-def _element(root: Path, text: str, *, scontrol: str, **more: str) -> subprocess.Popen[str]:
+def _element(root: Path, text: str, *, scontrol: str, silent: int = 0, **more: str) -> subprocess.Popen[str]:
     """The batch script as element 0 of array 40.
 
-    ``scontrol`` is what its stand-in does beside telling a job's state.
+    ``scontrol`` is what its stand-in does beside telling a job's state, of which it says nothing the first ``silent``
+    times.
     """
     binaries = root / "bin"
     binaries.mkdir(exist_ok=True)
-    show = 'if [ "$1" = show ]; then echo "JobId=41 JobState=RUNNING Reason=None"; exit; fi'
-    for name, lines in (("scontrol", f"{show}\n{scontrol}"), ("sleep", f'echo "$1" >>"{root}/slept"')):
+    show = 'if [ "$1" = show ]; then echo "JobId=41 JobState=RUNNING Reason=None Dependency=(null)"; exit; fi'
+    pause = f'if [ "$(wc -l <"{root}/slept")" -le {silent} ]; then exit 1; fi'
+    for name, lines in (("scontrol", f"{pause}\n{show}\n{scontrol}"), ("sleep", f'echo "$1" >>"{root}/slept"')):
         (binaries / name).write_text(f"#!/bin/sh\n{lines}\n")
         (binaries / name).chmod(0o755)
     (root / "batch.sh").write_text(text)
@@ -313,6 +328,20 @@ def test_a_requeue_waits_for_a_controller_that_is_down(tmp_path: Path, failures:
     process.communicate(timeout=20)
     assert process.returncode == ended
     assert (tmp_path / "slept").read_text().split() == ["0", "5", "20", "60"][: failures + 1]
+
+
+@pytest.mark.parametrize(("silent", "stopped", "ended"), [(0, 1, 75), (2, 1, 75), (4, 1, 75), (2, 0, 0), (4, 0, 75)])
+def test_silence_is_no_answer(tmp_path: Path, silent: int, stopped: int, ended: int) -> None:
+    # A mass cancel, and a controller that is down just then: its silence does not bring a cancelled run back.
+    run, text = _chunk_of_one(tmp_path, {1: "wait" if stopped else 75})
+    process = _element(tmp_path, text, scontrol=f'echo "$@" >>"{tmp_path}/asked"', silent=silent)
+    if stopped:
+        fake.until((run.folder.path / "started").exists, "the run did not start")
+        process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=20)
+    assert process.returncode == ended
+    assert (tmp_path / "asked").exists() == (ended == 0)
+    assert (tmp_path / "slept").read_text().split() == ["0", "5", "20", "60"][: silent + 1]
 
 
 def test_restarts_of_an_element_are_bounded_by_the_site(tmp_path: Path) -> None:

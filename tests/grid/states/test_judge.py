@@ -198,7 +198,12 @@ TABLE: dict[str, Evidence] = {
     "gone, silent": (SILENT, CLAIM, None, ASKED, "lost", True, "no longer in the queue"),
     "gone, but it beats": (FRESH, CLAIM, None, ASKED, "unknown", False, "5 s old"),
     "gone, failed": (FAILED, CLAIM, None, ASKED, "failed", True, "why"),
-    "gone, checkpointed": (PREEMPTED, CLAIM, None, ASKED, "preempted", True, ""),
+    "gone, checkpointed": (PREEMPTED, CLAIM, None, ASKED, "checkpointed", True, "not requeued: job 123_4 is no longer"),
+    "ended, checkpointed": (PREEMPTED, CLAIM, _job("FAILED"), ASKED, "checkpointed", True, "not requeued: job 123_4"),
+    "ended a moment ago, checkpointed": (PREEMPTED, CLAIM, _job("FAILED", 60), ASKED, "checkpointed", False, "FAILED"),
+    "preempted for good, checkpointed": (PREEMPTED, CLAIM, _job("PREEMPTED"), ASKED, "preempted", True, ""),
+    "stopped before it began": (None, replace(FIRST, ended_code=75), _job("FAILED"), ASKED, "checkpointed", True, "not "
+    "requeued"),
     "gone, failed before": (EARLIER, CLAIM, None, ASKED, "failed", True, ""),
     "gone, an earlier job's run": (_record("running", 2000.0, OTHER) | OLDER, CLAIM, None, ASKED, "lost", True, ""),
     "gone, ran elsewhere since": (_record("failed", slurm=None), CLAIM, None, ASKED, "failed", True, ""),

@@ -89,6 +89,7 @@ CASES: dict[str, Case] = {
     "node": (BEGUN, {}, FAILED, "NODE_FAIL", "node_failure", "NODE_FAIL"),
     "node, by the log": (BEGUN + STEPD_NODE, {}, FAILED, "", "node_failure", "NODE_FAIL"),
     "node of a peer": (CLOSED, {}, FAILED, "NODE_FAIL", "node_failure", "NODE_FAIL"),
+    "not requeued": (BEGUN, {}, State("checkpointed", "not requeued: x"), "FAILED", "checkpointed", "FAILED"),
     "preempted": (BEGUN, {}, State("preempted", "checkpointed"), "PREEMPTED", "preempted", "PREEMPTED"),
     "watchdog": (BEGUN + WATCHDOG, {}, FAILED, "FAILED", "network_timeout", "Watchdog caught collective"),
     "rank lost": (BEGUN + LOST, OWN_LOST, FAILED, "FAILED", "network_timeout", "rank N of N is gone"),

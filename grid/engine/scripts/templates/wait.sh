@@ -2,12 +2,12 @@
 #: such code and count as 75: a child that died of the signal, for it had not begun to listen and its last checkpoint
 #: stands; and -1 or 127, where bash 5.2 loses the code of a child that ends in the moment of the signal.  Of two signals
 #: in quick succession (SLURM's own and the one handed on) the second can end a `wait` without its trap: so the child is
-#: looked for.
+#: looked for.  A TERM counts also after a USR2: the time limit's warning may be followed by scancel.
 child=
 signalled=
 interrupted=
 forward() {
-  signalled="${signalled:-$1}"
+  if [ "$signalled" != TERM ]; then signalled="$1"; fi
   interrupted=1
   if [ -n "$child" ]; then kill -s "$1" "$child" 2>/dev/null; fi
 }

@@ -1,0 +1,83 @@
+"""What is cancelled stays cancelled, whatever else happens to it in the same moment."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.slurm.checkout import OVER, Checkout, queued, stand_in
+from tests.slurm.cluster import Slurm
+from tests.slurm.test_scenarios_faults import no_controller
+
+BACK_S = 15  # a job that is requeued waits for 5 s
+
+
+@pytest.fixture
+def checkout(slurm: Slurm, tmp_path: Path) -> Iterator[Checkout]:
+    """Four runs, each of which takes 4 s for a checkpoint and is done when it is started again."""
+    made = stand_in(tmp_path / "checkout", slurm, 4, dict.fromkeys(range(1, 5), "slow ok"))
+    yield made
+    if made.ids():
+        slurm.run("scancel", "--full", *made.ids(), check=False)
+
+
+def name_of(checkout: Checkout, seed: int) -> str:
+    return Path(checkout.rows()[seed]["run"]).name
+
+
+def test_cancelled_while_it_writes_the_checkpoint_of_its_warning(slurm: Slurm, checkout: Checkout) -> None:
+    # Warned alone, 4 goes on by itself in a second life; 3 is told to stop by somebody of whom SLURM knows nothing.
+    job = checkout.submit()
+    checkout.wait_for_starts(dict.fromkeys(range(1, 5), 1))
+    for index in (0, 1, 3):
+        slurm.run("scancel", "--signal=USR2", "--batch", f"{job}_{index}")
+    slurm.wait_until(lambda: {event.seed for event in checkout.history("SIGUSR2")} == {1, 2, 4})
+    assert "cancelled 1 script" in checkout.run("cancel", name_of(checkout, 1), "--yes")
+    slurm.run("scancel", f"{job}_1")
+    slurm.run("scancel", "--signal=TERM", "--full", f"{job}_2")
+    slurm.wait_until(lambda: checkout.starts()[4] == 2)
+    slurm.wait_until(lambda: set(queued(slurm, job).values()) <= OVER, BACK_S)
+    assert checkout.starts() == {1: 1, 2: 1, 3: 1, 4: 2}
+    assert checkout.states(0.1) == {1: "cancelled", 2: "cancelled", 3: "checkpointed", 4: "done"}
+    assert "why checkpointed: not requeued" in checkout.status()
+    told = checkout.call("retry", "sweeps.py", "some", "--yes", hours_later=0.1)
+    assert told.code == 0, told.out
+    checkout.wait_until_over()
+    assert checkout.starts() == {1: 1, 2: 1, 3: 2, 4: 2}
+    assert checkout.states()[3] == "done"
+
+
+def test_a_mass_cancel_and_a_controller_that_is_silent_just_then(slurm: Slurm, checkout: Checkout) -> None:
+    job = checkout.submit()
+    checkout.wait_for_starts(dict.fromkeys(range(1, 5), 1))
+    assert "cancelled 4 scripts" in checkout.run("cancel", "--yes")
+    with no_controller(slurm):  # they write their checkpoints meanwhile, and then ask what becomes of them
+        slurm.wait_until(lambda: all(checkout.told(seed)["state"] == "preempted" for seed in range(1, 5)))
+        time.sleep(1)
+    slurm.wait_until(lambda: set(queued(slurm, job).values()) <= OVER, 2 * BACK_S)
+    time.sleep(BACK_S)
+    assert set(queued(slurm, job).values()) == {"CANCELLED"}
+    assert checkout.starts() == dict.fromkeys(range(1, 5), 1)
+    assert checkout.states() == dict.fromkeys(range(1, 5), "cancelled")
+
+
+def test_a_cancelled_run_that_somebody_brings_back_is_seen_and_can_be_cancelled_again(
+    slurm: Slurm, checkout: Checkout
+) -> None:
+    checkout.behave({1: "wait"})
+    job = checkout.submit()
+    checkout.wait_for_starts(dict.fromkeys(range(1, 5), 1))
+    assert "cancelled 1 script" in checkout.run("cancel", "--yes")
+    slurm.wait_until(lambda: queued(slurm, job)[f"{job}_0"] == "CANCELLED")
+    assert checkout.states()[1] == "cancelled"
+    slurm.run("scontrol", "requeue", f"{job}_0")
+    slurm.wait_until(lambda: checkout.starts()[1] == 2)
+    slurm.wait_until(lambda: checkout.states()[1] == "running", 5)
+    assert "1 running" in checkout.status()
+    assert "cancelled 1 script" in checkout.run("cancel", "--yes")
+    slurm.wait_until(lambda: queued(slurm, job)[f"{job}_0"] == "CANCELLED")
+    assert checkout.states()[1] == "cancelled"
+    assert checkout.starts()[1] == 2
