@@ -12,7 +12,7 @@ child=
 signalled=
 interrupted=
 forward() {
-  signalled="${signalled:-$1}"
+  if [ "$signalled" != TERM ]; then signalled="$1"; fi
   interrupted=1
   if [ -n "$child" ]; then kill -s "$1" "$child" 2>/dev/null; fi
 }
