@@ -16,6 +16,7 @@ def cancel(argv: Sequence[str], root: Path) -> int:
     add_consent(parser)
     parser.add_argument("--pending", action="store_true", help="only what has not begun")
     parsed = parser.parse_args(argv)
+    from grid.engine.slurm.scheduler_cache import WAITING
     from grid.engine.states import chunk_submission, evidence, ledger
     from grid.engine.states.runs import others
     from grid.engine.sweep import load
@@ -27,31 +28,39 @@ def cancel(argv: Sequence[str], root: Path) -> int:
     with chunk_submission.only_one(root, folder):
         evidence.settle(ledger.read_all(root, folder), root)
         view = evidence.of(runs, root, max_age_s=0)
-        words = ("pending",) if parsed.pending else ("pending", "running")
         if view.answer is not None and not view.answer.reachable:
             raise ValueError(f"nothing was cancelled, for what is queued is not known: {view.answer.error}")
-        known = {**view.states, **view.others}
         sweep = load(parsed.grid, parsed.run_name)
         beside = others(sweep, root)  # those of other files may have its title, too
-        foreign = {
-            run
-            for item in view.submissions
-            for chunk in item.chunks
-            for run in chunk.runs
-            if item.title != sweep.title or item.owner in beside
+
+        def is_meant(task: evidence.Task) -> bool:
+            # the whole sweep is also what was submitted of it with other seeds or settings; nothing of another sweep
+            is_own = task.submission.title == sweep.title and task.submission.owner not in beside
+            return is_own if whole else any(run in view.states for run in task.runs)
+
+        tasks = {task.element: task for task in view.queue if is_meant(task) and not task.recalled}
+        by_hand = {  # jobs that nobody wrote down
+            state.element: job
+            for run, state in view.states.items()
+            if state.word in ("pending", "running") and (job := view.jobs.get(run)) and run not in view.claims
         }
-        # the whole sweep is also what was submitted of it with other seeds or settings, and nothing of another sweep
-        own = {run: state for run, state in known.items() if run not in foreign} if whole else view.states
-        elements = {state.element for run, state in own.items() if state.element and state.word in words}
+        queued = {**by_hand, **{element: task.job for element, task in tasks.items()}}
+        elements = sorted(element for element, job in queued.items() if not parsed.pending or job.word in WAITING)
         if not elements:
             print("nothing to cancel")
             return 0
-        touched = [run for run, state in known.items() if state.element in elements and state.word in words]
+        known = {**view.states, **view.others}
+        touched = {
+            run
+            for run, state in known.items()
+            if state.word in ("pending", "running", "unknown") and state.element in elements
+        }
         if consent(
             f"Cancel {count(len(elements), 'script')} with {count(len(touched), 'unfinished run')}?", parsed.yes
         ):
-            evidence.recall(sorted(elements), folder, root, view.answer)
+            gone = evidence.recall(elements, folder, root, view.answer, only_waiting=parsed.pending)
             # `status` shows no look of before
             evidence.of(runs, root, max_age_s=0)
-            print(f"cancelled {count(len(elements), 'script')}")
+            begun = len(elements) - len(gone)
+            print(f"cancelled {count(len(gone), 'script')}" + (f"; {begun} had begun meanwhile" if begun else ""))
     return 0

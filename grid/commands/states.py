@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from files.aligned import some
 from files.escaped import plain
 from files.tables import FORMATS, add_json, as_json, check_formats, encoded
 from grid.commands.options import (
@@ -174,10 +175,13 @@ def _beside(view: View) -> Iterator[str]:
         jobs = ", ".join(sorted({state.element.partition("_")[0] for state in also if state.element}))
         where = "also in the queue" if any(state.word != "unknown" for state in also) else "perhaps in the queue too"
         yield f"{where}: {count(len(also), 'run')} of other settings or seeds, job {jobs}"
+    if strays := view.strays:
+        named = some([f"{task.element} ({task.job.reason or task.job.word})" for task in strays])
+        yield f"also in the queue: {count(len(strays), 'script')} that no run waits for: {named}; cancel takes them"
 
 
 def _asked(view: View) -> str:
-    if view.answer is None:
+    if view.answer is None or (not view.queue and all(state.word == "done" for state in view.states.values())):
         return ""
     if not view.answer.reachable:
         return f" (the scheduler cannot be asked: {view.answer.error}; --now asks again at once)"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -50,13 +51,24 @@ def test_cancelled_while_it_writes_the_checkpoint_of_its_warning(slurm: Slurm, c
     assert checkout.states()[3] == "done"
 
 
+@pytest.fixture
+def patient(slurm: Slurm) -> Iterator[None]:
+    """SLURM kills what it ends 30 s after its SIGTERM, as it does on most clusters."""
+    for wait_s in (30, 8):
+        slurm.restart_controller(KillWait=wait_s)
+        slurm.run("scontrol", "reconfigure")
+        if wait_s == 30:
+            yield
+
+
+@pytest.mark.usefixtures("patient")
 def test_a_mass_cancel_and_a_controller_that_is_silent_just_then(slurm: Slurm, checkout: Checkout) -> None:
     job = checkout.submit()
     checkout.wait_for_starts(dict.fromkeys(range(1, 5), 1))
     assert "cancelled 4 scripts" in checkout.run("cancel", "--yes")
     with no_controller(slurm):  # they write their checkpoints meanwhile, and then ask what becomes of them
         slurm.wait_until(lambda: all(checkout.told(seed)["state"] == "preempted" for seed in range(1, 5)))
-        time.sleep(1)
+        time.sleep(8)
     slurm.wait_until(lambda: set(queued(slurm, job).values()) <= OVER, 2 * BACK_S)
     time.sleep(BACK_S)
     assert set(queued(slurm, job).values()) == {"CANCELLED"}
@@ -81,3 +93,54 @@ def test_a_cancelled_run_that_somebody_brings_back_is_seen_and_can_be_cancelled_
     slurm.wait_until(lambda: queued(slurm, job)[f"{job}_0"] == "CANCELLED")
     assert checkout.states()[1] == "cancelled"
     assert checkout.starts()[1] == 2
+
+
+def test_pending_means_that_nothing_of_a_script_has_begun(slurm: Slurm, tmp_path: Path) -> None:
+    # Two runs a script, one after another, and a node whose clock is two minutes behind.  Two scripts run: of each the
+    # second run is pending, and the first one looks as if it were of an earlier life.
+    checkout = stand_in(tmp_path / "checkout", slurm, 8, dict.fromkeys(range(1, 9), "behind"))
+    job = checkout.submit("--per_script", "2", "--max_running", "2")
+    checkout.wait_for_starts(2)
+    begun = {event.seed for event in checkout.history("start")}
+    told = checkout.status()
+    assert "2 running, 6 pending" in told, told
+    assert "Cancel 2 scripts with 4 unfinished runs?" in checkout.refused("cancel", "--pending")
+    assert "cancelled 2 scripts" in checkout.run("cancel", "--pending", "--yes")
+    assert Counter(queued(slurm, job).values()) in ({"RUNNING": 2}, {"RUNNING": 2, "CANCELLED": 1})
+    assert Counter(checkout.states().values()) == {"running": 2, "pending": 2, "cancelled": 4}
+    assert "nothing to cancel" in checkout.run("cancel", "--pending", "--yes")
+    (first, _) = sorted(begun)
+    assert "Cancel 1 script with 2 unfinished runs?" in checkout.refused("cancel", name_of(checkout, first))
+    checkout.go()
+    checkout.wait_until_over()
+    assert Counter(event.what for event in checkout.history()) == {"start": 4, "end": 4}
+    assert Counter(checkout.states().values()) == {"done": 4, "cancelled": 4}
+
+
+def test_every_array_task_on_record_that_is_in_the_queue_can_be_cancelled(slurm: Slurm, tmp_path: Path) -> None:
+    # 1 is done, and its task is requeued and held.  2 was retried, and an admin requeues the task of its first
+    # submission.  3 is done in a newer submission, and the task of its first one is requeued and held.
+    checkout = stand_in(tmp_path / "checkout", slurm, 3, {2: "fail wait", 3: "fail ok"})
+    old = checkout.submit()
+    checkout.wait_until_over()
+    checkout.run("retry", "--code", "--yes")
+    checkout.wait_for_starts({1: 1, 2: 2, 3: 2})
+    new = checkout.ids()[-1]
+    slurm.wait_until(lambda: checkout.states() == {1: "done", 2: "running", 3: "done"})
+    slurm.run("scontrol", "requeuehold", f"{old}_0,{old}_2")
+    slurm.run("scontrol", "requeue", f"{old}_1")
+    slurm.run("scontrol", "hold", f"{old}_1", check=False)
+    theirs = slurm.run("sbatch", "--parsable", "--hold", "--job-name=theirs", "--wrap=true", cwd=tmp_path).strip()
+    told = checkout.status()
+    assert "also in the queue: 3 scripts that no run waits for" in told, told
+    assert f"{old}_0 (" in told
+    assert "cancelled 1 script" in checkout.run("cancel", name_of(checkout, 1), "--yes")
+    assert "Cancel 3 scripts with 1 unfinished run?" in checkout.refused("cancel")
+    assert "cancelled 2 scripts" in checkout.run("cancel", "--pending", "--yes")
+    slurm.wait_until(lambda: set(queued(slurm)) == {f"{new}_0", theirs})
+    assert "no run waits for" not in checkout.status()
+    assert "cancelled 1 script" in checkout.run("cancel", "--yes")
+    slurm.wait_until(lambda: set(queued(slurm)) == {theirs})
+    slurm.run("scancel", theirs)
+    assert checkout.states() == {1: "done", 2: "cancelled", 3: "done"}
+    assert checkout.starts() == {1: 1, 2: 2, 3: 2}

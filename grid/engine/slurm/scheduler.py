@@ -205,14 +205,16 @@ def cluster_name() -> str:
 # --- acting -------------------------------------------------------------------------------------------------------
 
 
-def cancel(elements: Collection[str]) -> None:
+def cancel(elements: Collection[str], *, only_waiting: bool = False) -> None:
     """Cancel these elements with ``scancel``; elements that have ended are passed over.
+
+    Those that have begun are, too, with ``only_waiting``: SLURM looks when it is told.
 
     Raises ValueError with SLURM's words, or Unreachable.
     """
     for words in word_lists(elements):
         try:
-            output_of(["scancel", *words])
+            output_of(["scancel", *(["--state=PENDING"] if only_waiting else []), *words])
         except Unreachable as error:
             if _NOT_BEGUN.search(str(error)):
                 raise

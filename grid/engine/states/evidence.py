@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from grid.engine.slurm import scheduler
-from grid.engine.slurm.scheduler_cache import Answer, Facts, Job, array_id
+from grid.engine.slurm.scheduler_cache import LIVE, STOPPED, WAITING, Answer, Facts, Job, array_id
 from grid.engine.states import chunk_submission, job_logs, ledger
 from grid.engine.states.judge import Record, judge
 from grid.engine.states.ledger import Submission
@@ -22,7 +22,24 @@ from grid.engine.states.runs import Run
 from grid.engine.states.state import Claim, State, gated
 
 CACHE = Path("jobs") / "scheduler.json"
+BEAT_S = 5.0  # a heartbeat moves about every 2 s
 EXPLAINED = {"done", "failed", "diverged"}  # the run's own word explains these states
+
+
+@dataclass(frozen=True)
+class Task:
+    """An array task on record that is in the queue, whatever became of its runs."""
+
+    element: str
+    job: Job
+    runs: Sequence[str]  # run folders
+    submission: Submission
+    recalled: bool  # cancelled from here in the life that its job is in
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether SLURM has started it."""
+        return self.job.word not in WAITING
 
 
 @dataclass(frozen=True)
@@ -34,8 +51,22 @@ class View:
     jobs: Mapping[str, Job] = field(default_factory=dict)  # run folder -> the scheduler's word on its array element
     answer: Answer | None = None  # None: there was nothing to ask
     submissions: Sequence[Submission] = ()
+    queue: Sequence[Task] = ()
     # states of runs that were submitted in these folders and not asked for
     others: Mapping[str, State] = field(default_factory=dict)
+
+    @property
+    def strays(self) -> list[Task]:
+        """The tasks in the queue that no run is told to wait for: an earlier submission's, or those of runs that ended.
+
+        A script that has begun is no stray while its own runs are told of it: it is about to end.
+        """
+        every = {**self.states, **self.others}
+        told = {state.element for state in every.values() if state.word in ("pending", "running", "unknown")}
+        told |= {
+            self.claims[run].element for task in self.queue if task.has_begun for run in task.runs if run in self.claims
+        }
+        return [task for task in self.queue if not task.recalled and task.element not in told]
 
 
 def of(runs: Sequence[Run], root: Path, *, max_age_s: float = scheduler.MAX_AGE_S) -> View:
@@ -61,7 +92,7 @@ def look(
 ) -> View:
     """The states of these runs of ``runs/<folders>``, and of all other runs that were submitted there.
 
-    The scheduler is asked once, where something hangs on it; accounting is asked once more, where a job has left the
+    The scheduler is asked once, where anything was submitted; accounting is asked once more, where a job has left the
     queue and neither the run nor an earlier look tells how.  ``max_age_s`` is the oldest answer that will do.
     """
     submissions = [item for folder in folders for item in ledger.read_all(root, folder)]
@@ -73,11 +104,13 @@ def look(
         **ledger.marks(submissions),
     }
     answer = None
-    if ids := ids_to_ask((record, claims.get(run)) for run, record in records.items()):
+    ids = ids_to_ask((record, claims.get(run)) for run, record in records.items())
+    if ids := ids | _on_record(submissions):
         answer = scheduler.ask(ids, cache=root / CACHE, max_age_s=max_age_s, marks=marks)
         if any(
             claim.element and answer.covers(claim.element) and not answer.job(claim.element)
-            for claim in claims.values()
+            for run, claim in claims.items()
+            if not _says(records[run], "done")
         ):
             answer = replace(answer, keeps_s=_facts(root).min_job_age_s)
     now = time.time()
@@ -96,10 +129,63 @@ def look(
         if answer is not None and element and (job := answer.job(element)) is not None:
             jobs[run] = job
             states[run] = judge(record, claims.get(run), job, answer, now)
-    view = View(states, claims, jobs, answer, submissions)
+    for run in _moving({run for run in jobs if _is_doubtful(records[run], states[run], jobs[run])}, records, root):
+        states[run] = judge(records[run], claims.get(run), jobs[run], answer, now, moves=True)
+    view = View(states, claims, jobs, answer, submissions, _queue(submissions, answer, noted))
     view = _explained(view, records, noted, passed_on, marks, root, now)
     wanted = {run: view.states[run] for run in run_dirs}
     return replace(view, states=wanted, others={run: state for run, state in view.states.items() if run not in wanted})
+
+
+def _on_record(submissions: Iterable[Submission]) -> set[str]:
+    """The ids of all arrays that were submitted to this cluster."""
+    cluster = scheduler.cluster_name()
+    return {
+        chunk.job_id
+        for item in submissions
+        for chunk in item.chunks
+        if chunk.is_settled and (not cluster or chunk.cluster in ("", cluster))
+    }
+
+
+def _queue(submissions: Iterable[Submission], answer: Answer | None, noted: ledger.Cancelled) -> list[Task]:
+    """The array tasks on record that are in the queue; an id that was given twice is the later array's."""
+    found: dict[str, Task] = {}
+    if answer is None or not answer.reachable:
+        return []
+    for item in submissions:
+        for chunk in item.chunks:
+            if not chunk.is_settled or (chunk.cluster and answer.cluster not in ("", chunk.cluster)):
+                continue
+            for index, runs in chunk.indexed():
+                element = f"{chunk.job_id}_{index}"
+                if (job := answer.jobs.get(element)) is not None and not job.is_over:
+                    claim = Claim(element, chunk.at, cluster=chunk.cluster)
+                    found[element] = Task(element, job, runs, item, ledger.is_cancelled(noted, element, claim, job))
+    return list(found.values())
+
+
+def _says(record: Record, word: str) -> bool:
+    return isinstance(record, Mapping) and record.get("state") == word
+
+
+def _is_doubtful(record: Record, state: State, job: Job) -> bool:
+    """Whether a run says that it runs, its job does, and the clocks say otherwise."""
+    is_at_work = job.word in LIVE - STOPPED and job.word != "COMPLETING"
+    return is_at_work and _says(record, "running") and state.word in ("pending", "unknown")
+
+
+def _moving(doubtful: Collection[str], records: Mapping[str, Record], root: Path) -> set[str]:
+    """Those of these runs whose heartbeat moves while we look."""
+    moving: set[str] = set()
+    end = time.monotonic() + BEAT_S
+    while (left := set(doubtful) - moving) and time.monotonic() < end:
+        time.sleep(0.1)
+        for run in left:
+            before, record = records[run], RunFolder(root / run).record()
+            if isinstance(before, Mapping) and isinstance(record, Mapping) and _says(record, "running"):
+                moving |= {run} if record.get("heartbeat") != before.get("heartbeat") else set()
+    return moving
 
 
 def _by_hand(records: Iterable[Mapping[str, Any]]) -> dict[str, set[str]]:
@@ -179,11 +265,22 @@ def _accounts(elements: Sequence[str], since: float, marks: scheduler.Marks, roo
     return {element: job for element in elements if (job := told.job(element)) is not None}
 
 
-def recall(elements: Sequence[str], folder: str, root: Path, answer: Answer | None) -> None:
-    """Cancel these elements, which ``answer`` told of, and remember it."""
-    scheduler.cancel(elements)
+def recall(
+    elements: Sequence[str], folder: str, root: Path, answer: Answer | None, *, only_waiting: bool = False
+) -> list[str]:
+    """Cancel these elements, which ``answer`` told of, and remember it.
+
+    Returns those that were; with ``only_waiting`` those that SLURM has started meanwhile are left alone.
+    """
     jobs = answer.jobs if answer is not None else {}
+    scheduler.cancel(elements, only_waiting=only_waiting)
+    if only_waiting:
+        now = scheduler.ask({array_id(element) for element in elements}, max_age_s=0)
+        if not now.reachable:
+            raise ValueError(f"it is not known which scripts were cancelled: {now.error}; look again with status")
+        elements = [element for element in elements if (job := now.jobs.get(element)) is None or job.is_over]
     ledger.note_cancelled(root, folder, elements, time.time(), scheduler.cluster_name(), jobs)
+    return list(elements)
 
 
 def settle(submissions: Iterable[Submission], root: Path) -> list[Submission]:

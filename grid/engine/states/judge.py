@@ -27,17 +27,24 @@ Alive = Callable[[str, int], bool | None]
 
 
 def judge(
-    record: Record, claim: Claim | None, job: Job | None, answer: Answer | None, now: float, alive: Alive | None = None
+    record: Record,
+    claim: Claim | None,
+    job: Job | None,
+    answer: Answer | None,
+    now: float,
+    alive: Alive | None = None,
+    *,
+    moves: bool = False,
 ) -> State:
     """The state of a run from all evidence: pure, for any values in the record.
 
     record: what the run says of itself.  claim: the latest submission that is to run it.  job: that element's entry in
     ``answer`` (or what accounting says of its end).  answer: None where nobody was asked.  now: in the time of this
-    machine.
+    machine.  moves: whether the record's heartbeat was seen to move, which says more than any clock.
     """
     if isinstance(record, Damaged):
         return State("unknown", record.reason, held=True, element=claim.element or "" if claim else "")
-    seen = _Seen.of(record, now, alive or process_alive) if record is not None else None
+    seen = _Seen.of(record, now, alive or process_alive, moves=moves) if record is not None else None
     if claim is None and seen is not None and seen.element and (answer or job):  # submitted by hand
         claim = Claim(seen.element, seen.start, first=False, cluster=seen.cluster)
     verdict = _verdict(seen, claim, job, answer, now)
@@ -72,6 +79,7 @@ class _Seen:
     heartbeat: float
     age_s: float
     idle_s: float  # since it last got on
+    moves: bool  # its heartbeat did, a moment ago
     process: bool | None  # alive, gone, or not to be told
     element: str
     life: int  # restart count of its job
@@ -86,7 +94,7 @@ class _Seen:
     data: str
 
     @classmethod
-    def of(cls, record: Mapping[str, Any], now: float, alive: Alive) -> _Seen:
+    def of(cls, record: Mapping[str, Any], now: float, alive: Alive, *, moves: bool) -> _Seen:
         numbers = {key: number(record.get(key)) for key in _NUMBERS}
         word, host, failure, slurm = (record.get(key) for key in ("state", "host", "failure", "slurm"))
         metrics = record.get("metrics")
@@ -95,8 +103,9 @@ class _Seen:
         return cls(
             word=word if isinstance(word, str) and word in ENDED | {"running"} else "",
             message=str(failure.get("message", "")) if isinstance(failure, Mapping) else "",
-            age_s=now - numbers["heartbeat"],
-            idle_s=now - min(progress, numbers["heartbeat"]),
+            age_s=0.0 if moves else now - numbers["heartbeat"],
+            idle_s=(numbers["heartbeat"] if moves else now) - min(progress, numbers["heartbeat"]),
+            moves=moves and is_running,
             process=alive(str(host), int(number(record.get("pid")))) if is_running else None,
             element=own_element(record) or "",
             life=int(number_text(slurm.get("SLURM_RESTART_COUNT")) or 0) if isinstance(slurm, Mapping) else 0,
@@ -280,7 +289,7 @@ def _has_failed(seen: _Seen, job: Job | None) -> bool:
 
 def _is_before(seen: _Seen, job: Job | None) -> bool:
     """Whether the record is of a life of its job before the last requeue."""
-    return job is not None and job.start is not None and seen.start < job.start - LAG_S / 2
+    return job is not None and job.start is not None and seen.start < job.start - LAG_S / 2 and not seen.moves
 
 
 def _outlived(seen: _Seen, job: Job | None) -> bool:
