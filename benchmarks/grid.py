@@ -204,7 +204,7 @@ def large(family: Path) -> dict[str, Any]:
         def measured(command: str, sweep: str, name: str) -> None:
             words = [sys.executable, "-c", MEASURED, str(root), command, str(family), sweep]
             started = time.perf_counter()
-            done = subprocess.run(words, cwd=ROOT, check=True, capture_output=True, text=True)
+            done = subprocess.run(words, cwd=ROOT, check=True, capture_output=True, text=True, errors="replace")
             figures[f"{name}_s"] = round(time.perf_counter() - started, 3)
             figures[f"{name}_peak_mb"] = int(done.stdout.splitlines()[-1])
 

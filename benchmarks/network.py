@@ -153,7 +153,7 @@ class Network:
         program = [sys.executable, "-S", "-c", STREAM]
         rest = [self.address(0), str(seconds)]
         with subprocess.Popen(
-            self.command(0, [*program, "receive", *rest]), stdout=subprocess.PIPE, text=True
+            self.command(0, [*program, "receive", *rest]), stdout=subprocess.PIPE, text=True, errors="replace"
         ) as receiver:
             try:
                 assert receiver.stdout is not None
@@ -258,7 +258,7 @@ def _delete(name: str) -> None:
 
 
 def _run(command: list[str]) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
     if done.returncode:
         said = (done.stderr or done.stdout).strip().splitlines()
         raise ValueError(

@@ -69,7 +69,9 @@ def _run(command: str, root: Path, *, shown: bool, codes: Sequence[int] = (0,)) 
     print(f"$ {command}", flush=True)
     environment = os.environ | {"PYTHONUNBUFFERED": "1"}
     lines = []
-    with subprocess.Popen(words, cwd=root, env=environment, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        words, cwd=root, env=environment, stdout=subprocess.PIPE, text=True, errors="replace"
+    ) as process:
         assert process.stdout
         for line in process.stdout:
             lines.append(line)

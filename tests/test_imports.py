@@ -210,6 +210,23 @@ def circles(edges: Mapping[str, set[str]]) -> list[str]:
     return sorted(name for name in edges if name in reached(name))
 
 
+READERS = ("grid", "train", "files", "analysis", "settings", "nuq", "benchmarks/gpu", "benchmarks/results")
+
+
+def test_texts_of_other_programs_are_read_with_replacement() -> None:
+    """What git, a compiler, nvidia-smi or a site's sbatch says may have any bytes."""
+    strict = []
+    for path in (path for room in READERS for path in (ROOT / room).rglob("*.py")):
+        calls = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
+        named = [({item.arg for item in call.keywords}, call) for call in calls]
+        strict += [
+            f"{path}:{call.lineno}"
+            for names, call in named
+            if "text" in names and not names & {"errors"} and ast.unparse(call.func).startswith("subprocess.")
+        ]
+    assert not strict
+
+
 @pytest.mark.slow
 def test_nothing_imports_in_a_circle() -> None:
     """Imports inside functions and for typing count too; those of a package's own ``__init__`` do not, unless it is

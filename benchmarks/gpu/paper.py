@@ -87,7 +87,9 @@ def alone(words: Sequence[str], name: str, until: float, killed_at: float) -> di
     command = [sys.executable, "-m", "benchmarks.gpu.paper", *words, "--alone", name, "--until", str(until)]
     left = max(killed_at - time.time(), LEAST_S)
     try:
-        done = subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=left)
+        done = subprocess.run(
+            command, cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=left
+        )
     except subprocess.TimeoutExpired:
         return {"failed": "it hung, and was killed"}
     if done.returncode == 0:

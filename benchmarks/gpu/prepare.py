@@ -89,7 +89,7 @@ def collect(name: str, requirement: str, to: Path, python: str, machine: str) ->
         old.unlink()
     words = "no word"
     for command in commands(requirement, to, python, machine):
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace")
         words = (done.stderr.strip().splitlines() or [words])[-1]
         wheels = wheels_of(name, to)
         if done.returncode == 0 and len(wheels) == 1:

@@ -100,7 +100,7 @@ def commit(root: Path = ROOT) -> str:
 def _git(root: Path, *words: str) -> str:
     command = ["git", "--no-optional-locks", "-C", str(root), *words]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
     except OSError as error:
         raise ValueError(f"git, which names the commit that is measured, does not start: {error.strerror}") from error
     if done.returncode:
@@ -119,7 +119,12 @@ def instructions() -> str:
     """The widest vector instructions that the C++ kernels use here, in words."""
     code = "from nuq import native; print(*native.instruction_sets())"
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
+        [sys.executable, "-W", "ignore", "-c", code],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        check=False,
     )
     sets = done.stdout.split()
     return _SETS.get(sets[-1], "no vector instructions") if sets else "without the C++ kernels"

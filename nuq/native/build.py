@@ -74,7 +74,12 @@ def _accepts(cxx: str, flags: list[str]) -> bool:
     program = f"#include <cstdint>\n{openmp}int main() {{ return 0; }}\n"
     with tempfile.TemporaryDirectory() as folder:
         command = [cxx, "-std=c++17", *flags, "-x", "c++", "-", "-o", str(Path(folder) / "probe")]
-        return subprocess.run(command, input=program, text=True, capture_output=True, check=False).returncode == 0
+        return (
+            subprocess.run(
+                command, input=program, text=True, errors="replace", capture_output=True, check=False
+            ).returncode
+            == 0
+        )
 
 
 def build(target: Path = LIBRARY) -> Path:
@@ -106,6 +111,6 @@ def build(target: Path = LIBRARY) -> Path:
 
 
 def _run(command: list[str]) -> None:
-    done = subprocess.run(command, text=True, capture_output=True, check=False)
+    done = subprocess.run(command, text=True, errors="replace", capture_output=True, check=False)
     if done.returncode:
         raise CompilerError(f"{' '.join(command)} failed:\n{done.stderr.strip()}")

@@ -151,6 +151,18 @@ def test_an_answer_that_gets_lost_is_found_again(checkout: Checkout) -> None:
     assert_all_ran_once(checkout)
 
 
+def test_words_that_are_not_utf8_around_the_answer(checkout: Checkout) -> None:
+    odd = with_sbatch(
+        checkout,
+        "printf 'sbatch: INFO: projet d\\351j\\340 d\\351bit\\351\\n' >&2; printf 'Bienvenue \\340 tous\\n'\n"
+        '{sbatch} "$@" && echo "votre quota: 3 heures"',
+    )
+    checkout.run("plan")
+    assert odd.run("submit").count("submitted job") == 2
+    assert "submitted already" in checkout.run("submit")
+    assert_all_ran_once(checkout)
+
+
 def test_two_terminals_submit_at_once(checkout: Checkout) -> None:
     slow = with_sbatch(checkout, 'sleep 1.5\nexec {sbatch} "$@"')
     checkout.run("plan")

@@ -66,9 +66,9 @@ def _code(root: Path) -> tuple[str, bool]:
     command = ["git", "--no-optional-locks", "status", "--porcelain=v2", "--branch", "--untracked-files=no"]
     try:
         told = subprocess.run(
-            command, cwd=root, capture_output=True, text=True, timeout=GIT_S, check=True
+            command, cwd=root, capture_output=True, text=True, errors="replace", timeout=GIT_S, check=True
         ).stdout.splitlines()
-    except (OSError, subprocess.SubprocessError, UnicodeDecodeError):
+    except (OSError, subprocess.SubprocessError):
         return "", False
     commit = next((line.removeprefix("# branch.oid ") for line in told if line.startswith("# branch.oid ")), "")
     return ("" if commit == "(initial)" else commit), any(not line.startswith("#") for line in told)

@@ -30,14 +30,19 @@ def submit(path: Path, job_name: str | None = None) -> str:
     """Submit an sbatch file, under another name where one is given; returns the job's id.
 
     ValueError, with SLURM's words, where it refuses (``TooMany``, ``TooLarge``).  ``Full`` where it has no room for any
-    job now.  ``Unreachable`` where nobody knows whether the job was accepted.
+    job now.  ``Unreachable`` where nobody knows whether the job was accepted: so is whatever else goes wrong after
+    sbatch was started.
     """
     check_sbatch()
     reply = _ask_sbatch(["--parsable", *([f"--job-name={job_name}"] if job_name else []), str(path)], path)
-    job_id = (reply.splitlines() or [""])[-1].partition(";")[0].strip()
-    if not job_id.isdecimal():
-        raise Unreachable(f"sbatch {path}: the answer {reply!r} is no job id; whether SLURM took the job is not known")
-    return job_id
+    if len(found := _ids(reply)) != 1:
+        raise Unreachable(f"sbatch {path}: the answer {reply!r} is no job id; {NOT_KNOWN}")
+    return found.pop()
+
+
+def _ids(reply: str) -> set[str]:
+    """The job ids among the lines of an answer: sites put a banner before it, or a notice after it."""
+    return set(re.findall(r"^[ \t]*([0-9]{1,18})(?:;[^\s;]+)?[ \t]*\r?$", reply, re.MULTILINE))
 
 
 def test_only(path: Path) -> None:
@@ -133,21 +138,25 @@ def _ask_sbatch(words: Sequence[str], path: Path) -> str:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        errors="replace",
         close_fds=False,
         env=_environment(path),
     ) as process:
         try:
             out, err = _heard(process, path)
-        except BaseException:
+        except BaseException as error:
             process.kill()
+            if isinstance(error, Exception) and not isinstance(error, Unreachable):
+                raise Unreachable(f"sbatch {path}: {type(error).__name__}: {error}; {NOT_KNOWN}") from error
             raise
     if process.returncode == 0:
         return out.strip()
     said = " ".join((err.strip() or out.strip()).split())
-    if process.returncode < 0:
-        raise Unreachable(
-            f"sbatch {path}: was killed by signal {-process.returncode}; whether SLURM took the job is not known"
-        )
+    if process.returncode < 0 or process.returncode > 128:  # of sbatch itself, or of a script of the site around it
+        number = -process.returncode if process.returncode < 0 else process.returncode - 128
+        raise Unreachable(f"sbatch {path}: was killed by signal {number}; {NOT_KNOWN}")
+    if _ids(out):
+        raise Unreachable(f"sbatch {path}: named a job and ended with code {process.returncode} ({said}); {NOT_KNOWN}")
     if FULL.search(said):
         raise Full(f"sbatch {path}: {said}")
     if NO_ANSWER.search(said):
@@ -172,11 +181,10 @@ def _heard(process: subprocess.Popen[str], path: Path) -> tuple[str, str]:
             if FULL.search(words):
                 raise Full(f"sbatch {path}: {' '.join(words.split())}") from None
             if time.monotonic() >= end:
-                raise Unreachable(
-                    f"sbatch {path}: no answer within {ANSWER_S:.0f} s; whether SLURM took the job is not known"
-                ) from None
+                raise Unreachable(f"sbatch {path}: no answer within {ANSWER_S:.0f} s; {NOT_KNOWN}") from None
 
 
+NOT_KNOWN = "whether SLURM took the job is not known"
 ANSWER_S = 60.0  # a controller that takes longer to answer is down, or so busy that nobody knows
 NO_ANSWER = re.compile(
     "unable to contact slurm controller|socket timed out|unexpected message received|zero bytes were transmitted"

@@ -194,7 +194,9 @@ def _ask(build: Sequence[Run], look_at: Sequence[Run], places: Mapping[str, str]
     request = {"build": configs(build), "data": configs(look_at), "limit_s": LIMIT_S}
     command = [os.environ.get("PYTHON", sys.executable), "-m", ".".join(MODULE.with_suffix("").parts)]
     try:
-        done = subprocess.run(command, cwd=root, input=json.dumps(request), capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            command, cwd=root, input=json.dumps(request), capture_output=True, text=True, errors="replace", check=False
+        )
         if done.returncode == 0:
             return json.loads(done.stdout)
     except (OSError, ValueError) as error:

@@ -32,7 +32,16 @@ def test_submission_needs_sbatch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         sbatch_command.submit(tmp_path / "x")
 
 
-@pytest.mark.parametrize("answer", ["4711", "4711;cluster", "a notice of the site\\n4711"])
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "4711",
+        "4711;cluster",
+        "a notice of the site\\n4711",
+        "Bienvenue au 1er n\\351ud: 12 jobs\\n\\n4711\\nprojet d\\351bit\\351: 3 heures",
+        "4711;cluster\\r\\n  \\n",
+    ],
+)
 def test_the_answer_is_the_jobs_id(answer: str, sbatch: Callable[[str], Path]) -> None:
     path = sbatch(f"printf '{answer}\\n'")
     assert sbatch_command.submit(path) == "4711"
@@ -77,10 +86,29 @@ def test_no_answer_is_no_refusal(words: str, sbatch: Callable[[str], Path]) -> N
             ask(path)
 
 
-@pytest.mark.parametrize("lines", ["", "echo 'Submitted to the queue'", "kill -9 $$", "echo 47 11"])
+@pytest.mark.parametrize(
+    "lines",
+    [
+        *("", "echo 'Submitted to the queue'", "kill -9 $$", "echo 47 11", "printf '47\\n11\\n'", "printf '\\351\\n'"),
+        *("echo 4711; echo 'the mail could not be sent' >&2; exit 1", "exit 137"),
+    ],
+)
 def test_an_answer_that_is_no_id_says_nothing(lines: str, sbatch: Callable[[str], Path]) -> None:
     with pytest.raises(Unreachable, match="whether SLURM took the job is not known"):
         sbatch_command.submit(sbatch(lines))
+
+
+@pytest.mark.parametrize("error", [ValueError("nobody expects it"), OSError(28, "No space left on device")])
+def test_whatever_goes_wrong_once_sbatch_runs_is_not_known(
+    error: Exception, sbatch: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def breaks(*args: object) -> None:
+        raise error
+
+    path = sbatch("echo 4711")
+    monkeypatch.setattr(sbatch_command, "_heard", breaks)
+    with pytest.raises(Unreachable, match="whether SLURM took the job is not known"):
+        sbatch_command.submit(path)
 
 
 def test_an_answer_that_does_not_come_is_not_waited_for(
