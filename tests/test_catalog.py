@@ -128,7 +128,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run(copy: Path, *words: str, code: int = 0) -> str:
     """What a command prints there."""
-    environment = {**os.environ, "PYTHONPATH": str(copy), "PYTHON": sys.executable, "CUDA_VISIBLE_DEVICES": ""}
+    environment = {**os.environ, "PYTHONPATH": str(copy), "NUQ_PYTHON": sys.executable, "CUDA_VISIBLE_DEVICES": ""}
     environment.pop("NUQ_DATA", None)
     done = subprocess.run(
         [sys.executable, *words], cwd=copy, env=environment, capture_output=True, text=True, timeout=300, check=False

@@ -274,7 +274,7 @@ def test_an_installed_copy_stays_where_it_is(tmp_path: Path, monkeypatch: pytest
 
 def run(folder: Path, *words: str, code: int = 0, **more: str) -> str:
     """What a command prints."""
-    environ = {**os.environ, "PYTHONPATH": f"{ROOT}:{folder}", "PYTHON": sys.executable, **more}
+    environ = {**os.environ, "PYTHONPATH": f"{ROOT}:{folder}", "NUQ_PYTHON": sys.executable, **more}
     done = subprocess.run(words, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == code, done.stdout + done.stderr
     return done.stdout + done.stderr

@@ -145,7 +145,7 @@ def dry_run(argv: Sequence[str], root: Path) -> int:
     with tempfile.TemporaryDirectory() as folder:
         measured = Path(folder, "measured.json")
         command = [
-            os.environ.get("PYTHON", sys.executable),
+            os.environ.get("NUQ_PYTHON", sys.executable),
             "-m",
             "train.dry_run",
             *pinned(first.experiment, first.run_dir),

@@ -25,8 +25,8 @@ class Attempt:
         more = {
             MARK: self.mark,
             "NUQ_CODE": str(code),
-            "NPROC": str(ranks),
-            "PYTHON": sys.executable,
+            "NUQ_NPROC": str(ranks),
+            "NUQ_PYTHON": sys.executable,
             "OMP_NUM_THREADS": "1",
         }
         self._bash = subprocess.Popen(

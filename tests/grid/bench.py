@@ -188,8 +188,8 @@ def bench(folder: Path, capture: Capture, *, opinion: bool = False, **settings: 
     with cluster(folder, **settings) as slurm:
         made = Bench(fake.checkout(folder / "checkout"), folder / "mine.py", slurm, capture)
         made.sweep()
-        variables = {**slurm.exports, "PYTHON": sys.executable}
-        gone = [key for key in os.environ if key.startswith(("SLURM_", "SBATCH_", "NUQ_", "CUDA_")) or key == "NPROC"]
+        variables = {**slurm.exports, "NUQ_PYTHON": sys.executable}
+        gone = [key for key in os.environ if key.startswith(("SLURM_", "SBATCH_", "NUQ_", "CUDA_"))]
         asked = sbatch_command.test_only, sbatch_command.too_long
         if not opinion:
             sbatch_command.test_only, sbatch_command.too_long = lambda path: None, lambda partition, time_s: ""

@@ -112,8 +112,8 @@ def runs(root: Path, seeds: int) -> list[Run]:
 
 def environment(**more: str) -> dict[str, str]:
     return {
-        **{key: value for key, value in os.environ.items() if key not in {"NPROC", "PYTHON"}},
-        "PYTHON": sys.executable,
+        **{key: value for key, value in os.environ.items() if key not in {"NUQ_NPROC", "NUQ_PYTHON"}},
+        "NUQ_PYTHON": sys.executable,
         **more,
     }
 

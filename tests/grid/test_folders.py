@@ -75,7 +75,7 @@ def test_two_files_do_not_share_a_folder_silently(
     for steps, file in enumerate(files, 7):
         file.parent.mkdir()
         file.write_text(SHARED.format(steps, ""))
-    monkeypatch.setenv("PYTHON", sys.executable)
+    monkeypatch.setenv("NUQ_PYTHON", sys.executable)
     monkeypatch.setattr(planning, "slurm_is_here", lambda: False)
     for command in ("run", "plan"):
         assert grid_run.main([command, str(files[0]), "tiny"], root) == 0
@@ -99,7 +99,7 @@ def test_two_files_do_not_share_a_folder_silently(
 def test_a_file_within_the_checkout_may_be_copied_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = fake.checkout(tmp_path / "co")
     (root / "mine.py").write_text(SHARED.format(7, ""))
-    monkeypatch.setenv("PYTHON", sys.executable)
+    monkeypatch.setenv("NUQ_PYTHON", sys.executable)
     assert grid_run.main(["run", str(root / "mine.py"), "tiny"], root) == 0
     assert (root / "runs/mine_tiny/.sweeps").read_text() == "mine.py: tiny\n"
     copy = shutil.copytree(root, tmp_path / "copy")

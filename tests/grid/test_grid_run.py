@@ -86,7 +86,7 @@ def test_offset_and_cap_reach_the_array(tmp_path: Path, capsys: pytest.CaptureFi
         assert f"#SBATCH --{line}\n" in text
     assert "partition" not in text
     assert "gpus" not in text
-    assert 'export NPROC="${NPROC:-2}"' in (tmp_path / "jobs" / "exp_999.sh").read_text()
+    assert 'export NUQ_NPROC="${NUQ_NPROC:-2}"' in (tmp_path / "jobs" / "exp_999.sh").read_text()
     assert "MaxArraySize" in capsys.readouterr().out
 
 

@@ -22,7 +22,7 @@ TAKING = [name for name, (_, arguments, _) in grid_run.COMMANDS.items() if argum
 
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("PYTHON", sys.executable)
+    monkeypatch.setenv("NUQ_PYTHON", sys.executable)
     return fake.checkout(tmp_path / "co")
 
 

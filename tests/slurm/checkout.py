@@ -320,8 +320,8 @@ def whole(root: Path, slurm: Slurm, sweeps: str, name: str, site: str = SITE) ->
 
 def _checkout(root: Path, slurm: Slurm, name: str, site: str, python: str) -> Checkout:
     (root / "site.yaml").write_text(site)
-    environ = {**slurm.environ, "NUQ_SITE": str(root / "site.yaml"), "PYTHON": python, "OMP_NUM_THREADS": "1"}
-    environ.pop("NPROC", None)
+    environ = {**slurm.environ, "NUQ_SITE": str(root / "site.yaml"), "NUQ_PYTHON": python, "OMP_NUM_THREADS": "1"}
+    environ.pop("NUQ_NPROC", None)
     return Checkout(root, slurm, name, environ)
 
 

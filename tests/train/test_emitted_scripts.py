@@ -113,8 +113,8 @@ def halting(tmp_path: Path) -> Path:
 @contextlib.contextmanager
 def started(job: Path, python: Path | str) -> Iterator[subprocess.Popen[str]]:
     """The job, with everything that it starts in a process group of its own, which does not outlive the test."""
-    environment = {key: value for key, value in os.environ.items() if key not in ("NUQ_CODE", "NPROC")} | {
-        "PYTHON": str(python)
+    environment = {key: value for key, value in os.environ.items() if key not in ("NUQ_CODE", "NUQ_NPROC")} | {
+        "NUQ_PYTHON": str(python)
     }
     with subprocess.Popen(
         ["bash", str(job)], env=environment, stdout=subprocess.PIPE, text=True, start_new_session=True

@@ -189,7 +189,11 @@ def _start(run: Run, share: Share) -> subprocess.Popen[bytes]:
     Its processes share a lock on the run's log from the start, by which ``prune`` knows that one of them is alive; that
     on the folder is main.py's own.
     """
-    environ = {**os.environ, "NPROC": str(ranks_of(run)), "PYTHON": os.environ.get("PYTHON", sys.executable)}
+    environ = {
+        **os.environ,
+        "NUQ_NPROC": str(ranks_of(run)),
+        "NUQ_PYTHON": os.environ.get("NUQ_PYTHON", sys.executable),
+    }
     environ["OMP_NUM_THREADS"] = str(run.experiment.config["threads"])
     if share.gpus:
         environ["CUDA_VISIBLE_DEVICES"] = ",".join(share.gpus)

@@ -21,8 +21,8 @@ def run_script(experiment: Experiment, run_dir: str, checkout: str) -> str:
     """The text of ``run.sh``: it runs one experiment from any folder, with the exit codes of main.py.
 
     ``checkout`` is the bash expression that names the checkout (see ``from_script``); ``run_dir`` is seen from there,
-    and from the snapshot that NUQ_CODE may name in its place.  NPROC ranks are spread over NUQ_NODES nodes of a SLURM
-    job.
+    and from the snapshot that NUQ_CODE may name in its place.  NUQ_NPROC ranks are spread over NUQ_NODES nodes of a
+    SLURM job.
     """
     label = " ".join(experiment.label.split()) or experiment.name
     head = filled(
@@ -43,7 +43,7 @@ def run_script(experiment: Experiment, run_dir: str, checkout: str) -> str:
         shutdown_s=SHUTDOWN_S,
         ports="{} {}".format(*PORTS),
     )
-    return head + filled("code", checkout=checkout) + piece("python") + piece("wait") + body
+    return head + filled("code", checkout=checkout) + filled("python", variable="NUQ_PYTHON") + piece("wait") + body
 
 
 def _after(experiment: Experiment) -> str:
@@ -127,7 +127,7 @@ def task_script(title: str, summary: str, experiments: Sequence[Experiment], com
         what=f"{title}: {summary}",
         how=f"One command per experiment; a finished one returns at once. Written by `{command}`.",
     )
-    parts = [head + filled("here", checkout=from_script(1)), piece("python"), piece("task")]
+    parts = [head + filled("here", checkout=from_script(1)), filled("python", variable="PYTHON"), piece("task")]
     for item in experiments:
         also = f" (also: {', '.join(item.aliases)})" if item.aliases else ""
         words = " ".join(shlex.quote(text) for text in chosen(item, f"runs/{item.folder}/{item.name}"))

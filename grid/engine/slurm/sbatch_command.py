@@ -124,10 +124,19 @@ def _limit_s(text: str) -> float:
 
 
 def _environment(path: Path) -> dict[str, str]:
-    """The environment of this process, without variables that would overrule what the sbatch file says."""
+    """The environment of this process, which sbatch hands on to the job.
+
+    It has no variable that would overrule what the sbatch file says.  Nor has it what is the job's or step's that this
+    process runs in: how that is bound (SLURM_*), and how many ranks it has.
+    """
     said = set(re.findall(r"^#SBATCH --([\w-]+)", path.read_text() if path.exists() else "", re.MULTILINE))
     kept = {name for name, option in _LEFT_OPEN.items() if option not in said}
-    return {name: value for name, value in os.environ.items() if not name.startswith("SBATCH_") or name in kept}
+    kept |= _OF_THE_CLUSTER
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if name in kept or not (name.startswith(("SBATCH_", "SLURM_")) or name in _OF_A_JOB)
+    }
 
 
 def _ask_sbatch(words: Sequence[str], path: Path) -> str:
@@ -207,6 +216,15 @@ class TooLarge(ValueError):
     """The error that SLURM refuses the indices of an array because they are above its MaxArraySize."""
 
 
+_OF_THE_CLUSTER = {"SLURM_CONF", "SLURM_CLUSTERS", "SLURM_JWT"}  # which one it is, and who asks
+_OF_A_JOB = {
+    "NUQ_CODE",
+    "NUQ_EXIT_CODE",
+    "NUQ_NODES",
+    "NUQ_NPROC",
+    "NUQ_SHUTDOWN_S",
+    "NUQ_SLOT",
+}  # its scripts set these
 # Variables that say what a file may leave open; every other SBATCH_* would overrule the file: its array, its signal,
 # its log.
 _LEFT_OPEN = {

@@ -69,6 +69,9 @@ class Mail:
                 raise ValueError(f"mail.on: {unknown('event', event, MAIL_EVENTS.split())}")
 
 
+_RENAMED = {"NPROC", "PYTHON"}
+
+
 @dataclass(frozen=True)
 class Site:
     """All settings that differ between clusters; the empty site asks for nothing and checks nothing."""
@@ -98,6 +101,10 @@ class Site:
     max_array_size: int | None = whole(None, "None: the cluster's own word")
     max_submit: int | None = whole(None, "None: the cluster's own word")
     sbatch: tuple[str, ...] = setting((), "further options", pattern=TEXT)
+
+    def __post_init__(self) -> None:
+        for name in _RENAMED.intersection(self.environment):
+            raise ValueError(f"environment.{name}: the scripts read NUQ_{name}, for {name} may be anybody's: rename it")
 
     def resources(self, partition: str | None = None) -> Mapping[str, Any]:
         """The resources of an experiment that says nothing itself, on ``partition`` (None: the profile's own)."""

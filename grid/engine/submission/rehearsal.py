@@ -192,7 +192,7 @@ def _ask(build: Sequence[Run], look_at: Sequence[Run], places: Mapping[str, str]
         return [{**_without_weights(run), "data_dir": places[run.run_dir]} for run in runs]
 
     request = {"build": configs(build), "data": configs(look_at), "limit_s": LIMIT_S}
-    command = [os.environ.get("PYTHON", sys.executable), "-m", ".".join(MODULE.with_suffix("").parts)]
+    command = [os.environ.get("NUQ_PYTHON", sys.executable), "-m", ".".join(MODULE.with_suffix("").parts)]
     try:
         done = subprocess.run(
             command, cwd=root, input=json.dumps(request), capture_output=True, text=True, errors="replace", check=False

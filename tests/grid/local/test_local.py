@@ -158,7 +158,7 @@ def test_slots_bound_what_runs_at_once_and_set_the_environment(tmp_path: Path, m
     assert run_all(runs, 3, Lines(6)).exit_code == 0
     environments = [json.loads((run.folder.path / "env").read_text()) for run in runs]
     assert {item["OMP_NUM_THREADS"] for item in environments} == {"1"}
-    assert {item["NPROC"] for item in environments} == {"1"}
+    assert {item["NUQ_NPROC"] for item in environments} == {"1"}
     assert sorted({item["CUDA_VISIBLE_DEVICES"] for item in environments}) == ["5", "7"]
     spans = [json.loads((run.folder.path / "span").read_text()) for run in runs]
     at_once = max(sum(began <= moment < ended for began, ended in spans) for moment, _ in spans)
@@ -245,7 +245,7 @@ def test_run_and_retry_agree_about_what_diverged(
         "from grid.engine.sweep import Sweep, point\n"
         "def tiny() -> Sweep:\n    return Sweep([point('QSGD', method='qsgd', steps=7)], seeds=2)\n"
     )
-    monkeypatch.setenv("PYTHON", sys.executable)
+    monkeypatch.setenv("NUQ_PYTHON", sys.executable)
     words = [str(user), "tiny"]
     assert grid_run.main(["run", *words, "--slots", "2"], root) == 1
     (run,) = [run for run in runs_of(load(str(user), "tiny").experiments(), root) if run.experiment.seed == 2]

@@ -229,7 +229,7 @@ def test_three_at_a_time_each_with_its_own_gpus(
     tmp_path: Path, outside: str | None, resources: Resources, inside: list[str]
 ) -> None:
     path, runs = _slots(tmp_path / "it's here", 5, 3, resources)
-    more = {"NPROC": "1"} | ({} if outside is None else {"CUDA_VISIBLE_DEVICES": outside})
+    more = {"NUQ_NPROC": "1"} | ({} if outside is None else {"CUDA_VISIBLE_DEVICES": outside})
     done = fake.bash(path, **more)
     assert done.returncode == 0, done.stdout + done.stderr
     assert [run.state().word for run in runs] == ["done"] * 5

@@ -157,9 +157,9 @@ def _ranks(root: Path, nproc: int, run: Any) -> tuple[int, str]:
     python.write_text(TORCHRUN)
     python.chmod(python.stat().st_mode | stat.S_IXUSR)
     more = {
-        "PYTHON": str(python),
-        "REAL_PYTHON": fake.environment()["PYTHON"],
-        "NPROC": str(nproc),
+        "NUQ_PYTHON": str(python),
+        "REAL_PYTHON": fake.environment()["NUQ_PYTHON"],
+        "NUQ_NPROC": str(nproc),
         "OMP_DYNAMIC": "true",
     }
     code = fake.bash(run.folder.script, **more).returncode
@@ -187,7 +187,7 @@ def test_the_real_torchrun_passes_the_signal_on_and_leaves_nobody_behind(tmp_pat
     (root / "main.py").write_text(main)
     (run,) = fake.runs(root, 1)
     with fake.started(
-        root, ["bash", str(run.folder.script)], env=fake.environment(NPROC="2", OMP_NUM_THREADS="1")
+        root, ["bash", str(run.folder.script)], env=fake.environment(NUQ_NPROC="2", OMP_NUM_THREADS="1")
     ) as process:
         fake.until(
             lambda: all((run.folder.path / f"started{rank}").exists() for rank in (0, 1)),
@@ -274,10 +274,10 @@ def _nodes_environment(root: Path, **more: str) -> dict[str, str]:
         "SLURM_CPUS_PER_TASK": "6",
     }
     base = {
-        "PYTHON": str(binaries / "python"),
-        "REAL_PYTHON": fake.environment()["PYTHON"],
+        "NUQ_PYTHON": str(binaries / "python"),
+        "REAL_PYTHON": fake.environment()["NUQ_PYTHON"],
         "NUQ_NODES": "2",
-        "NPROC": "4",
+        "NUQ_NPROC": "4",
     }
     return fake.environment(**{"PATH": f"{binaries}:{os.environ['PATH']}", **base, **slurm, **more})
 
@@ -340,7 +340,7 @@ def test_a_port_that_is_taken_is_passed_over(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("more", "nodes"), [({"SLURM_JOB_NUM_NODES": "1"}, 1), ({"NPROC": "1"}, 0), ({"NUQ_NODES": "1"}, 1)]
+    ("more", "nodes"), [({"SLURM_JOB_NUM_NODES": "1"}, 1), ({"NUQ_NPROC": "1"}, 0), ({"NUQ_NODES": "1"}, 1)]
 )
 def test_one_node_needs_no_srun(tmp_path: Path, more: dict[str, str], nodes: int) -> None:
     root = fake.checkout(tmp_path)

@@ -133,3 +133,24 @@ def test_slurms_opinion(sbatch: Callable[[str], Path]) -> None:
     path = sbatch("echo 'sbatch: Job 9 to start at 2026-01-01T00:00:00' >&2")
     sbatch_command.test_only(path)
     assert (path.parent / "asked").read_text() == f"--test-only {path}\n"
+
+
+def test_the_callers_job_and_step_do_not_reach_the_job(
+    sbatch: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = {
+        "SLURM_CONF": "c",
+        "SLURM_CLUSTERS": "here",
+        "SLURM_JWT": "j",
+        "NUQ_DATA": "d",
+        "NUQ_PYTHON": "p",
+        "HINT": "h",
+    }
+    gone = {"SLURM_CPU_BIND": "map_cpu:0", "SLURM_JOB_ID": "7", "SLURM_HINT": "x", "NUQ_NPROC": "8", "NUQ_CODE": "x"}
+    for name, value in {**kept, **gone, "SBATCH_ARRAY_INX": "0-9", "SBATCH_PARTITION": "fast"}.items():
+        monkeypatch.setenv(name, value)
+    path = sbatch('env >"${0%/*}/seen"; echo 4711')
+    sbatch_command.submit(path)
+    seen = dict(line.split("=", 1) for line in (path.parent / "seen").read_text().splitlines() if "=" in line)
+    assert {**kept, "SBATCH_PARTITION": "fast"}.items() <= seen.items()
+    assert not {*gone, "SBATCH_ARRAY_INX"} & set(seen)

@@ -42,7 +42,7 @@ def test_submitted_once_and_told_apart(
     with cluster(tmp_path, cpus=8, partitions={"p100": {}}) as slurm:
         for name, value in slurm.environ.items():
             monkeypatch.setenv(name, value)
-        monkeypatch.setenv("PYTHON", sys.executable)
+        monkeypatch.setenv("NUQ_PYTHON", sys.executable)
         assert grid_run.main([*LINE, str(family)], root) == 0
         assert "submitted job " in capsys.readouterr().out
         (root / "main.py").write_text(
@@ -80,7 +80,7 @@ def test_a_prefix_in_the_queue_is_left_alone(
     with cluster(tmp_path, cpus=8, partitions={"p100": {}}) as slurm:
         for name, value in slurm.environ.items():
             monkeypatch.setenv(name, value)
-        monkeypatch.setenv("PYTHON", sys.executable)
+        monkeypatch.setenv("NUQ_PYTHON", sys.executable)
         assert grid_run.main([*LINE, str(family)], root) == 0
         before = (root / "jobs" / "exp_0.sh").read_text()
         other = ["other" if word == "four" else word for word in LINE]

@@ -176,7 +176,7 @@ def test_a_run_that_is_being_started_is_left_alone(here: Bench, monkeypatch: pyt
     slow, go = here.root.with_name("python"), here.root.with_name("go")
     slow.write_text(f'#!/bin/sh\ntouch begun\nuntil [ -e "{go}" ]; do sleep 0.05; done\nexec {sys.executable} "$@"\n')
     slow.chmod(0o755)
-    monkeypatch.setenv("PYTHON", str(slow))
+    monkeypatch.setenv("NUQ_PYTHON", str(slow))
     with here.apart("run --slots 1") as runner:
         fake.until((here.root / "begun").exists, "run.sh did not come to main.py", 30)
         runner.kill()

@@ -1,3 +1,3 @@
-if [ -z "${PYTHON:-}" ]; then
-  if [ -x .venv/bin/python ]; then PYTHON=.venv/bin/python; else PYTHON=python; fi
+if [ -z "${@variable@:-}" ]; then
+  if [ -x .venv/bin/python ]; then @variable@=.venv/bin/python; else @variable@=python; fi
 fi

@@ -1,4 +1,4 @@
-export NPROC="${NPROC:-@ranks@}"
+export NUQ_NPROC="${NUQ_NPROC:-@ranks@}"
 @nodes@runs=(
 @runs@
 )
