@@ -29,7 +29,7 @@ finish() {
   child=
   if [ -n "$signalled" ] && { [ "$code" -lt 0 ] || [ "$code" -gt 126 ]; }; then code=75; fi
 }
-export NPROC="${NPROC:-4}"
+export NUQ_NPROC="${NUQ_NPROC:-4}"
 export NUQ_NODES="${NUQ_NODES:-2}"
 runs=(
   runs/x/a

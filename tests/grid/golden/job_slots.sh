@@ -32,7 +32,7 @@ finish() {
 set +u
 module load a
 set -u
-export NPROC="${NPROC:-2}"
+export NUQ_NPROC="${NUQ_NPROC:-2}"
 runs=(
   runs/x/a
   runs/x/b

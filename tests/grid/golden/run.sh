@@ -5,8 +5,8 @@
 set -u
 checkout="$(dirname "${BASH_SOURCE[0]}")/../../.."
 CDPATH='' cd -- "${NUQ_CODE:-$checkout}" || exit 2
-if [ -z "${PYTHON:-}" ]; then
-  if [ -x .venv/bin/python ]; then PYTHON=.venv/bin/python; else PYTHON=python; fi
+if [ -z "${NUQ_PYTHON:-}" ]; then
+  if [ -x .venv/bin/python ]; then NUQ_PYTHON=.venv/bin/python; else NUQ_PYTHON=python; fi
 fi
 child=
 signalled=
@@ -87,11 +87,11 @@ if [ -t 1 ]; then exec > >(tee -i -a "$log") 2>&1; else exec >>"$log" 2>&1; fi
 export PYTHONUNBUFFERED=1
 
 # One rank per allotted device; never more ranks than workers.
-ranks="${NPROC:-1}"
+ranks="${NUQ_NPROC:-1}"
 if [ "$ranks" -gt 4 ]; then ranks=4; fi
 
 if [ "$ranks" -le 1 ]; then
-  "$PYTHON" main.py "${overrides[@]}" &
+  "$NUQ_PYTHON" main.py "${overrides[@]}" &
   finish
   exit "$code"
 fi
@@ -106,7 +106,7 @@ for most in "${SLURM_JOB_NUM_NODES:-1}" "$ranks"; do
 done
 shutdown_s="${NUQ_SHUTDOWN_S:-100}"
 if [ "$nodes" -le 1 ]; then
-  "$PYTHON" -m torch.distributed.run --standalone --nproc-per-node="$ranks" \
+  "$NUQ_PYTHON" -m torch.distributed.run --standalone --nproc-per-node="$ranks" \
     --signals-to-handle=SIGTERM,SIGINT,SIGUSR2 --shutdown-timeout="$shutdown_s" main.py "${overrides[@]}" &
 else
   # This shell runs on the first node of the job, where the ranks meet: its port has to be free here.
@@ -114,7 +114,7 @@ else
   if ! getent hosts "$first" >/dev/null; then
     first="$(scontrol show node -o "$first" | sed -n 's/.* NodeAddr=\([^ ]*\).*/\1/p')"
   fi
-  port="$("$PYTHON" -c '
+  port="$("$NUQ_PYTHON" -c '
 import socket, sys
 low, high, job = map(int, sys.argv[1:])
 for number in range(high - low):
@@ -138,7 +138,7 @@ for number in range(high - low):
   if [ -n "$signalled" ]; then signalled=USR2; fi
   srun --nodes="$nodes" --ntasks="$nodes" --ntasks-per-node=1 --export=ALL --kill-on-bad-exit=0 --wait="$shutdown_s" \
     --cpus-per-task="$((${SLURM_CPUS_PER_TASK:-1} * ${SLURM_NTASKS_PER_NODE:-1}))" \
-    bash -c 'exec "$0" -m torch.distributed.run --node-rank="$SLURM_NODEID" "$@"' "$PYTHON" \
+    bash -c 'exec "$0" -m torch.distributed.run --node-rank="$SLURM_NODEID" "$@"' "$NUQ_PYTHON" \
     --nnodes="$nodes" --nproc-per-node="$((ranks / nodes))" \
     --rdzv-backend=static --rdzv-endpoint="$first:$port" --rdzv-id="$SLURM_JOB_ID.${SLURM_RESTART_COUNT:-0}.$$" \
     --signals-to-handle=SIGTERM,SIGINT,SIGUSR2 --shutdown-timeout="$shutdown_s" main.py "${overrides[@]}" &
