@@ -46,7 +46,7 @@ def test_states_come_from_files_alone(bare: Slurm, tmp_path: Path) -> None:
     checkout.go(5)
     bare.wait_until(lambda: set(queued(bare)) == {f"{job}_5"}, 30)
     bare.wait_until(lambda: not forgotten_left(bare, job, range(5)), 40)
-    words |= {3: "preempted", 4: "lost", 5: "done"}
+    words |= {3: "checkpointed", 4: "lost", 5: "done"}
     assert checkout.states() == words
     told = checkout.status()
     assert "2 done, 1 failed" in told
