@@ -1,11 +1,15 @@
-"""The subcommand that takes runs out of the queue: cancel."""
+"""The ways out of the queue: the subcommand cancel, and what a plan no longer wants."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from grid.commands.options import add_consent, as_planned, command_parser, consent, count, runs_named
+
+if TYPE_CHECKING:
+    from grid.engine.submission.planning import Made
 
 
 def cancel(argv: Sequence[str], root: Path) -> int:
@@ -64,3 +68,25 @@ def cancel(argv: Sequence[str], root: Path) -> int:
             begun = len(elements) - len(gone)
             print(f"cancelled {count(len(gone), 'script')}" + (f"; {begun} had begun meanwhile" if begun else ""))
     return 0
+
+
+def cancel_unwanted(made: Made, yes: bool, root: Path) -> bool:
+    """Cancel the runs that the sweep no longer has, if the user agrees; returns whether the plan may go on."""
+    from grid.engine.states import evidence
+
+    alone = sorted({item.element for item in made.plan.cancel if item.alone})
+    for item in made.plan.cancel:
+        if not item.alone:
+            print(
+                f"kept in the queue: {item.element} runs {Path(item.run_dir).name}, no longer in the sweep, and "
+                f"others that are"
+            )
+    if not alone:
+        return True
+    if not consent(
+        f"Cancel {count(len(alone), 'queued or running script')} of runs that the sweep no longer has?", yes
+    ):
+        return False
+    evidence.recall(alone, made.plan.folder, root, made.view.answer)
+    print(f"cancelled {', '.join(alone[:5])}{' ...' if len(alone) > 5 else ''}")
+    return True

@@ -182,6 +182,8 @@ def duration(seconds: float) -> str:
 
 def show_plan(made: Made, root: Path) -> None:
     """Print a plan: its code, its runs, and what SLURM would make of them."""
+    from grid.engine.submission import planning
+
     plan = made.plan
     print(f"{plan.title}: {count(len(made.runs), 'experiment')}; code {_code(plan.code)}")
     tell_folder(made.sweep)
@@ -202,6 +204,9 @@ def show_plan(made: Made, root: Path) -> None:
             ("ARRAY", "SCRIPTS", "RUNS", "AT ONCE", "AFTER", "EACH SCRIPT ASKS FOR"),
             [_row(made, chunk) for chunk in plan.chunks],
         )
+    if shell := planning.of_the_shell(made, root):
+        told = ", ".join(f"{name}={value}" for name, value in sorted(shell.items()))
+        print(f"of this shell the jobs get {told}")
     for item in plan.cancel:
         print(f"to cancel: {item.element}, {Path(item.run_dir).name}: no longer in the sweep")
     if not plan.submit:

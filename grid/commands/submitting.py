@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from files.tables import add_json, as_json, beside_json
+from grid.commands.cancelling import cancel_unwanted
 from grid.commands.options import (
     add_consent,
     add_resources,
@@ -203,34 +204,12 @@ def submit(argv: Sequence[str], root: Path) -> int:
             return 0
         if found := _told(planning.check(made, root, is_built=before.is_built)):
             raise ValueError("nothing was submitted: " + "; ".join(found))
-        if made.plan.cancel and not _cancel_unwanted(made, parsed.yes, root):
+        if made.plan.cancel and not cancel_unwanted(made, parsed.yes, root):
             print("nothing was cancelled and nothing submitted")
             return 1
         if made.plan.submit:
             return _report(*planning.apply(made, root, _note), made.options)
     return 0
-
-
-def _cancel_unwanted(made: Made, yes: bool, root: Path) -> bool:
-    """Cancel the runs that the sweep no longer has, if the user agrees; returns whether the plan may go on."""
-    from grid.engine.states import evidence
-
-    alone = sorted({item.element for item in made.plan.cancel if item.alone})
-    for item in made.plan.cancel:
-        if not item.alone:
-            print(
-                f"kept in the queue: {item.element} runs {Path(item.run_dir).name}, no longer in the sweep, and "
-                f"others that are"
-            )
-    if not alone:
-        return True
-    if not consent(
-        f"Cancel {count(len(alone), 'queued or running script')} of runs that the sweep no longer has?", yes
-    ):
-        return False
-    evidence.recall(alone, made.plan.folder, root, made.view.answer)
-    print(f"cancelled {', '.join(alone[:5])}{' ...' if len(alone) > 5 else ''}")
-    return True
 
 
 def _go_on(item: Submission, options: Options, root: Path) -> int:
@@ -240,6 +219,10 @@ def _go_on(item: Submission, options: Options, root: Path) -> int:
     from grid.engine.submission import planning, waves
 
     if item.is_complete:
+        if made := _stopped(item, options, root):
+            if found := _told(planning.check(made, root)):
+                raise ValueError("nothing was submitted: " + "; ".join(found))
+            return _report(*planning.apply(made, root, _note), made.options)
         jobs = ", ".join(chunk.job_id for chunk in item.chunks)
         print(f"submitted already, as {jobs}; to see what is new: {again('plan', options.grid, options.run_name)}")
         return 0
@@ -253,6 +236,29 @@ def _go_on(item: Submission, options: Options, root: Path) -> int:
     item = planning.released(item, view)
     print(f"going on with {item.id}: {len(left)} of {count(len(item.chunks), 'array')} left")
     return _report(*waves.hand_over(item, load_site(options.site), root, _note), options)
+
+
+def _stopped(item: Submission, options: Options, root: Path) -> Made | None:
+    """The plan to go on with runs of a submission that stopped at a checkpoint, which SLURM does not queue again.
+
+    None where there are none.  ValueError where they would go on with other code than was reviewed.
+    """
+    from grid.engine.states import evidence
+    from grid.engine.submission import planning
+    from grid.engine.submission.retry import STOPPED, choose
+
+    view = evidence.look([run for chunk in item.chunks for run in chunk.runs], [item.folder], root, max_age_s=0)
+    if not any(state.word in STOPPED and state.may_start for state in view.states.values()):
+        return None
+    made = planning.make(options, root)
+    chosen, lines = choose(made, root, kinds=sorted(STOPPED))
+    if not chosen:
+        return None
+    if made.plan.code["digest"] != item.code["digest"]:
+        look = again("plan", options.grid, options.run_name)
+        raise ValueError(f"{count(len(chosen), 'run')} stopped at a checkpoint, and the code has changed since: {look}")
+    print("\n".join(lines))
+    return planning.make(dataclasses.replace(options, retry=chosen), root)
 
 
 def _note(chunk: Chunk) -> None:

@@ -7,6 +7,7 @@ import getpass
 import os
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from .controller import INVALID, Controller
 from .model import SHORT, CommandError, Job, Partition
@@ -120,6 +121,8 @@ def _update(controller: Controller, words: Sequence[str]) -> str:
                         )
                 case "starttime":
                     job.eligible = parse_moment(value, time.time(), controller.config.second)
+                case "requeue":
+                    job.request = replace(job.request, requeue=value == "1")
                 case "comment":
                     job.comment = value
                 case _:

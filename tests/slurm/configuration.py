@@ -17,6 +17,7 @@ PartitionName=p100 Nodes=ALL Default=YES PriorityTier=5 PreemptMode=OFF
 PartitionName=cpu Nodes=ALL PriorityTier=5 PreemptMode=OFF
 PartitionName=short Nodes=ALL MaxTime=1 DefaultTime=1 PriorityTier=5 PreemptMode=OFF
 PartitionName=low Nodes=ALL PriorityTier=1 PreemptMode=REQUEUE GraceTime=6
+PartitionName=spot Nodes=ALL PriorityTier=1 PreemptMode=CANCEL GraceTime=2
 PartitionName=high Nodes=ALL PriorityTier=10 PreemptMode=OFF
 """
 # Without cgroups SLURM itself samples the memory of jobs, every 30 s or as --acctg-freq has it, and kills what has too

@@ -157,6 +157,50 @@ def test_a_canary_that_fails_keeps_the_rest(checkout: Checkout) -> None:
     assert checkout.starts() == {1: 2, 2: 1, 3: 1, 4: 1}
 
 
+def test_preemption_that_cancels_is_no_end_of_a_run(slurm: Slurm, tmp_path: Path) -> None:
+    # submit brings it back, and after the next preemption retry --auto does.
+    checkout = stand_in(tmp_path / "checkout", slurm, 1, {1: "wait wait ok"})
+    job = checkout.submit("--partition", "spot")
+    for attempt, command in (
+        (1, ("submit",)),
+        (2, ("retry", "--auto", "--yes", "--max_time", "60", "--max_mem", "9G")),
+    ):
+        checkout.wait_for_starts({1: attempt})
+        node = checkout.history("start")[-1].node
+        theirs = ("--partition=high", f"--nodelist={node}", "--exclusive", "--output=/dev/null", "--wrap=sleep 1")
+        slurm.run("sbatch", *theirs, cwd=tmp_path)
+        slurm.wait_until(lambda: queued(slurm, job) == {f"{job}_0": "PREEMPTED"})
+        assert checkout.states(LATER_H) == {1: "preempted"}
+        done = checkout.call(command[0], "sweeps.py", "some", *command[1:], hours_later=LATER_H)
+        assert done.code == 0, done.out
+        assert "1 preempted: goes on from its checkpoint" in done.out
+        job = checkout.ids()[-1]
+    checkout.wait_until_over()
+    assert checkout.states() == {1: "done"}
+    assert checkout.starts() == {1: 3}
+
+
+def test_a_quality_of_service_that_has_room_for_none_is_a_matter_of_waiting(slurm: Slurm, tmp_path: Path) -> None:
+    slurm.run("sacctmgr", "-i", "add", "qos", "small", "MaxSubmitJobsPerUser=2", "GrpSubmitJobs=2")
+    slurm.run("sacctmgr", "-i", "modify", "user", "root", "set", "qos+=small")
+    checkout = stand_in(tmp_path / "checkout", slurm, 3)
+    theirs = ("sbatch", "--parsable", "--hold", "--qos=small", "--array=0-1", "--wrap=true")
+    held: list[str] = []
+    slurm.wait_until(lambda: held.append(slurm.run(*theirs, check=False, cwd=tmp_path).strip()) or held[-1], 30, 1)
+    try:
+        checkout.run("plan", "--qos", "small")
+        done = checkout.call("submit", "sweeps.py", "some")
+        assert done.code == 75, done.out
+        assert "3 of 3 scripts wait for room (SLURM takes no more jobs of yours now)" in done.out
+    finally:
+        slurm.run("scancel", held[-1])
+    codes = []
+    slurm.wait_until(lambda: codes.append(checkout.call("submit", "sweeps.py", "some").code) or codes[-1] == 0, 60, 1)
+    assert set(codes) <= {0, 75}
+    checkout.wait_until_over()
+    assert checkout.starts() == {1: 1, 2: 1, 3: 1}
+
+
 # --- the slow ones ------------------------------------------------------------------------------------------------
 
 

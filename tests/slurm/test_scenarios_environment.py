@@ -56,3 +56,11 @@ def test_a_file_that_is_handed_to_sbatch_by_hand_from_within_a_step(checkout: Ch
     checkout.slurm.wait_until(lambda: list(checkout.root.glob("seen-*")))
     checkout.slurm.cancel_all()
     assert not [name for name in seen(checkout) if name.startswith(("SLURM_CPU_BIND", "SLURM_MEM_BIND"))]
+
+
+def test_plan_names_what_of_the_shell_decides(checkout: Checkout) -> None:
+    shell = {**checkout.environ, "SBATCH_PARTITION": "short", "SBATCH_TIMELIMIT": "1"}
+    told = replace(checkout, environ=shell).run("plan")
+    assert "of this shell the jobs get" in told
+    assert "SBATCH_PARTITION=short" in told and "SBATCH_TIMELIMIT=1" in told
+    assert "SLURM_HINT" not in told

@@ -123,13 +123,21 @@ def _limit_s(text: str) -> float:
         return math.inf
 
 
-def _environment(path: Path) -> dict[str, str]:
+def of_the_shell(text: str) -> dict[str, str]:
+    """The variables of this process that decide what a job of this sbatch text gets, or how its runs work."""
+    return {name: value for name, value in _environment(text).items() if _DECIDES.match(name)}
+
+
+_DECIDES = re.compile("SBATCH_|NUQ_(?!SITE$)|CUDA_|NVIDIA_|NCCL_|OMP_|MKL_|TORCH_|PYTHONPATH$|LD_PRELOAD$")
+
+
+def _environment(text: str) -> dict[str, str]:
     """The environment of this process, which sbatch hands on to the job.
 
     It has no variable that would overrule what the sbatch file says.  Nor has it what is the job's or step's that this
     process runs in: how that is bound (SLURM_*), and how many ranks it has.
     """
-    said = set(re.findall(r"^#SBATCH --([\w-]+)", path.read_text() if path.exists() else "", re.MULTILINE))
+    said = set(re.findall(r"^#SBATCH --([\w-]+)", text, re.MULTILINE))
     kept = {name for name, option in _LEFT_OPEN.items() if option not in said}
     kept |= _OF_THE_CLUSTER
     return {
@@ -149,7 +157,7 @@ def _ask_sbatch(words: Sequence[str], path: Path) -> str:
         text=True,
         errors="replace",
         close_fds=False,
-        env=_environment(path),
+        env=_environment(path.read_text() if path.exists() else ""),
     ) as process:
         try:
             out, err = _heard(process, path)

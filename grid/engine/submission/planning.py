@@ -262,6 +262,16 @@ def check(made: Made, root: Path, *, is_built: bool = False) -> list[Finding]:
     return found + findings(plan, made.runs, root, made.site, asked, text, made.options.ignore)
 
 
+def of_the_shell(made: Made, root: Path) -> dict[str, str]:
+    """What of this shell decides what the plan's jobs get, or how its runs work; nothing where SLURM is not here."""
+    if not made.plan.submit or not slurm_is_here():
+        return {}
+    item = submission_of(made)
+    shapes = {str(sorted(chunk.resources.items())): chunk for chunk in item.chunks}
+    texts = (writing.sbatch_text(item, chunk, root, made.site) for chunk in shapes.values())
+    return {name: value for text in texts for name, value in sbatch_command.of_the_shell(text).items()}
+
+
 def apply(made: Made, root: Path, note: Callable[[Chunk], None]) -> tuple[Submission, str]:
     """Hand the plan's runs over: snapshot, run folders, scripts, then one sbatch per array.
 

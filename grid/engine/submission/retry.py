@@ -193,9 +193,23 @@ def choose(
             continue
         kept = {name: value for name, value in dataclasses.asdict(before).items() if value is not None}
         chosen[run] = {**kept, **remedy.changes, **made.options.resources}  # the command line's word comes first
+        said = _said(failure.kind, before, Resources(**chosen[run])) if made.options.resources else remedy.words
         attempt = f" (attempt {starts[run] + 1} of {bounds.max_attempts})" if bounds is not None else ""
-        words[failure.kind, f"{remedy.words}{attempt}"] += 1
+        words[failure.kind, f"{said}{attempt}"] += 1
     return chosen, [f"{number} {kind}: {text}" for (kind, text), number in sorted(words.items())]
+
+
+def _said(kind: str, before: Resources, after: Resources) -> str:
+    """What a run that is started again asks for in another way than before."""
+    names = [item.name for item in dataclasses.fields(Resources)]
+    moved = [(name, getattr(before, name), getattr(after, name)) for name in names]
+    parts = [f"{name}={new} instead of {'none' if old is None else old}" for name, old, new in moved if old != new]
+    how = "goes on from its checkpoint" if kind in STOPPED else "again"
+    return f"{how} with {', '.join(parts)}" if parts else _same(kind)
+
+
+def _same(kind: str) -> str:
+    return "goes on from its checkpoint" if kind in STOPPED else "again as it was"
 
 
 def _exhausted(kind: str, before: Resources, remedy: Remedy, starts: int, bounds: Bounds) -> str:
@@ -253,4 +267,4 @@ def remedy_for(
     if kind == "node_failure" and node:
         nodes = ",".join(dict.fromkeys([*(resources.exclude or "").split(","), node])).strip(",")
         return Remedy({**kept, "exclude": nodes}, f"again without {node}")
-    return Remedy(kept, "goes on from its checkpoint" if kind in STOPPED else "again as it was")
+    return Remedy(kept, _same(kind))

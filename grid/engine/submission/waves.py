@@ -115,10 +115,6 @@ def hand_over(item: Submission, site: Site, root: Path, note: Callable[[Chunk], 
             if not 1 <= largest < fits:
                 raise
         except (sbatch_command.TooMany, Full) as error:
-            if fits == 1 and isinstance(error, sbatch_command.TooMany):
-                raise sbatch_command.TooMany(
-                    f"{error}: {scripts(item.left)} of {scripts(item.chunks)} scripts wait"
-                ) from None
             if refused is None:
                 limits(site, root, max_age_s=0)  # they have moved: for who looks next
             refused, why = (

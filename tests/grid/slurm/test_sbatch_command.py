@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from collections.abc import Callable
@@ -154,3 +155,20 @@ def test_the_callers_job_and_step_do_not_reach_the_job(
     seen = dict(line.split("=", 1) for line in (path.parent / "seen").read_text().splitlines() if "=" in line)
     assert {**kept, "SBATCH_PARTITION": "fast"}.items() <= seen.items()
     assert not {*gone, "SBATCH_ARRAY_INX"} & set(seen)
+
+
+def test_what_of_a_shell_decides_about_a_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in list(os.environ):
+        monkeypatch.delenv(name)
+    shell = {"SBATCH_PARTITION": "fast", "SBATCH_TIMELIMIT": "5", "OMP_NUM_THREADS": "3", "NUQ_PYTHON": "p"}
+    for name, value in {
+        **shell,
+        "HOME": "/h",
+        "SLURM_CPU_BIND": "x",
+        "SBATCH_SIGNAL": "USR1",
+        "NUQ_NPROC": "3",
+    }.items():
+        monkeypatch.setenv(name, value)
+    assert sbatch_command.of_the_shell("#!/bin/bash\n#SBATCH --mem=1G\n") == shell
+    del shell["SBATCH_PARTITION"]
+    assert sbatch_command.of_the_shell("#SBATCH --partition=slow\n") == shell

@@ -16,6 +16,7 @@ from tests.grid import bench, fake
 from tests.grid.bench import Bench
 
 ONCE = {1: 1, 2: 1, 3: 1}
+REFUSAL = "Batch job submission failed: Invalid account or account/partition combination specified"
 
 
 @pytest.fixture
@@ -61,8 +62,8 @@ def test_two_terminals_at_once(chunked: Bench) -> None:
 
 def test_sbatch_refuses_the_third_array(chunked: Bench) -> None:
     chunked.good("plan")
-    chunked.slurm.refuse_sbatch(after=2)
-    chunked.refused("submit", "sbatch refused", "AssocMaxSubmitJobLimit")
+    chunked.slurm.refuse_sbatch(after=2, message=REFUSAL)
+    chunked.refused("submit", "sbatch refused", "Invalid account")
     (record,) = chunked.records()
     assert [chunk.state for chunk in record.chunks] == ["submitted", "submitted", "refused"]
     assert "1 of 3 arrays left" in chunked.good("submit")
@@ -72,8 +73,8 @@ def test_sbatch_refuses_the_third_array(chunked: Bench) -> None:
 @pytest.mark.slow
 def test_after_a_refusal_another_plan_takes_the_rest(chunked: Bench) -> None:
     chunked.good("plan")
-    chunked.slurm.refuse_sbatch(after=1)
-    chunked.refused("submit", "AssocMaxSubmitJobLimit")
+    chunked.slurm.refuse_sbatch(after=1, message=REFUSAL)
+    chunked.refused("submit", "Invalid account")
     chunked.slurm.hold_all()
     chunked.good("plan")
     chunked.good("submit")
@@ -264,7 +265,7 @@ def test_accounting_is_off(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
         here.slurm.run("scancel", "1")
         here.slurm.wait()
         here.age()
-        assert here.states() == {1: "preempted", 2: "failed", 3: "done"}
+        assert here.states() == {1: "checkpointed", 2: "failed", 3: "done"}
         here.behave({})
         here.good("plan")
         here.good("submit")

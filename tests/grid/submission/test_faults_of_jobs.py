@@ -20,6 +20,7 @@ from tests.grid import bench, fake
 from tests.grid.bench import Bench
 
 ONCE = {1: 1, 2: 1, 3: 1}
+REFUSAL = "Batch job submission failed: Invalid account or account/partition combination specified"
 
 
 @pytest.fixture
@@ -248,8 +249,8 @@ def test_the_world_moves_between_plan_and_submit(here: Bench) -> None:
 @pytest.mark.slow
 def test_runs_end_between_the_halves_of_a_submission(chunked: Bench) -> None:
     chunked.good("plan")
-    chunked.slurm.refuse_sbatch(after=1)
-    chunked.refused("submit", "AssocMaxSubmitJobLimit")
+    chunked.slurm.refuse_sbatch(after=1, message=REFUSAL)
+    chunked.refused("submit", "Invalid account")
     _, waiting, _ = chunked.records()[0].chunks
     (chunked.root / waiting.elements[0][0] / "status.json").write_text(json.dumps({"state": "done", "exit_code": 0}))
     chunked.refused("submit", "1 of the runs that were still to be submitted are alive or done meanwhile", "plan again")
@@ -381,8 +382,8 @@ def test_a_retry_that_breaks_off_is_taken_up_by_the_next(chunked: Bench) -> None
     chunked.slurm.hold_all()
     chunked.slurm.swallow_reply(after=1)
     chunked.refused("retry --yes --code", "timed out")
-    chunked.slurm.refuse_sbatch()
-    chunked.refused("retry --yes --code", "AssocMaxSubmitJobLimit")
+    chunked.slurm.refuse_sbatch(message=REFUSAL)
+    chunked.refused("retry --yes --code", "Invalid account")
     assert "1 " in chunked.good("retry --yes --code")
     assert "nothing to retry" in chunked.good("retry --yes --code")
     chunked.slurm.release_all()

@@ -102,3 +102,49 @@ def test_the_smaller_bound_counts(tmp_path: Path) -> None:
 )
 def test_bad_words(here: Bench, words: str, sentence: str) -> None:
     here.refused(f"retry {words}", sentence)
+
+
+def stopped(here: Bench, seed: int, attempt: int = 1) -> None:
+    """Let the run, which waits, be preempted where preemption is the end of a job."""
+    here.until_started({1: 1, 2: 1, 3: 1, seed: attempt})
+    here.slurm.run("scontrol", "update", f"jobid={here.element(seed)}", "requeue=0")
+    here.slurm.preempt(here.element(seed))
+    here.wait()
+    here.age()
+    assert here.states()[seed] == "preempted"
+
+
+def test_what_is_preempted_for_good_goes_on_from_its_checkpoint(here: Bench) -> None:
+    here.behave({1: ["wait", "wait", 0]})
+    here.good("plan")
+    here.good("submit")
+    stopped(here, 1)
+    said = here.good("submit")
+    assert "1 preempted: goes on from its checkpoint" in said and "submitted job" in said
+    assert "submitted already" in here.good("submit")
+    stopped(here, 1, 2)
+    assert "1 preempted: goes on from its checkpoint (attempt 3 of 4)" in here.good(AUTO)
+    here.wait()
+    assert here.starts() == {1: 3, 2: 1, 3: 1}
+    assert set(here.states().values()) == {"done"}
+
+
+@pytest.mark.slow
+def test_submit_goes_on_with_no_other_code(here: Bench) -> None:
+    here.behave({1: ["wait", 0]})
+    here.good("plan")
+    here.good("submit")
+    stopped(here, 1)
+    (here.root / "main.py").write_text((here.root / "main.py").read_text() + "# better\n")
+    here.refused("submit", "1 run stopped at a checkpoint, and the code has changed since", "plan")
+
+
+def test_retry_says_what_it_submits(here: Bench) -> None:
+    here.behave({1: ["raise", 0]})
+    here.good("plan")
+    here.good("submit")
+    here.wait()
+    said = here.good("retry --code --yes --time 12:00:00 --mem 2G")
+    assert "1 code: again with mem=2G instead of 1G, time=12:00:00 instead of 1:00:00" in said
+    (asked,) = [chunk.resources for chunk in here.records()[-1].chunks]
+    assert (asked["time"], asked["mem"]) == ("12:00:00", "2G")

@@ -92,7 +92,7 @@ def test_room_that_nobody_tells_is_found_by_halves(here: Bench) -> None:
     here.slurm.configure(max_submit=5)  # as of a quality of service: sacctmgr says nothing of it
     here.good("plan")
     assert "3 of 8 scripts wait for room (SLURM takes no more jobs of yours now)" in waits(here)
-    here.refused("submit", "AssocMaxSubmitJobLimit", "3 of 8 scripts wait", "the same command goes on")
+    assert "3 of 8 scripts wait for room (SLURM takes no more jobs of yours now)" in waits(here), "not even one"
     assert sum(state == "PENDING" for state in here.submitted().values()) == 5
     ended(here)
     here.good("submit")
@@ -151,3 +151,14 @@ def test_what_waits_for_a_canary_in_a_later_wave(here: Bench, ends: int) -> None
         return
     here.good("submit")
     all_done(here)
+
+
+def test_a_limit_that_leaves_room_for_none_is_a_matter_of_waiting(here: Bench) -> None:
+    here.slurm.run("sbatch", "--array=0-4", "--job-name=theirs", "--wrap=true")
+    here.slurm.configure(max_submit=5)  # as of a quality of service: sacctmgr says nothing of it
+    here.good("plan")
+    assert "8 of 8 scripts wait for room (SLURM takes no more jobs of yours now)" in waits(here)
+    here.slurm.run("scancel", "1")
+    here.slurm.configure(max_submit=100)
+    here.good("submit")
+    assert sum(state == "PENDING" for state in here.submitted().values()) == 8
