@@ -169,7 +169,7 @@ def test_preemption_that_cancels_is_no_end_of_a_run(slurm: Slurm, tmp_path: Path
         node = checkout.history("start")[-1].node
         theirs = ("--partition=high", f"--nodelist={node}", "--exclusive", "--output=/dev/null", "--wrap=sleep 1")
         slurm.run("sbatch", *theirs, cwd=tmp_path)
-        slurm.wait_until(lambda: queued(slurm, job) == {f"{job}_0": "PREEMPTED"})
+        slurm.wait_until(lambda job=job: queued(slurm, job) == {f"{job}_0": "PREEMPTED"})
         assert checkout.states(LATER_H) == {1: "preempted"}
         done = checkout.call(command[0], "sweeps.py", "some", *command[1:], hours_later=LATER_H)
         assert done.code == 0, done.out

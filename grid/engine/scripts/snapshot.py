@@ -1,8 +1,8 @@
 """The code that submitted runs execute: a copy of the tree, named by its contents, that later edits do not reach.
 
 A snapshot is ``jobs/code/<first 12 digits of the digest>/``.  It holds every file that git tracks or would add (outside
-git every file) but notes (UNREAD), links to the generated folders of the checkout, so that relative paths keep working
-there, and the built library.  In a repository the files become a tree object of git and are checked out from it, so an
+git every file) but notes (UNREAD) and the folders BESIDE, links to the other folders of the checkout, so that relative
+paths keep working there, and the built library.  In a repository the files become a tree object of git and are checked out from it, so an
 edit meanwhile cannot mix two states of a file.  That is done in a git folder of our own: the repository is only read,
 and none of its filters and attributes, which are for commits, changes a byte.  Outside git the files are hashed and
 copied one by one.  Plug-ins that lie in a folder of their user's own are copied, too, and count for the name.
@@ -36,6 +36,7 @@ MANIFEST = ".snapshot.json"  # the contents of the snapshot: commit, dirty, dige
 LIBRARY = "nuq/native/libnuq.so"  # built from files of the snapshot, so no part of the digest
 LINKED = ("runs", "data", "figures", ".venv")  # linked even where the checkout does not have them yet
 GENERATED = {*LINKED, "jobs", "build", "dist"}  # names at the top level
+BESIDE = {"results", "tests", "docs", "benchmarks"}  # so are these: no run reads them, and they are linked, too
 # names at any level
 CACHES = {"__pycache__", ".git", ".pytest_cache", ".ruff_cache", ".mypy_cache", ".hypothesis", ".ipynb_checkpoints"}
 UNREAD = {".md", ".rst", ".pdf", ".ipynb", ".log"}  # files that people write and no run reads: no part of the code
@@ -144,7 +145,8 @@ def _checkout(root: Path) -> Iterator[_Tree]:
         code = Code(hashlib.sha256(b"".join(lines)).hexdigest(), "", False)
         yield _Tree(code, marks, functools.partial(_copy, root, marks))
         return
-    told = _git(root, "status", "--porcelain=v2", "--branch", "-z", "--untracked-files=normal", "--", ".") or ""
+    code = [".", *(f":(exclude){name}" for name in sorted(BESIDE))]
+    told = _git(root, "status", "--porcelain=v2", "--branch", "-z", "--untracked-files=normal", "--", *code) or ""
     lines = [line for line in told.split("\0") if line]
     commit = next((line.split()[-1] for line in lines if line.startswith("# branch.oid ")), "")
     is_dirty = any(not line.startswith("#") for line in lines)
@@ -240,7 +242,7 @@ def _mark(path: Path) -> str:
 def _is_generated(name: str) -> bool:
     path = PurePosixPath(name)
     return (
-        path.parts[0] in GENERATED
+        path.parts[0] in GENERATED | BESIDE
         or not CACHES.isdisjoint(path.parts)
         or any(part.endswith(".egg-info") for part in path.parts)
         or path.suffix in UNREAD

@@ -43,6 +43,32 @@ def test_a_snapshot_holds_the_code_and_links_to_the_rest(tree: Path) -> None:
     assert drift(tree, code.digest) == []
 
 
+def test_what_no_run_reads_is_no_code_and_what_a_user_adds_is(tree: Path) -> None:
+    before = current(tree)
+    for name in ("results/a/status.json", "tests/test_a.py", "docs/a.css", "benchmarks/a.py"):
+        (tree / name).parent.mkdir(parents=True)
+        (tree / name).write_text("one byte more")
+    assert current(tree) == before
+    mine = {
+        "my_models.py": "a module",
+        "weights.json": "beside it",
+        "mine/docs/table.csv": "not at the top",
+        "train/tests/x": "x",
+    }
+    for name, text in mine.items():
+        (tree / name).parent.mkdir(parents=True, exist_ok=True)
+        (tree / name).write_text(text)
+    code, name = snapshot(tree)
+    assert code.digest != before.digest
+    assert {part: (tree / name / part).read_text() for part in mine} == mine
+    assert not {"results", "tests", "docs", "benchmarks"} & {Path(part).parts[0] for part in manifest(tree, name)}
+    assert (tree / name / "results").resolve() == tree / "results", "relative paths keep working"
+
+
+def manifest(tree: Path, name: str) -> list[str]:
+    return list(json.loads((tree / name / ".snapshot.json").read_text())["files"])
+
+
 def test_commit_and_dirty(tree: Path) -> None:
     code = current(tree)
     assert (len(code.commit), code.dirty) == ((40, False) if is_git(tree) else (0, False))
