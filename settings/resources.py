@@ -25,6 +25,19 @@ WORD = (
 )
 
 
+def typed_gpus(value: Any) -> tuple[str | None, Any]:
+    """The type of GPU in ``a100:2``, and the number; None, and the value as it is, where it names no type."""
+    found = (
+        re.fullmatch(r"([A-Za-z][\w.-]*):([0-9]+(?:\.[0-9]+)?)", value, re.ASCII) if isinstance(value, str) else None
+    )
+    if not found:
+        return None, value
+    return found[1], int(found[2]) if found[2].isdecimal() else float(found[2])
+
+
+GPU_TYPE = (r"[A-Za-z][\w.-]*", "a type of GPU as SLURM names it: a100")
+
+
 def whole(default: Any, reason: str, low: int = 1) -> Any:
     """A setting that is a whole number of at least ``low``."""
     return setting(default, reason, low=low, must=f"be a whole number of at least {low}")
@@ -72,9 +85,9 @@ class Resources:
     ranks: int = whole(1, "torch.distributed processes of one experiment, over all nodes; a multiple of nodes")
     gpus: int | float | None = setting(
         None,
-        "GPUs per node (default: one per rank; 0: none; 0.5: two runs of a script share one)",
+        "GPUs per node (default: one per rank; 0: none; 0.5: two runs of a script share one; a100:2: two of a type)",
         low=0,
-        must="be a number of GPUs per node: 0, 1, 2, ..., or a fraction such as 0.5 to share one",
+        must="be a number of GPUs per node: 0, 1, 2, ..., or a fraction such as 0.5 to share one; a100:2 for a type",
     )
     cpus: int = whole(3, "cores per rank")
     mem: str = setting("18GB", "memory per node")
@@ -84,8 +97,13 @@ class Resources:
     qos: str | None = setting(None, "quality of service", pattern=WORD)
     constraint: str | None = setting(None, "node features", pattern=WORD)
     exclude: str | None = setting(None, "nodes to avoid", pattern=WORD)
+    gpu_type: str | None = setting(None, "type of the GPUs (gpus=a100:2 names it, too)", pattern=GPU_TYPE)
 
     def __post_init__(self) -> None:
+        gpu_type, number = typed_gpus(self.gpus)
+        if gpu_type is not None:
+            object.__setattr__(self, "gpu_type", gpu_type)
+            object.__setattr__(self, "gpus", number)
         megabytes(self.mem)
         if self.time is not None:
             seconds(self.time)

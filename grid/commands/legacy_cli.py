@@ -62,7 +62,7 @@ def write_parser(epilog: str) -> argparse.ArgumentParser:
     parser.add_argument("--max_running", type=int, metavar="N", help="at most N scripts at once (default: no cap)")
     parser.add_argument("--submit", action="store_true", help="hand the sbatch file to sbatch")
     parser.add_argument("--gpus", type=int, metavar="N", help="GPUs of one experiment (default: one per rank; 0: none)")
-    add_resources(parser, "resources of one experiment", without=("nodes", "ranks", "partition", "gpus"))
+    add_resources(parser, "resources of one experiment", without=("nodes", "ranks", "partition", "gpus", "gpu_type"))
     add_sweep_options(parser)
     return parser
 

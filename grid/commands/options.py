@@ -34,8 +34,13 @@ def add_resources(parser: argparse.ArgumentParser, title: str, without: Collecti
     for name, (kind, default, rule) in declared(Resources).items():
         if name not in without:
             text = rule["reason"] + ("" if default is None else f" (default: {default})")
-            number = type(default) if isinstance(default, int) else float if float in get_args(kind) else str
+            number = type(default) if isinstance(default, int) else _number if float in get_args(kind) else str
             group.add_argument(f"--{name}", type=number, metavar=name.upper(), help=text)
+
+
+def _number(text: str) -> float | str:
+    """A number; ``a100:2`` stays as it is, for the resources read it."""
+    return text if ":" in text else float(text)
 
 
 def resources_of(options: argparse.Namespace) -> dict[str, Any]:

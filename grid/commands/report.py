@@ -229,7 +229,7 @@ def _row(made: Made, chunk: Chunk) -> tuple[str, ...]:
     parallel = made.options.parallel
     words = [f"{asked.nodes} nodes" if asked.nodes > 1 else "", f"{asked.ranks} ranks" if asked.ranks > 1 else ""]
     words += [
-        f"{asked.gpus_for(parallel)} GPUs",
+        f"{asked.gpus_for(parallel)} {asked.gpu_type + ' ' if asked.gpu_type else ''}GPUs",
         f"{asked.cpus_for(parallel)} cores",
         asked.mem_for(parallel),
         asked.time or "the default time",

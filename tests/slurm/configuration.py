@@ -91,7 +91,7 @@ def write_settings(folder: Path, accounting: bool, requeue_delay_s: int, min_job
     ctld_port, dbd_port, *node_ports = free_ports(2 + len(NODES))
     host = socket.gethostname().partition(".")[0]
     nodes = "\n".join(
-        f"NodeName={node} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs=8 RealMemory=64000 Gres=gpu:2 "
+        f"NodeName={node} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs=8 RealMemory=64000 Gres=gpu:a100:2 "
         f"State=UNKNOWN"
         for node, port in zip(NODES, node_ports, strict=True)
     )
@@ -114,7 +114,9 @@ def write_settings(folder: Path, accounting: bool, requeue_delay_s: int, min_job
         else "AccountingStorageType=accounting_storage/none",
     }
     (folder / "slurm.conf").write_text(SLURM_CONF.format(**facts))
-    (folder / "gres.conf").write_text(f"AutoDetect=off\nName=gpu File={folder}/gpu[0-1] Flags=nvidia_gpu_env\n")
+    (folder / "gres.conf").write_text(
+        f"AutoDetect=off\nName=gpu Type=a100 File={folder}/gpu[0-1] Flags=nvidia_gpu_env\n"
+    )
     for number in range(2):
         (folder / f"gpu{number}").touch()
     (folder / "cgroup.conf").write_text("")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.slurm.checkout import Checkout, accounted, queued, stand_in
+from tests.slurm.checkout import SITE, Checkout, accounted, queued, stand_in
 from tests.slurm.cluster import Slurm
 
 LATER_H = 0.1  # what SLURM has ended may still speak for two minutes, as far as anybody can tell; then all is certain
@@ -199,6 +199,19 @@ def test_a_quality_of_service_that_has_room_for_none_is_a_matter_of_waiting(slur
     assert set(codes) <= {0, 75}
     checkout.wait_until_over()
     assert checkout.starts() == {1: 1, 2: 1, 3: 1}
+
+
+def test_gpus_of_a_type(checkout: Checkout) -> None:
+    told = checkout.call("plan", "sweeps.py", "some", "--gpus", "h100:1")
+    assert told.code == 1 and "Requested node configuration is not available" in told.out, told.out
+    assert "2 a100 GPUs" in checkout.run("plan", "--gpus", "a100:2")
+    checkout.run("submit")
+    (job,) = checkout.ids()
+    checkout.wait_for_starts(2)
+    assert "gpu:a100:2" in checkout.slurm.run("scontrol", "show", "job", "-o", f"{job}_0")
+    site = checkout.root / "site.yaml"
+    site.write_text(SITE + "sbatch: ['--gres=gpu:a100:1']\n")
+    assert "give gpus: a100:1" in checkout.refused("plan")
 
 
 # --- the slow ones ------------------------------------------------------------------------------------------------

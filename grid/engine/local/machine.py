@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from grid.engine.states.runs import Run
+from settings.resources import typed_gpus
 
 
 def visible_gpus(environ: Mapping[str, str] = os.environ) -> list[str]:
@@ -75,7 +76,7 @@ class Machine:
 
     def _needs(self, run: Run) -> tuple[int, int]:
         asked = run.experiment.resources
-        gpus = asked.get("gpus")
+        _, gpus = typed_gpus(asked.get("gpus"))
         num_gpus = math.ceil(ranks_of(run) if gpus is None else gpus)
         # a run on a GPU leaves the cores to the others: what limits it is the GPU
         cores = 0 if self.gpus and num_gpus else ranks_of(run) * run.experiment.config["threads"]

@@ -2,10 +2,11 @@
 
 A snapshot is ``jobs/code/<first 12 digits of the digest>/``.  It holds every file that git tracks or would add (outside
 git every file) but notes (UNREAD) and the folders BESIDE, links to the other folders of the checkout, so that relative
-paths keep working there, and the built library.  In a repository the files become a tree object of git and are checked out from it, so an
-edit meanwhile cannot mix two states of a file.  That is done in a git folder of our own: the repository is only read,
-and none of its filters and attributes, which are for commits, changes a byte.  Outside git the files are hashed and
-copied one by one.  Plug-ins that lie in a folder of their user's own are copied, too, and count for the name.
+paths keep working there, and the built library.  In a repository the files become a tree object of git and are checked
+out from it, so an edit meanwhile cannot mix two states of a file.  That is done in a git folder of our own: the
+repository is only read, and none of its filters and attributes, which are for commits, changes a byte.  Outside git the
+files are hashed and copied one by one.  Plug-ins that lie in a folder of their user's own are copied, too, and count
+for the name.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ def sbatch_text(
         "nodes": resources.nodes,
         "ntasks" if is_original else "ntasks_per_node": tasks,
         "cpus_per_task": resources.cpus_for(parallel) // tasks,
-        "gpus_per_node": resources.gpus_for(parallel) or None,
+        "gpus_per_node": _gpus(resources, parallel),
         "mem": resources.mem_for(parallel),
         "array": array_spec(indices, cap),
         "output": f"{str(place.parent / 'logs').replace('%', '%%')}/{place.name}_%A_%a.log",  # % is sbatch's own mark
@@ -92,6 +92,12 @@ def sbatch_text(
         stderr_to_stdout=True,
         use_srun=False,
     )
+
+
+def _gpus(resources: Resources, parallel: int) -> str | int | None:
+    """GPUs per node, as sbatch takes them; None for none."""
+    number = resources.gpus_for(parallel)
+    return f"{resources.gpu_type}:{number}" if number and resources.gpu_type else number or None
 
 
 def _element(root: Path, place: Path, site: Site, code: str) -> str:

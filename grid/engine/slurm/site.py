@@ -14,7 +14,7 @@ from typing import Any
 
 from grid.engine.scripts import preamble
 from nuq.settings import TEXT, named, setting, unknown
-from settings.resources import WORD, Resources, megabytes, seconds, time_text, whole
+from settings.resources import WORD, Resources, megabytes, seconds, time_text, typed_gpus, whole
 
 MAIL_EVENTS: str = "BEGIN END FAIL REQUEUE TIME_LIMIT TIME_LIMIT_90 TIME_LIMIT_80 TIME_LIMIT_50 ARRAY_TASKS ALL"
 
@@ -40,12 +40,19 @@ def _defaults(values: Any) -> dict[str, Any]:
     return given
 
 
+def _gpus_of_a_node(value: Any) -> Any:
+    _, number = typed_gpus(value)
+    if type(number) is not int or number < 0:
+        raise ValueError(f"{value!r} must be a whole number of at least 0, or with a type: a100:4")
+    return value
+
+
 @dataclass(frozen=True)
 class Partition:
     """The limits of one partition; None: not known, so not checked."""
 
     max_time: str | None = setting(None, "most of one job", parse=_amount(seconds))
-    gpus: int | None = whole(None, "of one node", low=0)
+    gpus: int | str | None = setting(None, "of one node: 4, or a100:4", parse=_gpus_of_a_node)
     cpus: int | None = whole(None, "of one node")
     mem: str | None = setting(None, "of one node", parse=_amount(megabytes))
     nodes: int | None = whole(None, "most of one job")
@@ -116,7 +123,10 @@ class Site:
             "qos": self.qos,
             "constraint": limits.constraint or self.constraint,
             "exclude": self.exclude,
+            "gpu_type": typed_gpus(limits.gpus)[0],
         }
+        if asked["gpu_type"] and "gpus" in self.defaults:  # a partition's type comes before that of the defaults
+            asked["gpus"] = typed_gpus(self.defaults["gpus"])[1]
         return {**self.defaults, **{name: value for name, value in asked.items() if value is not None}}
 
     def check(self, resources: Resources, scripts_parallel: int = 1) -> None:
@@ -160,8 +170,11 @@ def _shortage(limits: Partition, resources: Resources, parallel: int) -> str:
     )
     if limits.nodes is not None and resources.nodes > limits.nodes:
         return f"nodes={resources.nodes}: at most {limits.nodes} per job"
-    if limits.gpus is not None and asked_gpus > limits.gpus:
+    kind, most_gpus = typed_gpus(limits.gpus)
+    if most_gpus is not None and asked_gpus > most_gpus:
         return f"gpus={asked_gpus} per node{many}: its nodes have {limits.gpus or 'none'}"
+    if asked_gpus and kind and resources.gpu_type not in (None, kind):
+        return f"gpus={resources.gpu_type}:{asked_gpus} per node{many}: its nodes have {limits.gpus}"
     if limits.cpus is not None and asked_cpus > limits.cpus:
         return f"{asked_cpus} cores per node{many} (cpus={resources.cpus} a rank): its nodes have {limits.cpus}"
     if limits.mem is not None and megabytes(asked_mem) > megabytes(limits.mem):

@@ -81,7 +81,7 @@ def test_yaml_without_its_surprises() -> None:
         ("a: [", r"line 1: "),
         ("partitions: {gpu: {max_tim: 3}}", r"partitions\.gpu: unknown key 'max_tim'; did you mean 'max_time'"),
         ("partitions: {gpu: {max_time: 2 days}}", r"partitions\.gpu\.max_time: time='2 days': must be"),
-        ("partitions: {gpu: {gpus: many}}", r"partitions\.gpu\.gpus='many': must be a whole number of at least 0"),
+        ("partitions: {gpu: {gpus: many}}", r"partitions\.gpu\.gpus: 'many' must be a whole number of at least 0"),
         ("partitions: {gpu: {mem: true}}", r"partitions\.gpu\.mem: mem=True: must be text"),
         ("partition: gpuu\npartitions: {gpu: {}}", r"unknown partition 'gpuu'; did you mean 'gpu'\? \(legal: gpu\)"),
         ("defaults: {ranks: 3}", r"defaults: unknown key 'ranks' \(legal: cpus, gpus, mem, time\)"),

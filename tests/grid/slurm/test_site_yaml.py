@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 
+from grid.engine.slurm.sbatch_script import sbatch_text
 from grid.engine.slurm.site_yaml import read_site
+from settings.resources import Resources
 
 
 def test_yaml_is_of_version_1_2() -> None:
@@ -48,3 +53,44 @@ def test_what_may_be_left_out() -> None:
     made = read_site("partitions: {gpu: }\nsignal_s:\nactivate: |\n  one  \n\n  two\n", "f", "n")
     assert (made.name, made.signal_s, dict(made.partitions)) == ("n", 120, {"gpu": type(made.partitions["gpu"])()})
     assert [line for line in made.preamble() if line in ("one", "two", "one  ")] == ["one", "two"]
+
+
+TYPED = """
+partition: fast
+defaults: {gpus: a100:2}
+partitions: {fast: {gpus: a100:4}, old: {gpus: v100:1}, any: {gpus: 8}}
+"""
+
+
+def test_gpus_by_type() -> None:
+    site = read_site(TYPED, "site.yaml")
+
+    def asked(**own: Any) -> Resources:
+        return Resources().merged(site.resources(own.get("partition"))).merged(own)
+
+    assert [(item.gpu_type, item.gpus) for item in (asked(), asked(gpus=4), asked(gpus="h100:1"))] == [
+        ("a100", 2),
+        ("a100", 4),
+        ("h100", 1),
+    ]
+    text = sbatch_text("n", Path("/r"), Path("jobs/n"), range(1), asked(gpus=4), site)
+    assert "#SBATCH --gpus-per-node=a100:4\n" in text
+    assert "gpus-per-node" not in sbatch_text("n", Path("/r"), Path("jobs/n"), range(1), asked(gpus=0), site)
+    site.check(asked())
+    site.check(asked(partition="any", gpus="h100:8"))
+    for own in ({"gpus": "h100:1"}, {"gpus": 5}, {"partition": "old", "gpus": "a100:1"}, {"partition": "old"}):
+        with pytest.raises(ValueError, match=r"its nodes have [av]100:[14]"):
+            site.check(asked(**own))
+
+
+@pytest.mark.parametrize("option", ["--gres=gpu:a100:2", "--gres=gpu:2", "--gres=shard:1,gpu:1", "--gres=gpu"])
+def test_gpus_among_further_options_are_refused_with_advice(option: str) -> None:
+    with pytest.raises(ValueError, match=r"give gpus: .* under defaults"):
+        read_site(f"sbatch: ['{option}']", "site.yaml")
+    assert read_site("sbatch: ['--gres=shard:1']", "site.yaml").sbatch
+
+
+@pytest.mark.parametrize("name", ["NPROC", "PYTHON"])
+def test_names_of_anybodys_are_refused_with_ours(name: str) -> None:
+    with pytest.raises(ValueError, match=f"environment.{name}: the scripts read NUQ_{name}"):
+        read_site(f"environment: {{{name}: 1}}", "site.yaml")

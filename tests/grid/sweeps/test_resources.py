@@ -4,6 +4,7 @@ sentence.
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
@@ -137,3 +138,16 @@ def test_what_clusters_call_their_things_is_legal() -> None:
     made = Resources().merged({**words, "qos": "high.prio", "gpus": None, "time": None})
     assert {name: getattr(made, name) for name in words} == words
     assert Resources().merged({}) == Resources()
+
+
+def test_gpus_of_a_type_are_a_number_and_a_type() -> None:
+    made = Resources(ranks=2).merged({"gpus": "a100:2"})
+    assert (made.gpus, made.gpu_type, made.gpus_for(3), made.runs_per_gpu) == (2, "a100", 6, 1)
+    shared = Resources().merged({"gpus": "nvidia_a100_3g.20gb:0.5"})
+    assert (shared.gpu_type, shared.gpus_for(2), shared.runs_per_gpu) == ("nvidia_a100_3g.20gb", 1, 2)
+    assert made.merged({"gpus": 4}).gpu_type == "a100", "an experiment that names no type takes the site's"
+    assert made.merged({"gpus": "v100:1"}).gpu_type == "v100"
+    assert Resources(**dataclasses.asdict(made)) == made
+    for wrong in ("a100", "a100:", "a100:x", "2:a100", "a100:1.5", "a b:1"):
+        with pytest.raises(ValueError, match="gpus="):
+            Resources().merged({"gpus": wrong})
