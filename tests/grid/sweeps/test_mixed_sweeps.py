@@ -65,7 +65,7 @@ def test_a_retry_keeps_cap_and_packing_of_the_plan(held: Bench) -> None:
 
 
 def test_what_has_not_failed_is_no_kind_of_failure(held: Bench) -> None:
-    held.refused("retry --kind preempted --yes", "--kind preempted: such runs have not failed", "plan", "submit")
+    held.refused("retry --kind cancelled --yes", "--kind cancelled: such runs have not failed", "plan", "submit")
 
 
 def test_logs_of_a_run_that_said_nothing_are_those_of_its_job(held: Bench) -> None:
