@@ -25,7 +25,7 @@ OVER = {"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "PREEMPTED"}
 # ok: done at once
 # fail: a traceback
 # wait: done once runs/go or runs/go-<seed> exists, checkpointed (75) at USR2 and TERM
-# slow: as wait, and a checkpoint takes it 4 s
+# slow: as wait, and a checkpoint takes it 6 s
 # dull: as wait, and it does not hear USR2
 # deaf: wait, and ignore every warning
 # behind: as wait, and the clock of its node is two minutes behind
@@ -75,7 +75,7 @@ def stop(number, frame):
     for each in (signal.SIGUSR2, signal.SIGTERM):  # the shells above hand on what SLURM sends to everybody
         signal.signal(each, signal.SIG_IGN)
     note(signal.Signals(number).name)
-    time.sleep(4 if word == "slow" else 0)
+    time.sleep(6 if word == "slow" else 0)
     tell("preempted", 75)
     os._exit(75)
 

@@ -18,7 +18,7 @@ BACK_S = 15  # a job that is requeued waits for 5 s
 
 @pytest.fixture
 def checkout(slurm: Slurm, tmp_path: Path) -> Iterator[Checkout]:
-    """Four runs, each of which takes 4 s for a checkpoint and is done when it is started again."""
+    """Four runs, each of which takes 6 s for a checkpoint and is done when it is started again."""
     made = stand_in(tmp_path / "checkout", slurm, 4, dict.fromkeys(range(1, 5), "slow ok"))
     yield made
     if made.ids():
@@ -33,11 +33,12 @@ def test_cancelled_while_it_writes_the_checkpoint_of_its_warning(slurm: Slurm, c
     # Warned alone, 4 goes on by itself in a second life; 3 is told to stop by somebody of whom SLURM knows nothing.
     job = checkout.submit()
     checkout.wait_for_starts(dict.fromkeys(range(1, 5), 1))
+    name = name_of(checkout, 1)
     for index in (0, 1, 3):
         slurm.run("scancel", "--signal=USR2", "--batch", f"{job}_{index}")
     slurm.wait_until(lambda: {event.seed for event in checkout.history("SIGUSR2")} == {1, 2, 4})
-    assert "cancelled 1 script" in checkout.run("cancel", name_of(checkout, 1), "--yes")
     slurm.run("scancel", f"{job}_1")
+    assert "cancelled 1 script" in checkout.run("cancel", name, "--yes")
     slurm.run("scancel", "--signal=TERM", "--full", f"{job}_2")
     slurm.wait_until(lambda: checkout.starts()[4] == 2)
     slurm.wait_until(lambda: set(queued(slurm, job).values()) <= OVER, BACK_S)
