@@ -68,7 +68,7 @@ class Fragment:
 
     def local(self) -> Tensor:
         """This rank's own parameters: float32[n]."""
-        return torch.cat([shard(p).reshape(-1).to(torch.float32) for p in self.parameters.values()])
+        return _joined(self.parameters)
 
     def split(self, vector: Tensor) -> dict[str, Tensor]:
         """A vector as views in the shapes of this rank's parameters."""
@@ -138,11 +138,14 @@ def fragments_of(
     made = []
     for part in parts_of({name: p.shape for name, p in parameters.items()}, count, every, of_shards):
         own = {name: parameters[name] for name in part.names}
-        fragment = Fragment(own, part.layout, part.at, torch.empty(0), torch.empty(0))
-        fragment.outer = fragment.local()
-        fragment.momentum = torch.zeros_like(fragment.outer)
-        made.append(fragment)
+        outer = _joined(own)
+        made.append(Fragment(own, part.layout, part.at, outer, torch.zeros_like(outer)))
     return made
+
+
+def _joined(parameters: Mapping[str, nn.Parameter]) -> Tensor:
+    """This rank's shards of parameters one after another: float32[n]."""
+    return torch.cat([shard(p).reshape(-1).to(torch.float32) for p in parameters.values()])
 
 
 # --- what is saved ---

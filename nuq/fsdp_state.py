@@ -117,7 +117,8 @@ class _Part:
         parameters = self._parameters()
         sizes, row = self._sizes(parameters), self.each.saved_row(self.transport)
         known = row is not None and row.numel() == sum(sizes)
-        pieces = row.split(sizes) if row is not None and known else [torch.zeros(0)] * len(sizes)
+        nothing = torch.zeros(0, dtype=torch.float32, device="cpu")
+        pieces = row.split(sizes) if row is not None and known else [nothing] * len(sizes)
         return {
             **saved,
             "known": known,
@@ -147,7 +148,7 @@ class _Part:
         rows = None
         if self.each.has_state and saved["known"]:
             sizes = self._sizes(self._parameters())
-            row = torch.zeros(sum(sizes), device=self.transport.device)
+            row = torch.zeros(sum(sizes), dtype=torch.float32, device=self.transport.device)
             for piece, shard in zip(row.split(sizes), saved["shards"].values(), strict=True):
                 piece[: shard.to_local().numel()] = shard.to_local().reshape(-1)
             rows = torch.stack(self.transport.all_gather(row, "state")).to(self.device)

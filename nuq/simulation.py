@@ -219,7 +219,10 @@ class Workers:
         try:
             yield
         except RemoteNonFinite as marked:  # such coordinates, or finite ones whose norm overflows
-            suspects = {worker: torch.tensor(self._suspect(vectors[worker], part)) for worker in self.hosted}
+            numbers = torch.tensor(
+                [self._suspect(vectors[worker], part) for worker in self.hosted], dtype=torch.int64, device="cpu"
+            )
+            suspects = dict(zip(self.hosted, numbers, strict=True))
             number = int(self.driver.gather(suspects)[marked.worker])
             raise NonFiniteError(self._not_finite(step, marked.worker, number, what)) from marked
         except NonFiniteError as error:

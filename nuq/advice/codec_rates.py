@@ -70,7 +70,7 @@ def least_s(
 
 def _cooled(num_coordinates: int, device: torch.device) -> Callable[[], object]:
     """What goes through as much memory as a step does between two exchanges of so many coordinates."""
-    memory = torch.zeros(min(_VECTORS * num_coordinates, _BETWEEN), device=device)
+    memory = torch.zeros(min(_VECTORS * num_coordinates, _BETWEEN), dtype=torch.float32, device=device)
     return lambda: memory.add_(1.0)
 
 
@@ -88,7 +88,8 @@ def measured(of: HookSettings, vector: Tensor, limit_s: float = 60.0) -> tuple[C
         shape = (size // _COLUMNS, _COLUMNS)  # some methods send vectors as they are
         layout = FlatLayout(tuple(Segment(f"tensor {at}", at * size, size, shape=shape) for at in range(messages)))
         codec = _codec(of, layout, vector[:long])
-        sent, total = vector[: size * messages].clone(), torch.zeros(size * messages, device=vector.device)
+        sent = vector[: size * messages].clone()
+        total = torch.zeros_like(sent, dtype=torch.float32)
         payload = codec.encode(sent, layout, _KEY).clone()
         encode = functools.partial(codec.encode, sent, layout, _KEY)
         decode = functools.partial(codec.add, payload, layout, total)
@@ -137,7 +138,8 @@ def factor_s(
     compressors.assign(shapes)
     layout = compressors.arrange(shapes)
     driver = Driver(compressors, layout, of.exchange, Transport(None), 1, 0, memory=memory)
-    vector = torch.randn(layout.num_coordinates, generator=torch.Generator().manual_seed(1)).to(device)
+    generator = torch.Generator().manual_seed(1)
+    vector = torch.randn(layout.num_coordinates, generator=generator, dtype=torch.float32, device="cpu").to(device)
     mean = torch.zeros_like(vector)
     cooled, times = _cooled(vector.numel(), device), list[Counter[str]]()
     ends = time.perf_counter() + limit_s
@@ -153,7 +155,7 @@ def factor_s(
 
 def mean_gb_s(device: torch.device) -> float:
     """The rate of what is done to a mean around the decoding of messages, as ``Profile.mean_gb_s``."""
-    total, layout = torch.zeros(LONG, device=device), FlatLayout((Segment("all", 0, LONG),))
+    total, layout = torch.zeros(LONG, dtype=torch.float32, device=device), FlatLayout((Segment("all", 0, LONG),))
 
     def around() -> None:
         total.zero_()

@@ -52,7 +52,8 @@ def dense_codecs(network: NetworkRates) -> dict[str, CodecRates]:
 
     The additions are gloo's: its processor time less that of its bytes.
     """
-    vector, half = torch.randn(LONG), torch.zeros(LONG, dtype=torch.bfloat16)
+    vector = torch.randn(LONG, dtype=torch.float32, device="cpu")
+    half = torch.zeros_like(vector, dtype=torch.bfloat16)
     there, back = (
         least_s(lambda: half.copy_(vector), _REPEATS, _CPU),
         least_s(lambda: vector.copy_(half), _REPEATS, _CPU),
@@ -87,8 +88,8 @@ def _exchange_s(data: Tensor, repeats: int, peer: int) -> tuple[float, float]:
 
 def _wait_s(peer: int) -> float:
     """The mean time that a rank waits for a small message after some work of its own, as long as the other's."""
-    data, other = torch.zeros(64, dtype=torch.uint8), torch.zeros(64, dtype=torch.uint8)
-    work, waits = torch.ones(1 << 16), []
+    data, other = torch.zeros(2, 64, dtype=torch.uint8, device="cpu")
+    work, waits = torch.ones(1 << 16, dtype=torch.float32, device="cpu"), []
     for _ in range(_ROUNDS):
         ends = time.thread_time() + _WORK_S
         while time.thread_time() < ends:
@@ -100,7 +101,8 @@ def _wait_s(peer: int) -> float:
 @contextmanager
 def _computing(threads: int) -> Iterator[None]:
     """A computation in a thread of its own, as a training's beside an exchange."""
-    a, b = torch.ones(32, 2048), torch.ones(2048, 2048)
+    b = torch.ones(2048, 2048, dtype=torch.float32, device="cpu")
+    a = b[:32].clone()
     done = threading.Event()
 
     def compute() -> None:
@@ -132,10 +134,10 @@ def _processor_s(call: Callable[[], object]) -> float:
 def _rank(rank: int, folder: str, threads: int) -> None:
     torch.set_num_threads(threads)
     dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=2)
-    small, large = torch.zeros(64, dtype=torch.uint8), torch.zeros(1 << 22, dtype=torch.uint8)
+    small, large = (torch.zeros(size, dtype=torch.uint8, device="cpu") for size in (64, 1 << 22))
     (latency_s, message_s), (_, large_s) = (_exchange_s(*of, 1 - rank) for of in ((small, 500), (large, 10)))
     reduce_s = {
-        form: _processor_s(lambda dtype=dtype: dist.all_reduce(torch.zeros(LONG, dtype=dtype)))
+        form: _processor_s(lambda dtype=dtype: dist.all_reduce(torch.zeros(LONG, dtype=dtype, device="cpu")))
         for form, dtype in DTYPES.items()
     }
     with _computing(min(threads, max((os.cpu_count() or 1) // 2, 1))):  # two ranks share this machine's cores

@@ -118,7 +118,7 @@ def _behind_base(starts: Tensor, kind: Tensor) -> Tensor:
 
 def _indices(starts: Tensor, which: Tensor, length: int) -> Tensor:
     """The indices of the parts of so many bytes of the selected blocks: int64[selected blocks, length]."""
-    return starts[which][:, None] + torch.arange(length, device=starts.device)
+    return starts[which][:, None] + torch.arange(length, dtype=torch.int64, device=starts.device)
 
 
 def _packed(numbers: Tensor, bits: int) -> Tensor:

@@ -113,10 +113,12 @@ class Atomo(Compressor):
         share = Share.of(n, 0, self.settings.ratio)
         largest = x[selection.top(x, share).long()].abs().double().sort(descending=True).values
         beyond = float(signs.side_sums(x, _SUMMED)[0].sum()) - float(largest.sum())
-        level = torch.tensor(atoms.water_level(largest, max(beyond, 0.0), share.total), dtype=torch.float64)
+        water = atoms.water_level(largest, max(beyond, 0.0), share.total)
+        level = torch.tensor(water, dtype=torch.float64, device="cpu")
         narrow = level.to(torch.float32)
         # the level is rounded up, to stay within the budget
-        narrow = torch.where(narrow.double() < level, torch.nextafter(narrow, torch.tensor(torch.inf)), narrow)
+        above = torch.nextafter(narrow, torch.full_like(narrow, torch.inf))
+        narrow = torch.where(narrow.double() < level, above, narrow)
         if not math.isfinite(float(narrow)):
             raise NonFiniteError("the estimate of coordinates so large would overflow float32")
         indices = atoms.tossed(x, float(narrow), key.words())

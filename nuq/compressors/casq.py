@@ -34,6 +34,7 @@ coordinate.
 
 from __future__ import annotations
 
+import functools
 import struct
 from typing import Any
 
@@ -157,6 +158,7 @@ class Casq(Compressor):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         saved = state.get("by_worker", {})
+        read = functools.partial(torch.tensor, dtype=torch.float32, device="cpu")
         self._clusters = {
-            w: {name: (period, torch.tensor(rows)) for name, (period, rows) in own.items()} for w, own in saved.items()
+            w: {name: (period, read(rows)) for name, (period, rows) in own.items()} for w, own in saved.items()
         }

@@ -53,7 +53,7 @@ class NaturalCompression(InPlace):
             raise NonFiniteError(f"a coordinate of {largest:.4g}: above 2^127 its power of two may overflow float32")
         vector = vector.to(torch.float32).contiguous()
         message = Message.room_for(TAG, n, _HEAD_BYTES + n, vector.device)
-        message.body[:_HEAD_BYTES] = torch.tensor([least, 0, 0, 0], dtype=torch.uint8)
+        message.body[:_HEAD_BYTES] = torch.tensor([least, 0, 0, 0], dtype=torch.uint8, device="cpu")
         if largest:
             key, among = key.together(self.correlated)
             casts.to_natural_(vector, message.body[_HEAD_BYTES:], key.words(), least, among=among)

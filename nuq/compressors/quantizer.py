@@ -94,7 +94,7 @@ class Quantizer(InPlace):
         return self._chosen() if callable(self._chosen) else self._chosen
 
     def _used(self, levels: Levels, multiplier: float | None) -> _InUse:
-        table = torch.tensor(levels.values, dtype=torch.float32)
+        table = torch.tensor(levels.values, dtype=torch.float32, device="cpu")
         layout = self._layout_of(levels, 0)
         head = layout.head()
         how = (layout.packing, layout.levels(head) if self.uniform else table, not self.uniform, bytes(head.numpy()))
@@ -227,7 +227,8 @@ class Quantizer(InPlace):
         return HEADER_BYTES + round(self.rate * num_coordinates / 8)
 
     def state_dict(self) -> dict[str, Any]:
-        return {"levels": torch.tensor(self.levels.values, dtype=torch.float64), "multiplier": self.multiplier}
+        levels = torch.tensor(self.levels.values, dtype=torch.float64, device="cpu")
+        return {"levels": levels, "multiplier": self.multiplier}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.set_levels(Levels(state["levels"].cpu().numpy()), state["multiplier"])

@@ -71,7 +71,7 @@ class S2FP8(InPlace):
         reach = float(np.float32(min(max(spread, _LEAST_REACH), _MOST_REACH)))
         message = Message.room_for(TAG, n, _HEAD.size + n, vector.device)
         if n:
-            scales = torch.empty(1, device=vector.device)
+            scales = torch.empty(1, dtype=torch.float32, device=vector.device)
             table = _table(reach, not self.stochastic).to(vector.device)
             key, among = key.together(self.correlated)
             how |= {"packing": 8, "key": key, "among": among, "stochastic": self.stochastic}

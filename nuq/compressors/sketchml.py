@@ -92,7 +92,7 @@ class SketchML(Compressor):
     def _sketched(self, ids: Tensor, counts: Ints, words: tuple[int, int]) -> tuple[Ints, Tensor, Tensor]:
         """The number of columns of the groups' sketches, the coded symbols and the coded cells."""
         if not self.settings.rows:
-            nothing = torch.empty(0, dtype=torch.uint8)
+            nothing = torch.empty(0, dtype=torch.uint8, device="cpu")
             return np.empty(0, dtype=np.int64), self._coded(ids, 2 * self.settings.buckets), nothing
         group_of, within, each = _groups(self.settings.buckets, self.groups)
         of_group = np.bincount(group_of[: counts.size], weights=counts, minlength=2 * self.groups)

@@ -134,7 +134,7 @@ class Driver:
         """
         rank = self.transport.rank
         sent = [self._reduce_scatter.send({rank: vector}, pieces, key) for pieces in rounds]
-        scale = torch.tensor(factor, dtype=torch.float32)
+        scale = torch.tensor(factor, dtype=torch.float32, device="cpu")
 
         def end() -> None:
             try:
@@ -160,7 +160,7 @@ class Driver:
         if self.transport.group is None:
             return [mine[worker] for worker in self.hosted]
         # the first process tells shape and dtype, for those that host no worker
-        sample = mine[self.hosted[0]] if self.hosted else torch.empty(0)
+        sample = mine[self.hosted[0]] if self.hosted else torch.empty(0, dtype=torch.float32, device="cpu")
         told = self.transport.texts(json.dumps([list(sample.shape), str(sample.dtype)]), "control")[0]
         shape, dtype = json.loads(told)
         kind = getattr(torch, dtype.removeprefix("torch."))

@@ -49,7 +49,7 @@ def _memory(driver: Driver, around: ErrorFeedback) -> dict[str, Any]:
     }
     for kind in around.kinds:
         for name, size in around.sizes.items():
-            nothing = torch.zeros(size, dtype=torch.float32)
+            nothing = torch.zeros(size, dtype=torch.float32, device="cpu")
             for of_worker in found.values():
                 of_worker[kind][name] = nothing
             kept = {worker: around.memories.get(whose.get(worker, -1), {}).get(kind, {}) for worker in driver.hosted}

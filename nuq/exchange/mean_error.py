@@ -128,7 +128,8 @@ class FirstStage:
 
 def _drawn(distribution: Distribution, number: int) -> Tensor:
     """Random coordinates float32[_SIDE^2], the same for the same distribution and number."""
-    return distribution(torch.randn(4, _SIDE**2, generator=torch.Generator().manual_seed(number)))
+    generator = torch.Generator().manual_seed(number)
+    return distribution(torch.randn(4, _SIDE**2, generator=generator, dtype=torch.float32, device="cpu"))
 
 
 def _decoded(encoder: Compressor, vector: Tensor, key: Key) -> Tensor:

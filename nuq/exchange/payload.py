@@ -154,7 +154,8 @@ class PayloadCodec:
 
     def marker(self, worker: int, number: int, layout: FlatLayout, device: torch.device) -> Tensor:
         """The bytes that replace a payload of ``layout`` whose segment ``number`` is not finite on ``worker``."""
-        body = torch.tensor([worker], dtype=torch.int32).view(torch.uint8).to(device)  # as short as any body: 4 bytes
+        # as short as any body: 4 bytes
+        body = torch.tensor([worker], dtype=torch.int32, device=device).view(torch.uint8)
         marker = Frame.of([Message(MARKER, number, body)], device).sealed()
         padded = torch.zeros(max(self.size(layout) or 0, marker.numel()), dtype=torch.uint8, device=device)
         padded[: marker.numel()] = marker

@@ -337,7 +337,7 @@ class Transport:
         """
         if self._nccl:  # after an error it cannot be used again
             return None
-        word, tag = torch.zeros(1, dtype=torch.uint8), (self._number << _TAG_BITS) | _ROLL_CALL_TAG
+        word, tag = torch.zeros(1, dtype=torch.uint8, device="cpu"), (self._number << _TAG_BITS) | _ROLL_CALL_TAG
         for call in (dist.isend, dist.irecv):  # where the connection is closed, at once
             for rank in self.others:
                 direction = {"group_src": rank} if call is dist.irecv else {"group_dst": rank}
@@ -358,7 +358,7 @@ class Transport:
         """
         for rank in () if self._nccl else self.others:
             with suppress(RuntimeError):  # gloo closes them all where an operation times out
-                word, tag = torch.zeros(1, dtype=torch.uint8), (self._number << _TAG_BITS) | _SILENT_TAG
+                word, tag = torch.zeros(1, dtype=torch.uint8, device="cpu"), (self._number << _TAG_BITS) | _SILENT_TAG
                 work = dist.irecv(word, group=self.group, tag=tag, group_src=rank)
                 self._abandoned.append((work, word))
                 assert work is not None

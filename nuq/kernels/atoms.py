@@ -140,10 +140,8 @@ class Kept:
 
     def check(self, error: type[Exception] = NonFiniteError) -> Kept:
         """Check the estimate: the error where it could be beyond float32."""
-        sums = (
-            self.left.double().abs().amax(1) @ self.right.double().abs().amax(1) if len(self.left) else torch.zeros(())
-        )
-        largest = float(sums) + (float(self.rows.abs().max()) if self.rows.numel() else 0.0)
+        largest = float(self.left.double().abs().amax(1) @ self.right.double().abs().amax(1)) if len(self.left) else 0.0
+        largest += float(self.rows.abs().max()) if self.rows.numel() else 0.0
         if not largest < torch.finfo(torch.float32).max:
             raise error(f"atoms that make coordinates up to {largest:.4g}: the estimate overflows float32")
         return self

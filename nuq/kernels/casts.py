@@ -42,15 +42,17 @@ def smallest_power(largest: float) -> int:
     There are 127 powers of two, up to one that is not smaller.  It is 0 where that one is 2^128, which float32 does not
     hold.
     """
-    bits = int(torch.tensor(largest).view(torch.int32))
+    bits = int(torch.tensor(largest, dtype=torch.float32, device="cpu").view(torch.int32))
     top = (bits >> 23) + bool(bits & 0x7FFFFF)
     return 0 if top > 254 else max(top - MOST_POWERS + 1, 1)
 
 
 def natural_values(least: int, device: torch.device) -> tuple[Tensor, Tensor]:
     """Step 8's levels float32[256] of codes 0 .. 255, and the scale float32[1] that they are multiplied with."""
-    positive = torch.cat([torch.zeros(1), torch.exp2(torch.arange(MOST_POWERS, dtype=torch.float64)).to(torch.float32)])
-    return torch.cat([positive, -positive]).to(device), torch.tensor([2.0 ** (least - 127)], device=device)
+    powers = torch.exp2(torch.arange(MOST_POWERS, dtype=torch.float64, device="cpu")).to(torch.float32)
+    positive = torch.nn.functional.pad(powers, (1, 0))
+    scale = torch.tensor([2.0 ** (least - 127)], dtype=torch.float32, device=device)
+    return torch.cat([positive, -positive]).to(device), scale
 
 
 def _cast(vector: Tensor, codes: Tensor, format: str, words: Words, among: Among, **how: int | float) -> bool:

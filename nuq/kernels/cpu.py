@@ -108,7 +108,9 @@ def bucket_scales(
 ) -> Float32[Tensor, " scales"]:
     """The operator ``ops.bucket_scales``: step 2 alone; errors as ``encode_``."""
     check_input(vector, bucket_size, norm)
-    scales = torch.empty(num_buckets(vector.numel(), bucket_size) * scales_per_bucket(norm))
+    scales = torch.empty(
+        num_buckets(vector.numel(), bucket_size) * scales_per_bucket(norm), dtype=torch.float32, device="cpu"
+    )
     encode_(vector, None, 2, scales, None, bucket_size, norm, multiple, 1, (0, 0, *ALONE), True)
     return scales
 
@@ -166,7 +168,7 @@ def hadamard_(vector: Float32[Tensor, " n"], block: int, k0: int, k1: int, inver
 
 def leading_bits(num_coordinates: int, k0: int, k1: int, count: int) -> UInt8[Tensor, " n"]:
     """The operator ``ops.leading_bits``."""
-    bits = torch.empty(num_coordinates, dtype=torch.uint8)
+    bits = torch.empty(num_coordinates, dtype=torch.uint8, device="cpu")
     _function("nuq_leading_bits")(num_coordinates, k0, k1, count, bits.data_ptr(), torch.get_num_threads())
     return bits
 
@@ -177,7 +179,7 @@ def bucket_dots(a: Float32[Tensor, " n"], b: Float32[Tensor, " n"], bucket_size:
     check_tensor(a, "a vector", _CPU, torch.float32)
     check_tensor(b, "a vector", _CPU, torch.float32, n)
     a, b = a.contiguous(), b.contiguous()
-    sums = torch.empty(num_buckets(n, bucket_size), dtype=torch.float64)
+    sums = torch.empty(num_buckets(n, bucket_size), dtype=torch.float64, device="cpu")
     _function("nuq_bucket_dots")(
         a.data_ptr(), b.data_ptr(), n, min(bucket_size, max(n, 1)), sums.data_ptr(), torch.get_num_threads()
     )

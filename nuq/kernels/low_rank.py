@@ -71,7 +71,7 @@ def left_product(matrix: Tensor, columns: int, right: Tensor) -> Tensor:
     """The product M Q: float32[size] and float32[rank, columns] -> float32[rank, rows]."""
     size, rank = matrix.numel(), right.shape[0]
     if _in_cpp(matrix, right):
-        left = torch.empty(rank, num_rows(size, columns))
+        left = torch.empty(rank, num_rows(size, columns), dtype=torch.float32, device="cpu")
         compiled.left_product(
             matrix.data_ptr(), size, columns, right.data_ptr(), rank, left.data_ptr(), torch.get_num_threads()
         )
@@ -82,7 +82,7 @@ def left_product(matrix: Tensor, columns: int, right: Tensor) -> Tensor:
     missing = -columns % _LANES
     lanes = torch.nn.functional.pad(rows, (0, missing)).view(rows.shape[0], -1, _LANES)
     factors = torch.nn.functional.pad(right, (0, missing)).view(rank, 1, -1, _LANES)
-    sums = torch.zeros(rank, rows.shape[0], _LANES)
+    sums = torch.zeros(rank, rows.shape[0], _LANES, dtype=torch.float32, device="cpu")
     for number in range(lanes.shape[1]):
         sums += lanes[:, number] * factors[:, :, number]
     while sums.shape[-1] > 1:
@@ -95,7 +95,7 @@ def right_product(matrix: Tensor, columns: int, left: Tensor) -> Tensor:
     """The product M^T P: float32[size] and float32[rank, rows] -> float32[rank, columns]."""
     size, rank = matrix.numel(), left.shape[0]
     if _in_cpp(matrix, left):
-        right = torch.empty(rank, columns)
+        right = torch.empty(rank, columns, dtype=torch.float32, device="cpu")
         compiled.right_product(
             matrix.data_ptr(), size, columns, left.data_ptr(), rank, right.data_ptr(), torch.get_num_threads()
         )
@@ -103,9 +103,9 @@ def right_product(matrix: Tensor, columns: int, left: Tensor) -> Tensor:
     rows = _padded(matrix, columns)
     if matrix.device.type != "cpu":
         return left @ rows
-    total = torch.zeros(rank, columns)
+    total = torch.zeros(rank, columns, dtype=torch.float32, device="cpu")
     for start in range(0, rows.shape[0], _BLOCK):
-        block = torch.zeros(rank, columns)
+        block = torch.zeros(rank, columns, dtype=torch.float32, device="cpu")
         for i in range(start, min(start + _BLOCK, rows.shape[0])):
             block += rows[i] * left[:, i : i + 1]
         total += block

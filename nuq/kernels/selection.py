@@ -81,9 +81,9 @@ def chosen(share: Share, words: Words, device: torch.device) -> Tensor:
 
 def at_least(x: Tensor, threshold: float) -> Tensor:
     """The coordinates with |x| >= threshold, which is a number of 64 bits, not negative."""
-    nearest = torch.tensor(threshold, dtype=torch.float32)
+    nearest = torch.tensor(threshold, dtype=torch.float32, device="cpu")
     if float(nearest) < threshold:
-        nearest = torch.nextafter(nearest, torch.tensor(math.inf))
+        nearest = torch.nextafter(nearest, torch.full_like(nearest, math.inf))
     return _at_least_bits(x, int(nearest.view(torch.int32)))
 
 
@@ -178,5 +178,5 @@ def _largest_keys(keys: Tensor, share: Share) -> Tensor:
     padding = share.num_buckets * share.bucket_size - share.num_coordinates
     rows = torch.nn.functional.pad(keys, (0, padding), value=-1).view(share.num_buckets, share.bucket_size)
     order = torch.argsort(rows, dim=1, descending=True, stable=True)
-    order += torch.arange(share.num_buckets, device=keys.device)[:, None] * share.bucket_size
+    order += torch.arange(share.num_buckets, dtype=torch.int64, device=keys.device)[:, None] * share.bucket_size
     return torch.cat([order[:-1, : share.k].reshape(-1), order[-1, : share.k_last]]).sort().values.to(torch.int32)

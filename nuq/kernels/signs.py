@@ -73,6 +73,6 @@ def write_(bits: Tensor, values: Tensor, total: Tensor, *, bucket_size: int, acc
         )
         return
     codes = bit_packing.unpack_codes(bits, n, 2, 1).to(torch.int64)
-    indices = 2 * (torch.arange(n, device=total.device) // size) + codes
+    indices = 2 * (torch.arange(n, dtype=torch.int64, device=total.device) // size) + codes
     decoded = values.reshape(-1)[indices]
     reference.put(decoded, total, accumulate=accumulate)

@@ -197,7 +197,8 @@ def encode(
 
 def _encode(vector: Tensor, codes: Tensor, outliers: Tensor, **fields: Any) -> tuple[int, Callable[[Tensor], None]]:
     n, threads = vector.numel(), torch.get_num_threads()
-    room, sizes = torch.empty(compiled.room_bytes(n), dtype=torch.uint8), torch.empty(len(codes), dtype=torch.int64)
+    room = torch.empty(compiled.room_bytes(n), dtype=torch.uint8, device="cpu")
+    sizes = torch.empty(len(codes), dtype=torch.int64, device="cpu")
     given = (codes.data_ptr(), outliers.data_ptr(), room.data_ptr(), sizes.data_ptr(), threads)
     size = compiled.encode(_job(vector, **fields), *given)
 

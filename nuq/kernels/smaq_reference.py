@@ -77,14 +77,14 @@ def _front(rows: Tensor, kept: Tensor) -> Tensor:
     """The kept entries of every row, moved to its front, with zeros behind."""
     indices = kept.cumsum(1) - 1
     moved = torch.zeros_like(rows)
-    number = torch.arange(len(rows), device=rows.device)[:, None].expand_as(rows)
+    number = torch.arange(len(rows), dtype=torch.int64, device=rows.device)[:, None].expand_as(rows)
     moved[number[kept], indices[kept]] = rows[kept]
     return moved
 
 
 def _below(counts: Tensor, size: int) -> Tensor:
     """A mask of the first ``counts`` entries of every row: bool[rows, size]."""
-    return torch.arange(size, device=counts.device) < counts[:, None]
+    return torch.arange(size, dtype=torch.int64, device=counts.device) < counts[:, None]
 
 
 def encode(vector: Tensor, codes: Tensor, outliers: Tensor, **fields: Any) -> tuple[int, Callable[[Tensor], None]]:
@@ -125,7 +125,7 @@ def encode(vector: Tensor, codes: Tensor, outliers: Tensor, **fields: Any) -> tu
 
 def _hashes(first: int, rows: Tensor, fields: dict[str, Any]) -> Tensor:
     """The hashes of the indices of some blocks: int32[blocks, BLOCK]."""
-    index = torch.arange(first * BLOCK, (first + len(rows)) * BLOCK, device=rows.device)
+    index = torch.arange(first * BLOCK, (first + len(rows)) * BLOCK, dtype=torch.int64, device=rows.device)
     words, among = (fields["k0"], fields["k1"]), (fields["own"], fields["workers"])
     return reference.hashed(index.to(torch.int32), words, among).view(rows.shape)
 
@@ -195,7 +195,7 @@ def decode(data: Tensor, codes: Tensor, outliers: Tensor, table: Tensor, total: 
 
 def _section(data: Tensor, starts: Tensor, sizes: Tensor, bits: int) -> Tensor:
     """The bytes of one section of some blocks: uint8[blocks, bits * BLOCK / 8], zeros behind."""
-    width = torch.arange(bits * BLOCK // 8, device=data.device)
+    width = torch.arange(bits * BLOCK // 8, dtype=torch.int64, device=data.device)
     used = width < sizes[:, None]
     read = torch.where(used, starts[:, None] + width, 0)
     return torch.where(used, data[read] if data.numel() else torch.zeros_like(read, dtype=torch.uint8), 0)

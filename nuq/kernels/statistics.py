@@ -131,7 +131,7 @@ class Statistics:
             given = (vector.data_ptr(), vector.numel(), bucket_size, every, pairs.contiguous().numpy(), weight_each)
             sums, tops = cpu_statistics.histogram(*given, log_bins=_LOG_BINS, lowest=_LOWEST, side=_SIDE)
         else:
-            bucket = torch.arange(0, vector.numel(), every, device=vector.device) // bucket_size
+            bucket = torch.arange(0, vector.numel(), every, dtype=torch.int64, device=vector.device) // bucket_size
             used = scales[bucket] > 0
             scale = scales[bucket][used]
             r = numpy_of((vector[::every][used].to(torch.float32) / scale).clamp(-1.0, 1.0), "statistics")

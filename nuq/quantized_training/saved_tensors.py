@@ -193,4 +193,4 @@ class SavedTensors:
 def _call_uppermost_hooks() -> None:
     """Call the uppermost hooks, by a tensor that is saved."""
     with torch.inference_mode(False), torch.enable_grad():
-        torch.ones((), requires_grad=True).exp()
+        torch.ones((), requires_grad=True, dtype=torch.float32, device="cpu").exp()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Collection, Sequence
 from typing import Any
 
@@ -69,29 +70,30 @@ def _read(name: str, options: Sequence[str]) -> dict[str, Any]:
 def gradient(n: int, seed: int = 0, scale: float = 1.0) -> torch.Tensor:
     """Heavier tails than normal, as gradients have."""
     generator = torch.Generator().manual_seed(seed)
-    return scale * torch.randn(n, generator=generator) * torch.randn(n, generator=generator).exp()
+    normal = functools.partial(torch.randn, n, generator=generator, dtype=torch.float32, device="cpu")
+    return scale * normal() * normal().exp()
 
 
 INPUTS = {
-    "empty": torch.empty(0),
-    "one": torch.tensor([3.0]),
-    "zeros": torch.zeros(100),
+    "empty": torch.empty(0, dtype=torch.float32, device="cpu"),
+    "one": torch.tensor([3.0], dtype=torch.float32, device="cpu"),
+    "zeros": torch.zeros(100, dtype=torch.float32, device="cpu"),
     "a bucket": gradient(64),
     "two buckets": gradient(128),
     "a tail": gradient(129),
     "a short tail bucket": gradient(200),
     "huge": gradient(200, scale=1e30),
     "tiny": gradient(200, scale=1e-30),
-    "constant": torch.full((70,), -2.5),
-    "mostly zero": torch.cat([torch.zeros(150), gradient(20)]),
+    "constant": torch.full((70,), -2.5, dtype=torch.float32, device="cpu"),
+    "mostly zero": torch.cat([torch.zeros(150, dtype=torch.float32, device="cpu"), gradient(20)]),
     "bfloat16": gradient(100).bfloat16(),
 }
 
 
 def sparse(n: int, *indices: int) -> torch.Tensor:
     """Zero but for a few coordinates of different sizes."""
-    x = torch.zeros(n)
-    x[list(indices)] = torch.linspace(1.0, -2.0, len(indices))
+    x = torch.zeros(n, dtype=torch.float32, device="cpu")
+    x[list(indices)] = torch.linspace(1.0, -2.0, len(indices), dtype=torch.float32, device="cpu")
     return x
 
 
@@ -101,5 +103,5 @@ UNBIASED_INPUTS = {
     "one of seven": sparse(7, 4),
     "two of a hundred": sparse(100, 10, 77),
     "five of 300": sparse(300, 0, 1, 99, 200, 299),
-    "constant": torch.full((65,), 0.3),
+    "constant": torch.full((65,), 0.3, dtype=torch.float32, device="cpu"),
 }

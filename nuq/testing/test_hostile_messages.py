@@ -20,7 +20,11 @@ from nuq.testing.cases import build, gradient
 
 ROOM = 64 << 20  # bytes that a decoder may ask for
 CLAIMS = {"2^27": 1 << 27, "2^31": 1 << 31, "2^40": 1 << 40, "2^63-1": (1 << 63) - 1, "2^64-1": (1 << 64) - 1}
-SMALL = {"zeros": torch.zeros(300), "constant": torch.full((300,), 2.5), "spread": gradient(300)}
+SMALL = {
+    "zeros": torch.zeros(300, dtype=torch.float32, device="cpu"),
+    "constant": torch.full((300,), 2.5, dtype=torch.float32, device="cpu"),
+    "spread": gradient(300),
+}
 
 
 @contextmanager
@@ -63,7 +67,7 @@ def test_a_total_of_another_size_is_an_error(name):
         message = compressor.encode(SMALL["spread"], Key(1, 0, 0, "x"))
         for size in (1, 299, 301):
             with pytest.raises(MessageError, match=f"300 coordinates where {size} are expected"):
-                compressor.add(message, torch.zeros(size))
+                compressor.add(message, torch.zeros(size, dtype=torch.float32, device="cpu"))
 
 
 def decodes_or_names(compressor: Compressor, message: Message) -> str:
@@ -84,7 +88,7 @@ def test_bodies_that_nobody_wrote(name):
     messages = [compressor.encode(x, Key(1, 0, 0, "x")) for x in SMALL.values()]
 
     def below(bound: int) -> int:
-        return int(torch.randint(bound, (1,), generator=generator))
+        return int(torch.randint(bound, (1,), generator=generator, dtype=torch.int64, device="cpu"))
 
     for turn in range(240):
         message = messages[turn % len(messages)]

@@ -31,14 +31,15 @@ class Augmentation:
         batch, channels, height, width = images.shape
         shifts = 2 * self.padding + 1
         choices = shifts * shifts * (2 if self.flip else 1)
-        drawn = torch.randint(choices, (batch,), generator=generator, device=generator.device)
+        drawn = torch.randint(choices, (batch,), generator=generator, dtype=torch.int64, device=generator.device)
         top, left = drawn // shifts % shifts, drawn % shifts
         border = (0, 0) + (self.padding,) * 4
         bordered = torch.nn.functional.pad(images.permute(0, 2, 3, 1).contiguous(), border).view(-1)
         # one begins at every byte
         rows = bordered.as_strided((bordered.numel() - width * channels + 1, width * channels), (1, 1))
-        number = torch.arange(batch, device=drawn.device)
-        row = (number * (height + 2 * self.padding) + top)[:, None] + torch.arange(height, device=drawn.device)
+        number = torch.arange(batch, dtype=torch.int64, device=drawn.device)
+        below = torch.arange(height, dtype=torch.int64, device=drawn.device)
+        row = (number * (height + 2 * self.padding) + top)[:, None] + below
         begin = (row * (width + 2 * self.padding) + left[:, None]) * channels
         cropped = rows.index_select(0, begin.view(-1).to(images.device)).view(batch, height, width, channels)
         if self.flip:
@@ -72,7 +73,9 @@ class Cutout:
     def __call__(self, images: Tensor, generator: torch.Generator) -> Tensor:
         """Images (batch, channel, height, width), normalised, changed in place: a square is 0; one draw per batch."""
         batch, _, height, width = images.shape
-        drawn = torch.randint(height * width, (batch, 1), generator=generator, device=generator.device)
+        drawn = torch.randint(
+            height * width, (batch, 1), generator=generator, device=generator.device, dtype=torch.int64
+        )
         drawn = drawn.to(images.device)
         rows = self._covered(drawn // width, height)
         columns = self._covered(drawn % width, width)
@@ -80,7 +83,7 @@ class Cutout:
 
     def _covered(self, centre: Tensor, length: int) -> Tensor:
         """A mask, bool (batch, length), of the places within the square's side about each centre (batch, 1)."""
-        place = torch.arange(length, device=centre.device) - (centre - self.side // 2)
+        place = torch.arange(length, dtype=torch.int64, device=centre.device) - (centre - self.side // 2)
         return (place >= 0) & (place < self.side)
 
 
@@ -93,8 +96,8 @@ def draw_crops(batch: int, generator: torch.Generator) -> list[list[float]]:
     They are the area and ratio of each proposal, then place and mirror.  They are drawn before any image is opened, so
     the order in which threads decode changes nothing.
     """
-    how: dict[str, Any] = {"generator": generator, "device": generator.device, "dtype": torch.float64}
-    return torch.rand(batch, 2 * NUM_TRIES + 3, **how).tolist()
+    shape = batch, 2 * NUM_TRIES + 3
+    return torch.rand(shape, generator=generator, dtype=torch.float64, device=generator.device).tolist()
 
 
 def random_resized_box(width: int, height: int, numbers: Sequence[float]) -> tuple[tuple[int, int, int, int], bool]:

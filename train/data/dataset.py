@@ -76,7 +76,8 @@ class Normalization:
 
     def tensors(self, device: torch.device) -> tuple[Tensor, Tensor]:
         """The normalization as one multiplication and one addition: (scale, shift), each (1, channel, 1, 1)."""
-        mean, std = (torch.tensor(values, dtype=torch.float64).view(1, -1, 1, 1) for values in (self.mean, self.std))
+        both = torch.tensor([self.mean, self.std], dtype=torch.float64, device="cpu")
+        mean, std = both.view(2, 1, -1, 1, 1)
         return (1 / (self.top * std)).to(device, torch.float32), (-mean / std).to(device, torch.float32)
 
 

@@ -63,7 +63,7 @@ class Text:
         self.input_shape, self.num_classes = (length,), NUM_CODES
         self.fingerprint = hashlib.sha256(b"%d " % len(train) + train.tobytes() + test.tobytes()).hexdigest()[:14]
         self._splits = {"train": torch.from_numpy(train).to(device), "test": torch.from_numpy(test).to(device)}
-        self._offsets = torch.arange(length + 1, device=device)
+        self._offsets = torch.arange(length + 1, dtype=torch.int64, device=device)
 
     def train_batch(self, indices: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """The int64 characters (batch, length) and the next ones (batch, length) of a batch; nothing is random here."""
@@ -73,7 +73,8 @@ class Text:
     def batches(self, split: Split, batch_size: int) -> Iterator[tuple[Tensor, Tensor]]:
         count = self.num_train if split == "train" else self.num_test
         for start in range(0, count, batch_size):
-            yield self._windows(split, torch.arange(start, min(start + batch_size, count), device=self.device))
+            end = min(start + batch_size, count)
+            yield self._windows(split, torch.arange(start, end, dtype=torch.int64, device=self.device))
 
     def _windows(self, split: Split, numbers: Tensor) -> tuple[Tensor, Tensor]:
         windows = self._splits[split][numbers[:, None] * self.input_shape[0] + self._offsets].long()

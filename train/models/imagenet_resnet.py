@@ -45,7 +45,7 @@ def by_name(arch: str, input_shape: tuple[int, ...], num_classes: int) -> nn.Mod
     try:
         model = build(arch, num_classes, input_shape).eval()
         shapes = {name: value.to("meta") for name, value in model.state_dict().items()}
-        functional_call(model, shapes, (torch.empty(2, *input_shape, device="meta"),))
+        functional_call(model, shapes, (torch.empty(2, *input_shape, device="meta", dtype=torch.float32),))
     except (RuntimeError, AssertionError, ValueError) as error:
         if str(error).startswith("model.arch="):
             raise

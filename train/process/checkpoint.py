@@ -390,7 +390,7 @@ def _handed_on(transport: Transport, size: int, file: IO[bytes] | None) -> bytes
     """So many bytes of the first rank's file, sent to all others."""
     received = bytearray()
     for start in range(0, size, _CHUNK_BYTES):
-        chunk = torch.empty(min(size - start, _CHUNK_BYTES), dtype=torch.uint8)
+        chunk = torch.empty(min(size - start, _CHUNK_BYTES), dtype=torch.uint8, device="cpu")
         if file is not None:
             chunk = torch.frombuffer(bytearray(file.read(len(chunk))), dtype=torch.uint8)
         transport.broadcast(chunk, "checkpoint")

@@ -60,8 +60,8 @@ class Moments:
 
     def __init__(self) -> None:
         self.count = 0
-        self.first: Tensor | float = 0.0
-        self.second: Tensor | float = 0.0
+        self.first = torch.zeros((), dtype=torch.float64, device="cpu")
+        self.second = torch.zeros((), dtype=torch.float64, device="cpu")
 
     def add(self, sample: Tensor) -> None:
         wide = sample.to(torch.float64)
@@ -71,15 +71,14 @@ class Moments:
 
     @property
     def mean(self) -> Tensor:
-        return torch.as_tensor(self.first) / self.count
+        return self.first / self.count
 
     def scalars(self, name: str) -> dict[str, float]:
-        signal = torch.as_tensor(self.second)
-        noise = (signal - self.count * self.mean.square()).clamp_min(0.0)
+        noise = (self.second - self.count * self.mean.square()).clamp_min(0.0)
         return {
             f"{name}_var": float(noise.mean() / (self.count - 1)),
-            f"{name}_nvar": float((noise / (signal + 1e-7)).mean()),
-            f"{name}_snr": float(((signal + 1e-10).log() - (noise + 1e-10).log()).mean()),
+            f"{name}_nvar": float((noise / (self.second + 1e-7)).mean()),
+            f"{name}_snr": float(((self.second + 1e-10).log() - (noise + 1e-10).log()).mean()),
         }
 
 

@@ -97,7 +97,9 @@ class Gradients:
         scale = self.scale.value if self.scale else 1.0
         while True:
             with _seeded(seed_of(self.config["seed"], step, worker, f"{purpose}/dropout"), self.device):
-                factor = torch.tensor(scale, device=self.device) if self.scale or self._records else _ONE
+                factor = _ONE
+                if self.scale or self._records:
+                    factor = torch.tensor(scale, dtype=torch.float32, device=self.device)
                 flat, loss = self._passed(x, y, factor)
             flat = unscaled(flat, scale)
             if scale <= 1 or purpose.startswith("train") or surely_finite([flat]):
@@ -117,7 +119,7 @@ class Gradients:
             output = self._forward(x)
         loss = self._objective.loss(output.float(), y, label_smoothing=self.config["label_smoothing"])
         gradient = torch.autograd.grad(loss if factor is _ONE else loss * factor, self._leaves)
-        flat = torch.empty(self.layout.num_coordinates, device=self.device)
+        flat = torch.empty(self.layout.num_coordinates, dtype=torch.float32, device=self.device)
         torch._foreach_copy_(self.layout.views(flat), gradient)  # pyright: ignore[reportPrivateImportUsage]
         return flat, loss.detach()
 
@@ -178,7 +180,7 @@ class Gradients:
             torch._foreach_copy_(self._buffers, values)  # pyright: ignore[reportPrivateImportUsage]
 
 
-_ONE = torch.tensor(1.0)
+_ONE = torch.tensor(1.0, dtype=torch.float32, device="cpu")
 
 
 @contextlib.contextmanager

@@ -64,7 +64,7 @@ def skipped(scale: LossScale | None, error: BadGradientError) -> Exchanged:
     if scale is None or not scale.may_skip() or not all(map(math.isfinite, error.losses)):
         raise error
     scale.skip()
-    return Exchanged(torch.empty(0), error.losses, 0, error.stop)
+    return Exchanged(torch.empty(0, dtype=torch.float32, device="cpu"), error.losses, 0, error.stop)
 
 
 def unscaled(gradient: Tensor, scale: float) -> Tensor:

@@ -90,7 +90,7 @@ def outline(optimizer: torch.optim.Optimizer, *, stepped: bool) -> dict[str, Any
     """The optimizer's state, for ``checkpoint.check_values``.  stepped: it has stepped, and lacks nothing any more."""
     listed = ((group, parameter) for group in optimizer.param_groups for parameter in group["params"])
     state = {
-        number: {"step": torch.zeros(()), "exp_avg": p, "exp_avg_sq": p}
+        number: {"step": torch.zeros((), dtype=torch.float32, device="cpu"), "exp_avg": p, "exp_avg_sq": p}
         if "betas" in group
         else AtLeast({"momentum_buffer": p})
         for number, (group, p) in enumerate(listed)

@@ -43,9 +43,13 @@ class Order:
             take = f"workers={workers} with batch_size={batch_size}{times} take {workers * of_worker} samples a step"
             raise ValueError(f"{take}, the training set has {num_train}: lower one of them")
         self.batch_size, self.workers, self._of_worker = batch_size, workers, of_worker
-        self._permutation = functools.lru_cache(maxsize=2)(
-            lambda epoch: torch.randperm(num_train, generator=generator(seed, epoch, 0, f"order/{purpose}"))
-        )
+
+        @functools.lru_cache(maxsize=2)
+        def permutation(epoch: int) -> Tensor:
+            drawn = generator(seed, epoch, 0, f"order/{purpose}")
+            return torch.randperm(num_train, generator=drawn, dtype=torch.int64, device="cpu")
+
+        self._permutation = permutation
 
     def epoch(self, step: int) -> int:
         return step // self.steps_per_epoch

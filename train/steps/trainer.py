@@ -199,7 +199,7 @@ class Trainer:
         taken = self.step + 1
         local.take_over(taken)
         if (part := local.sent_after(taken)) is None:
-            return Exchanged(torch.empty(0), every_loss, 0, stop)
+            return Exchanged(torch.empty(0, dtype=torch.float32, device="cpu"), every_loss, 0, stop)
         moves = local.moves(part)
         self._update_levels(moves, part)
         begun = trained.begin(moves, part, self.step, self.num_exchanges)
@@ -294,8 +294,8 @@ class Trainer:
             with torch.no_grad():
                 views = self.gradients.layout.views(gradient)
                 for parameter, ascent in zip(self.parameters.values(), views, strict=True):
-                    drawn = torch.randn(parameter.shape, generator=noise).to(self.device)
-                    parameter += settings["lr"] * ascent + settings["std"] * drawn
+                    drawn = torch.randn(parameter.shape, generator=noise, dtype=torch.float32, device="cpu")
+                    parameter += settings["lr"] * ascent + settings["std"] * drawn.to(self.device)
             self.attend()
 
     def finish(self) -> None:

@@ -59,4 +59,4 @@ def _fitted(around: Compressor, mean: Tensor, segments: Sequence[Segment], key: 
 
 def scale(total: Tensor, num_workers: int) -> None:
     """Turn a sum into a mean: total *= float32(1/M), the one rounding that all splits share."""
-    total *= torch.tensor(1.0 / num_workers, dtype=torch.float32)
+    total *= torch.tensor(1.0 / num_workers, dtype=torch.float32, device="cpu")

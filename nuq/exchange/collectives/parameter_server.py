@@ -52,7 +52,7 @@ class ParameterServer:
 
     def _receive(self, rank: int | None, size: int, tag: int, *, suspects: Iterable[int] = ()) -> Tensor:
         """Receive from the given rank, or from whichever comes first. suspects: who may be to blame if none does."""
-        data = torch.empty(size, dtype=torch.uint8)
+        data = torch.empty(size, dtype=torch.uint8, device="cpu")
         source = {} if rank is None else {"group_src": rank}
         try:
             work = dist.irecv(data, group=self._transport.group, tag=tag, **source)
@@ -72,7 +72,7 @@ class ParameterServer:
         absence.ends()
         for worker, payload in payloads.items():
             numbers = [self._exchange, self._transport.rank, worker, payload.numel()]
-            head = torch.tensor(numbers, dtype=torch.int64).view(torch.uint8)
+            head = torch.tensor(numbers, dtype=torch.int64, device="cpu").view(torch.uint8)
             sent += [self._send(0, head, self._heads), self._send(0, payload, self._payloads)]
             self._transport.bytes_sent["messages"] += payload.numel()
             self._transport.bytes_sent["control"] += _HEAD_BYTES
@@ -113,7 +113,7 @@ class ParameterServer:
 
     def answer(self, reply: Tensor) -> None:
         """Send the answer to all other ranks, without waiting for them."""
-        size = torch.tensor([reply.numel()], dtype=torch.int64).view(torch.uint8)
+        size = torch.tensor([reply.numel()], dtype=torch.int64, device="cpu").view(torch.uint8)
         others = range(1, self._transport.world)
         self._pending.append([self._send(rank, data, self._replies) for rank in others for data in (size, reply)])
         self._transport.bytes_sent["means"] += reply.numel() * len(others)

@@ -174,7 +174,7 @@ class Power(Collective):
 
     def _begun(self, number: int, part: Segment, key: Key, device: torch.device) -> _Matrix:
         """The matrices, which begin with the last step's right factor or a random one: the same on all ranks."""
-        nothing = torch.empty(0, device=device)
+        nothing = torch.empty(0, dtype=torch.float32, device=device)
         encoder = None if part.exact else self.encoders[part.encoder]
         shape = part.shape if part.shape is not None and part.first < 0 else (part.size,)
         columns = encoder.method.columns(shape, len(part.shape or (1, 1))) if encoder else 0
@@ -215,7 +215,7 @@ class Power(Collective):
                 worker: torch.cat([matrix.factor(owed[matrix.number].wanted, side) for matrix in matrices])
                 for worker, owed in debts.items()
             }
-            mean = torch.empty(exact + halves, device=next(iter(made.values())).device)
+            mean = torch.empty(exact + halves, device=next(iter(made.values())).device, dtype=torch.float32)
         try:
             self._inner.mean(made, self._layouts[exact, halves], key, mean)
         except RemoteNonFinite as marked:  # alike on all ranks; whose part it is only the worker's own rank knows

@@ -251,7 +251,7 @@ class BucketExchange:
             driver.levels.update([one for one in driver.levels.every if one.next_update(step) == step])
         if self.hook.debug:
             for compressor in self._compressors.adaptive:
-                levels = torch.tensor(compressor.levels.values, dtype=torch.float64)
+                levels = torch.tensor(compressor.levels.values, dtype=torch.float64, device="cpu")
                 agreement.check_same(self.transport, f"step {step}: the levels", levels)
 
     def _fit_first(self, several: list[list[Bucket]]) -> None:

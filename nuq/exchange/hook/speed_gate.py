@@ -26,7 +26,7 @@ def seconds(
     """
     n = max(min(num_coordinates, MOST), 1)
     generator = torch.Generator().manual_seed(transport.rank)
-    vector = torch.randn(n, generator=generator).to(device)
+    vector = torch.randn(n, generator=generator, dtype=torch.float32, device="cpu").to(device)
     layout, out = FlatLayout((Segment("probe", 0, n),)), torch.empty_like(vector)
     taken: list[list[float]] = [[] for _ in collectives]
     for number in range(1 + _ROUNDS):  # the first one warms up

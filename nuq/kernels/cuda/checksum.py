@@ -57,7 +57,7 @@ def crc_kernel(data, tables, powers, out, num_bytes, rounds, start, SIZE: tl.con
 
 def _times(a: Tensor, b: Tensor) -> Tensor:
     """The products of polynomials modulo POLYNOMIAL: of int64 below 2^32, of shapes that broadcast."""
-    product = torch.zeros(torch.broadcast_shapes(a.shape, b.shape), dtype=torch.int64)
+    product = torch.zeros(torch.broadcast_shapes(a.shape, b.shape), dtype=torch.int64, device="cpu")
     for bit in range(31, -1, -1):
         product ^= ((a >> bit) & 1) * b
         b = (b >> 1) ^ ((b & 1) * POLYNOMIAL.value)
@@ -67,10 +67,11 @@ def _times(a: Tensor, b: Tensor) -> Tensor:
 @cache
 def constants(device: torch.device, lanes: int) -> tuple[Tensor, Tensor]:
     """The tables of a step, int32[4 * 256], and every lane's last factor, int32[lanes] (a power of two)."""
-    x16 = torch.tensor([1 << 15])
+    x16 = torch.tensor([1 << 15], dtype=torch.int64, device="cpu")
     powers = _times(x16, x16)
     while len(powers) < lanes:
         powers = torch.cat([powers, _times(powers, powers[-1:])])
-    values = torch.arange(256) << (8 * torch.arange(4)[:, None])
+    byte, place = (torch.arange(count, dtype=torch.int64, device="cpu") for count in (256, 4))
+    values = byte << (8 * place[:, None])
     tables = _times(values.reshape(-1), powers[-1:])
     return tables.to(torch.int32).to(device), powers.flip(0).to(torch.int32).to(device)

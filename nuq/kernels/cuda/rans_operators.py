@@ -66,7 +66,7 @@ def rans_decode(
     if any(size < 4 * lanes or size % 2 for size in sizes):
         return None  # a chunk is shorter than its states
     slots, symbols = _slots(frequencies, table_bits, data.device)
-    begins = torch.tensor([0, *sizes]).cumsum(0) // 2
+    begins = torch.tensor([0, *sizes], dtype=torch.int64, device="cpu").cumsum(0) // 2
     codes = torch.empty(num_codes, dtype=symbols.dtype, device=data.device)
     whole = torch.empty(len(sizes), dtype=torch.int32, device=data.device)
     with on(data):
@@ -95,6 +95,6 @@ def _slots(frequencies: Tensor, table_bits: int, device: torch.device) -> tuple[
     filled[frequencies.sum(1) == 0, 0] = 1 << table_bits  # of a context that does not occur
     filled = filled.reshape(-1).to(device)
     number = torch.repeat_interleave(filled, output_size=num_contexts << table_bits)
-    places = torch.arange(len(number), device=device) - (filled.cumsum(0) - filled)[number]
+    places = torch.arange(len(number), dtype=torch.int64, device=device) - (filled.cumsum(0) - filled)[number]
     symbols = (number % num_symbols).to(torch.uint8 if num_symbols <= 256 else torch.int16)
     return ((filled[number] - 1) | places << _HALF).to(torch.int32), symbols

@@ -26,7 +26,8 @@ def sample(x: Tensor, size: int, words: Words) -> NDArray[np.float32]:
     n = x.numel()
     if n > size:
         drawn = reference.uniforms(size, words).double()
-        indices = ((torch.arange(size, dtype=torch.float64) + drawn) * (n / size)).long().clamp_(max=n - 1)
+        place = torch.arange(size, dtype=torch.float64, device="cpu") + drawn
+        indices = (place * (n / size)).long().clamp_(max=n - 1)
         x = x.index_select(0, indices.to(x.device))
     return numpy_of(x, "sample")
 
