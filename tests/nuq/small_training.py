@@ -25,7 +25,7 @@ def net(seed: int = 0, *, hidden: int = 40) -> nn.Sequential:
 
 def inputs(rank: int, step: int, dtype: torch.dtype = torch.float32) -> Tensor:
     generator = torch.Generator().manual_seed(1000 * rank + step)
-    return torch.randn(6, WIDTH, generator=generator).to(dtype)
+    return torch.randn(6, WIDTH, generator=generator, dtype=torch.float32).to(dtype)
 
 
 def backward(model: Callable[..., Any], rank: int, step: int, dtype: torch.dtype = torch.float32) -> None:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 import torch.distributed as dist
-from torch import Tensor
-from torch.nn.parallel import DistributedDataParallel as DDP
+from torch import Tensor, nn
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.fsdp import fully_shard
 
 import nuq
 from nuq.compressors.compressor import Compressor
@@ -22,11 +24,12 @@ from nuq.exchange.payload import PayloadCodec
 from nuq.kernels.spec import Key
 from nuq.registry import METHODS
 from nuq.testing.cases import build, gradient
+from tests.nuq.small_training import backward, descend, gradients, hooked, net, parameters
 
 ROOT = Path(__file__).parent.parent.parent
-FACTORIES = frozenset(
-    "arange as_tensor asarray empty empty_strided eye full linspace logspace normal ones rand randint randn randperm "
-    "scalar_tensor tensor zeros".split()
+FACTORIES = re.compile(
+    r"torch\.(arange|as_tensor|asarray|empty|empty_strided|eye|full|linspace|logspace|normal|ones|rand|randint|randn|"
+    r"randperm|scalar_tensor|tensor|zeros)"
 )
 OTHERS = torch.float64, torch.bfloat16
 
@@ -44,7 +47,7 @@ def test_every_tensor_says_its_dtype_and_device():
         f"{path.relative_to(ROOT)}:{call.lineno}: {ast.unparse(call)}"
         for path in files
         for call in ast.walk(ast.parse(path.read_text()))
-        if isinstance(call, ast.Call) and ast.unparse(call.func) in {f"torch.{name}" for name in FACTORIES}
+        if isinstance(call, ast.Call) and FACTORIES.fullmatch(ast.unparse(call.func))
         if not {"dtype", "device"} <= {keyword.arg for keyword in call.keywords}
     ]
     assert len(files) > 100 and not silent
@@ -87,3 +90,72 @@ def test_a_method_gives_the_same_bits_under_every_default(name):
 
 def _alike(some: list[Tensor], others: list[Tensor]) -> bool:
     return all(a.dtype == b.dtype and torch.equal(a, b) for a, b in zip(some, others, strict=True))
+
+
+# --- what a training calls ---
+
+
+def _float32_net() -> nn.Module:
+    dtype = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float32)
+    model = net()
+    torch.set_default_dtype(dtype)
+    return model
+
+
+def _bits_of_calls(group: dist.ProcessGroup) -> dict[str, list[Tensor]]:
+    """The gradients, means and parameters of two steps of everything that a training calls, on this rank."""
+    found: dict[str, list[Tensor]] = {}
+    for name, collective in (("alq", "two_stage"), ("eden", "auto"), ("powersgd", "auto"), ("demo", "gather")):
+        how: dict[str, Any] = {"method": name, "collective": collective}
+        model, state = hooked(group, _float32_net(), debug=True, **how)
+        steps = []
+        for step in range(2):
+            model.zero_grad()
+            backward(model, dist.get_rank(group), step)
+            steps.append(gradients(model))
+        state.close()
+        matrix = gradient(1200, seed=dist.get_rank(group)).view(30, 40)
+        found[name] = [*steps, nuq.all_reduce(matrix, group=group, step=0, timeout_s=30.0, **how)]
+    model = _float32_net()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    loop = nuq.OuterLoop(model, optimizer, group=group, every=2, method="topk", ratio=0.1, timeout_s=30.0)
+    for step in range(4):
+        descend(loop.model, lambda step=step: backward(loop.model, dist.get_rank(group), step))
+        loop.advance()
+    found["outer loop"] = [parameters(loop.model)]
+    loop.close()
+    model = _float32_net()
+    fully_shard(model, mesh=DeviceMesh.from_group(group, "cpu"))
+    nuq.compress_fsdp(model, timeout_s=30.0, feedback="average")
+    nuq.compress_fsdp_weights(model, timeout_s=30.0)
+    backward(model, dist.get_rank(group), 0)
+    found["fsdp"] = [p.grad.to_local() for p in model.parameters() if p.grad is not None]
+    model = _float32_net()
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
+    compressed = nuq.CompressedTraining(
+        model, optimizer, weights="smaq", activations="smaq", moments="smaq", min_size=1
+    )
+    for step in range(2):
+        optimizer.zero_grad()
+        backward(model, 0, step)
+        optimizer.step()
+    found["quantized training"] = [parameters(model)]
+    compressed.remove()
+    return found
+
+
+def differing(group: dist.ProcessGroup, dtype: torch.dtype) -> list[str]:
+    """What is not the same under another default dtype."""
+    expected = _bits_of_calls(group)
+    try:
+        torch.set_default_dtype(dtype)
+        found = _bits_of_calls(group)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    return [name for name in expected if not _alike(expected[name], found[name])]
+
+
+@pytest.mark.parametrize("dtype", [OTHERS[0], pytest.param(OTHERS[1], marks=pytest.mark.slow)])
+def test_hook_all_reduce_outer_loop_fsdp_and_quantized_training_give_the_same_bits(ranks, dtype):
+    assert ranks.run(differing, dtype, world=2) == [[], []]
