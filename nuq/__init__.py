@@ -25,8 +25,8 @@ Every large tensor of training in a compressed format, on one's own model and op
 What there is to choose from: ``nuq.METHODS`` and, in words, ``print(nuq.describe("topk"))``.
 
 Errors: ``nuq.MessageError`` (bytes that are no whole message), ``nuq.NonFiniteError`` (a gradient that is not finite),
-``nuq.RankLost`` (a process that died or fell silent, by its rank), and ValueError for a setting, which names the legal
-ones.
+``nuq.RankLost`` (a process that died or fell silent, by its rank), of these ``nuq.RankFailed`` (a rank that met an
+error of its own), and ValueError for a setting, which names the legal ones.
 
 The names of ``__all__`` are the public ones.  They bring torch in when they are first used; ``import nuq`` and
 ``nuq.METHODS`` do not.
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from nuq.compressors.message import Message, parse
     from nuq.ddp import CompressionState, compress_hook
     from nuq.description import describe
-    from nuq.errors import MessageError, NonFiniteError, RankLost
+    from nuq.errors import MessageError, NonFiniteError, RankFailed, RankLost
     from nuq.exchange.saved_ranks import saved_states
     from nuq.fsdp import compress_fsdp, compress_fsdp_weights
     from nuq.fsdp_state import FsdpState
@@ -61,6 +61,7 @@ __all__ = [
     "MessageError",
     "NonFiniteError",
     "OuterLoop",
+    "RankFailed",
     "RankLost",
     "all_reduce",
     "compress_fsdp",
@@ -82,6 +83,7 @@ _LAZY = {
     "MessageError": "nuq.errors",
     "NonFiniteError": "nuq.errors",
     "OuterLoop": "nuq.outer",
+    "RankFailed": "nuq.errors",
     "RankLost": "nuq.errors",
     "all_reduce": "nuq.functional",
     "compress_fsdp": "nuq.fsdp",

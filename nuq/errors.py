@@ -17,3 +17,10 @@ class RankLost(RuntimeError):
     The group of the exchange is closed with that, lest others wait for this rank: who goes on without the lost one
     makes a new group.
     """
+
+
+class RankFailed(RankLost):
+    """The error for another rank whose exchange ended in an error of its own, which it names.
+
+    That rank lives, and raised the error itself.  The group is closed as after any RankLost.
+    """

@@ -309,16 +309,18 @@ class CompressedReduceScatter:
 
     def _finish(self, arrived: Callable[[], None], key: Key, output_tensor: Tensor, out: Tensor) -> None:
         """Fill the output: ``arrived`` fills ``out``, which is its memory unless machines are averaged, too."""
-        failure = None
-        try:
-            with told_plainly():
-                arrived()
-        except NonFiniteError as error:  # on all ranks of this group
-            failure = error
-        if self.between is not None:
-            failure = self.between.mean(out, key.worker, key.step, failure)  # the worker: a rank of this machine
-            output_tensor.view(-1).copy_(out)
-        self._settle(undo=failure is not None)
+        failure, transport = None, self.transport
+        assert transport is not None
+        with transport.telling():
+            try:
+                with told_plainly():
+                    arrived()
+            except NonFiniteError as error:  # on all ranks of this group
+                failure = error
+            if self.between is not None:
+                failure = self.between.mean(out, key.worker, key.step, failure)  # the worker: a rank of this machine
+                output_tensor.view(-1).copy_(out)
+            self._settle(undo=failure is not None)
         if failure is not None:  # on all ranks: none of these messages has counted
             output_tensor.fill_(math.nan)  # as FSDP alone has it, and not what the memory held
             raise failure
@@ -339,6 +341,8 @@ class CompressedReduceScatter:
         transport = Transport(group, timeout_s=self.timeout_s, device=device)
         told = {"method": self._compressors.name, **vars(self._compressors.settings), **vars(self._chosen)}
         check_settings(transport, {**told, "module": self.name, "seed": self._seed})
+        if self.between is not None:
+            self.between.meet(transport, device)
         nothing_remembered = FlatLayout(())
         return Driver(self._compressors, nothing_remembered, Exchange(), transport, transport.world, self._seed)
 

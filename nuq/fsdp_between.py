@@ -77,8 +77,14 @@ class MeanBetween:
         for memory in self._compressors.memories:
             memory.may_undo = True
         self._name, self._group, self._seed, self._timeout_s = name, group, seed, timeout_s
+        self._meeting: Transport | None = None
         self._driver: Driver | None = None
         self._layout = FlatLayout(())
+
+    def meet(self, inside: Transport, device: torch.device) -> None:
+        """Prepare to exchange between machines; a rank that is lost there, or inside this machine, ends both."""
+        self._meeting = Transport(self._group, timeout_s=self._timeout_s, device=device)
+        self._meeting.siblings, inside.siblings = [inside], [self._meeting]
 
     @property
     def transport(self) -> Transport | None:
@@ -119,7 +125,7 @@ class MeanBetween:
         return failure
 
     def _made(self, shard: Tensor, owner: int) -> Driver:
-        transport = Transport(self._group, timeout_s=self._timeout_s, device=shard.device)
+        transport = self._meeting or Transport(self._group, timeout_s=self._timeout_s, device=shard.device)
         owners = [number for (number,) in transport.numbers([owner], "control")]
         if any(number != owner for number in owners):  # on all ranks
             raise ValueError(

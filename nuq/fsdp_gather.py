@@ -104,7 +104,8 @@ class CompressedGather:
         if on_cuda and self._done is not None:  # FSDP calls from several streams
             torch.cuda.current_stream(input_tensor.device).wait_event(self._done)
         if self._replica is None or not inside_backward():
-            with torch.inference_mode(mode=False), torch.no_grad():  # the replica outlives an evaluation
+            # the replica outlives an evaluation
+            with torch.inference_mode(mode=False), torch.no_grad(), transport.telling():
                 self._replica = self._gather(transport, input_tensor.reshape(-1))
                 self._given = self._in_type(output_tensor.dtype, transport)
         given = self._given

@@ -20,7 +20,7 @@ from nuq.exchange.compressor_map import CompressorMap, sorted_settings
 from nuq.exchange.driver import Driver
 from nuq.exchange.flat_layout import FlatLayout, Segment
 from nuq.exchange.payload import told_plainly
-from nuq.exchange.transport import Transport, seconds
+from nuq.exchange.transport import Transport
 from nuq.kernels.spec import Key
 from nuq.registry import method as entry_of
 from nuq.settings.exchange import Exchange
@@ -62,7 +62,8 @@ def all_reduce(
         raise ValueError("nuq.all_reduce exchanges between processes: call torch.distributed.init_process_group first")
     asked = {"shape": list(tensor.shape), "type": str(tensor.dtype), "layout": str(tensor.layout)}
     asked |= {"step": step, "seed": seed}
-    kept.control.group, kept.control.timeout = group, seconds(timeout_s)
+    kept.control.group = group
+    kept.control.wait_for(timeout_s)
     try:
         driver = call.driver if kept.all_have_built(call, asked) else None
         if driver is None:  # all ranks build together
@@ -84,13 +85,13 @@ def _mean(driver: Driver, tensor: Tensor, step: int, seed: int) -> Tensor:
     flat, layout = in_a_row(tensor), _layout(tuple(tensor.shape))
     key = Key(seed, step, driver.transport.rank, piece_of=0 if layout.segments[0].shape else 2)
     out = torch.empty(flat.numel(), dtype=torch.float32, device=tensor.device)
-    if driver.compressors.adaptive:
-        for compressor in driver.compressors.adaptive:
-            compressor.forget()
-        driver.fit_levels(flat, driver.sent(layout), key)
-    with told_plainly():
+    with driver.transport.telling(), told_plainly():
+        if driver.compressors.adaptive:
+            for compressor in driver.compressors.adaptive:
+                compressor.forget()
+            driver.fit_levels(flat, driver.sent(layout), key)
         driver.mean({driver.transport.rank: flat}, layout, key, out)
-    driver.settle()
+        driver.settle()
     return out.view(tensor.shape)
 
 
@@ -124,7 +125,8 @@ class _Call:
         check_settings(transport, {**self._told, **asked})
         nothing_remembered, seed = FlatLayout(()), 0  # of updates from all ranks' statistics, of which there are none
         how = (self._exchange, transport, transport.world, seed)
-        self.driver = Driver(self._compressors, nothing_remembered, *how, per_machine=1)
+        with transport.telling():
+            self.driver = Driver(self._compressors, nothing_remembered, *how, per_machine=1)
         return self.driver
 
     def checksum(self, asked: Mapping[str, Any]) -> int:

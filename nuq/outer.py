@@ -294,7 +294,7 @@ class OuterLoop:
         before = [kept.clone() for kept in self._kept(fragment)]
         fragment.left = []
         try:
-            with torch.no_grad():
+            with driver.transport.telling(), torch.no_grad():
                 driver.fit_levels(moved, driver.sent(layout), key)
                 driver.mean({driver.transport.rank: moved}, layout, key, out)
         except RemoteNonFinite as marked:  # alike on all ranks; the parameter only that rank knows

@@ -181,12 +181,12 @@ class Workers:
         NonFiniteError, on all processes alike, names the step, the worker and the parameter (or the loss);
         BadGradientError where that is known before anything is encoded.
         """
-        gradients = {worker: gradients[worker] for worker in self.hosted}
-        every_loss, stop = self.agree(self.first_bad(gradients), losses, step, stop=stop)
-        begun = self._begin(
-            {of: self._vector(one) for of, one in gradients.items()}, self._whole, step, step, "gradient"
-        )
-        begun.end()
+        with self.transport.telling():
+            gradients = {worker: gradients[worker] for worker in self.hosted}
+            every_loss, stop = self.agree(self.first_bad(gradients), losses, step, stop=stop)
+            vectors = {of: self._vector(one) for of, one in gradients.items()}
+            begun = self._begin(vectors, self._whole, step, step, "gradient")
+            begun.end()
         return Exchanged(self._restored(begun.mean), every_loss, begun.encoded.total(), stop, begun.encoded["means"])
 
     def begin(self, moves: Mapping[int, Tensor], part: Part, step: int, number: int) -> Begun:

@@ -120,8 +120,7 @@ def build(
     if transport.group is None:
         remedy = "start it with torchrun; in one process choose gather"
         raise ValueError(f"collective='hierarchical' is about several machines: {remedy}")
-    per_machine, timeout_s = per_machine or ranks_per_machine(), transport.timeout.total_seconds()
-    machines = Machines.of(transport.group, per_machine, timeout_s, transport.device)
+    machines = Machines.of(transport, per_machine or ranks_per_machine())
     inner = dataclasses.replace(exchange, collective=fewest_bytes(compressors, transport, machines.count))
 
     def between(outer: Transport, every_machine: WorkerPlacement, inner_stats: ExchangeStats) -> Collective:

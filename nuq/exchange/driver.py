@@ -91,14 +91,16 @@ class Driver:
 
     def begin(self, vectors: Vectors, layout: FlatLayout, key: Key, out: Tensor) -> Callable[[], None]:
         """Begin a ``mean``; what is returned ends it (``Collective.begin``)."""
-        arrived = self.collective.begin(vectors, layout, key, out)
-        if self.is_dense or not self.compressors.sends_differences:
-            return arrived
+        completes = not self.is_dense and self.compressors.sends_differences
+        with self.transport.telling():
+            arrived = self.collective.begin(vectors, layout, key, out)
 
         def end() -> None:
-            arrived()
-            self.compressors.complete(out, layout)
-            check_mean(out, layout)
+            with self.transport.telling():
+                arrived()
+                if completes:
+                    self.compressors.complete(out, layout)
+                    check_mean(out, layout)
 
         return end
 
@@ -119,7 +121,7 @@ class Driver:
 
     def fit_levels(self, vector: Tensor, segments: Sequence[Segment], key: Key) -> None:
         """Fit adaptive methods' levels to the one vector that is about to be sent (``level_updates.fit_levels``)."""
-        with self.stats.time("levels"):
+        with self.transport.telling(), self.stats.time("levels"):
             fit_levels(self.compressors, vector, segments, key)
 
     def begin_reduce_scatter(
@@ -133,10 +135,15 @@ class Driver:
         is not finite.
         """
         rank = self.transport.rank
-        sent = [self._reduce_scatter.send({rank: vector}, pieces, key) for pieces in rounds]
+        with self.transport.telling():
+            sent = [self._reduce_scatter.send({rank: vector}, pieces, key) for pieces in rounds]
         scale = torch.tensor(factor, dtype=torch.float32, device="cpu")
 
         def end() -> None:
+            with self.transport.telling():
+                receive()
+
+        def receive() -> None:
             try:
                 for each, pieces in zip(sent, rounds, strict=True):
                     each.receive()

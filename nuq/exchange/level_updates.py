@@ -146,7 +146,7 @@ class LevelUpdates:
     ) -> bool:
         """Add hosted workers' gradients to these methods' statistics, or to all; returns whether all were finite."""
         chosen, finite = list(self.every if which is None else which), True
-        with self.stats.time("levels") if chosen else nullcontext():
+        with self.transport.telling(), self.stats.time("levels") if chosen else nullcontext():
             for level_updater in chosen:
                 for worker, vector in vectors.items():
                     statistics = level_updater.statistics[worker]
@@ -167,7 +167,7 @@ class LevelUpdates:
         collective call: every rank makes it.
         """
         chosen, spoilt = list(self.every if which is None else which), None
-        with self.stats.time("levels") if chosen else nullcontext():
+        with self.transport.telling(), self.stats.time("levels") if chosen else nullcontext():
             for level_updater in chosen:
                 everyone = [level_updater.read(row) for row in self.gathered(level_updater)]
                 level_updater.forget()

@@ -1,10 +1,9 @@
 """The transport of bytes from rank to rank, over any torch.distributed backend, counted as they reach the network.
 
 Everything that the collectives of this library send goes through ``Transport.swap``: every rank sends to and receives
-from others directly.  An operation that fails therefore fails with a certain rank.  That rank may only have given up on
-another: so each rank writes into the group's store whom it misses, all follow that to the rank that misses nobody, and
-every error names the same one.  Where the store has ended with the others, a rank that was away for longer than they
-wait for it names itself.
+from others directly.  An operation that fails therefore fails with a certain rank; which one is to blame, ranks tell
+each other in the group's store (``nuq.exchange.missing``).  Where the store has ended with the others, a rank that was
+away for longer than they wait for it names itself.
 """
 
 from __future__ import annotations
@@ -12,11 +11,9 @@ from __future__ import annotations
 import itertools
 import math
 import re
-import threading
-import time
 from collections import Counter
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -24,15 +21,13 @@ from weakref import WeakKeyDictionary
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch._C._distributed_c10d import Store
+from torch.distributed.constants import default_pg_timeout
 
-from nuq.errors import RankLost
+from nuq.errors import NonFiniteError, RankFailed, RankLost
+from nuq.exchange import missing
+from nuq.exchange.missing import FAILED, GONE, GRACE_S, LATE, ROLL_CALL, absence
 
 _TAG_BITS = 18  # exchanges before the tags of one Transport begin anew; gloo matches sends and receives by tag
-_ROLL_CALL = timedelta(seconds=5)
-_STORE_STAYS_S = 5.0
-_GRACE_S = 1.0  # for ranks that notice at about the same time to say whom they miss
-_LATE, _GONE = "did not answer in time", "is gone"
 _ROLL_CALL_TAG, _SILENT_TAG, _FIRST_TAG = range(3)  # the second is never sent
 _BROKEN = re.compile(  # what gloo and NCCL say of a connection that broke or waited in vain
     r"connect|timed? ?out|timing out|timeout|broken pipe|reset by|closed|socket|network|read error|write error|"
@@ -40,111 +35,6 @@ _BROKEN = re.compile(  # what gloo and NCCL say of a connection that broke or wa
     re.IGNORECASE,
 )
 _built: WeakKeyDictionary[dist.ProcessGroup, int] = WeakKeyDictionary()  # Transport of every group so far
-_asked: list[int] = []  # whether this process has, once it missed a rank
-
-
-class Absence:
-    """The time that this process took from one exchange to the next.
-
-    A rank that the others have given up by then knows it from that.
-    """
-
-    def __init__(self) -> None:
-        self._ended = time.monotonic()
-        self.seconds = 0.0
-
-    def ends(self) -> None:
-        """End the absence: an exchange begins."""
-        self.seconds = time.monotonic() - self._ended
-
-    def begins(self) -> None:
-        """Begin an absence: an exchange has ended well."""
-        self._ended = time.monotonic()
-
-
-absence = Absence()
-
-
-def _ask_store(ask: Callable[[Store], str]) -> str:
-    """The answer of the group's store; empty where it gives none.
-
-    It may have died or fallen silent with the rank that kept it, and its timeout is no limit then: a thread asks it.
-    """
-    told: list[str] = []
-
-    def asking() -> None:
-        with suppress(Exception):
-            assert dist.group.WORLD is not None
-            store = dist.group.WORLD.get_group_store()
-            store.set_timeout(_ROLL_CALL)
-            told.append(ask(store))
-
-    thread = threading.Thread(target=asking, daemon=True)
-    thread.start()
-    thread.join(2 * _ROLL_CALL.total_seconds())
-    return told[0] if told else ""
-
-
-def _first_told(mine: str | None, grace_s: float) -> str:
-    """The lost rank and how it was lost, the same on all ranks.
-
-    ``mine``: whom this rank misses ("2 is gone"), None where it cannot tell.
-
-    It may miss one that has only given up on another in its turn.  So each rank writes whom it misses, leaves the
-    others ``grace_s`` to do so, and follows what they wrote; the first one's answer is everyone's.
-    """
-    me = dist.get_rank()
-
-    def ask(store: Store) -> str:
-        if mine:
-            store.set(f"nuq/missed by {me}", mine)
-        until = time.monotonic() + grace_s
-        while time.monotonic() < until and not store.check(["nuq/lost"]):
-            time.sleep(0.02)
-
-        def missed_by(rank: int) -> str:
-            key = f"nuq/missed by {rank}"
-            return store.get(key).decode() if store.check([key]) else ""
-
-        told = (store.compare_set("nuq/lost", "", culprit(me, missed_by)) if mine else store.get("nuq/lost")).decode()
-        if not _asked:
-            _asked.append(store.add("nuq/asked", 1))
-        return told
-
-    return _ask_store(ask)
-
-
-def culprit(start: int, missed_by: Callable[[int], str]) -> str:
-    """The rank at the end of the chain of ranks that miss one another, and how it is missed ("2 is gone").
-
-    The chain leads from whom ``start`` misses to whom that one misses, and so on, to the rank that misses nobody.
-
-    missed_by: the same of any rank, empty for one that has not said.  A rank that was late finds that the others have
-    gone: it is blamed.
-    """
-    said, seen = missed_by(start), {start}
-    while True:
-        rank = int(said.split()[0])
-        further = missed_by(rank)
-        if not further or rank in seen or (said.endswith(_LATE) and not further.endswith(_LATE)):
-            return said
-        said = further
-        seen.add(rank)
-
-
-def _until_all_have_asked() -> None:
-    """Wait until all ranks but the lost one have asked the store, or for some seconds.
-
-    The first rank calls it, as the store may end with that rank.
-    """
-
-    def ask(store: Store) -> str:
-        until = time.monotonic() + _STORE_STAYS_S
-        while time.monotonic() < until and store.add("nuq/asked", 0) < dist.get_world_size() - 1:
-            time.sleep(0.05)
-        return ""
-
-    _ask_store(ask)
 
 
 def apart(group: dist.ProcessGroup, timeout_s: float | None = None) -> dist.ProcessGroup:
@@ -153,13 +43,13 @@ def apart(group: dist.ProcessGroup, timeout_s: float | None = None) -> dist.Proc
     A backend matches collectives by their order, so what a thread of ours issues must not share a group with what
     another thread does (DDP's own in the backward pass: its map of unused parameters, synchronised batch norm).
     ValueError for a part of the ranks, of which only all together can make a group; RankLost where one of them is not
-    there within ``timeout_s`` (None: the backend's own limit).
+    there within ``timeout_s`` (None: the limit of ``group``).
     """
     some, every = dist.get_world_size(group), dist.get_world_size()
     if some < every:
         remedy = "make a second one by torch.distributed.new_group for this state alone and give it as group"
         raise ValueError(f"a group of {some} of the {every} ranks, which others may use: {remedy}")
-    limit = None if timeout_s is None else timedelta(seconds=timeout_s)
+    limit = timedelta(seconds=timeout_s) if timeout_s is not None else limit_of(group)
     try:
         made = dist.new_group(backend=dist.get_backend(group), timeout=limit)
     except dist.DistError as error:
@@ -175,11 +65,16 @@ def backend_of(group: dist.ProcessGroup, device: str) -> str:
     return listed.get(device, str(dist.get_backend(group)))
 
 
-def seconds(timeout_s: float) -> timedelta:
-    """The time to wait for a rank; ValueError for what is no time."""
-    if not (math.isfinite(timeout_s) and timeout_s > 0):
-        raise ValueError(f"timeout_s={timeout_s}: must be a number of seconds above 0")
-    return timedelta(seconds=timeout_s)
+def limit_of(group: dist.ProcessGroup | None, device: str = "cpu") -> timedelta:
+    """The time that the backend of a group waits for a rank, as the group was made."""
+    try:
+        return group._get_backend(torch.device(device)).options._timeout  # pyright: ignore[reportOptionalMemberAccess]
+    except (AttributeError, RuntimeError):  # no group, no such device, or a backend that does not say
+        return default_pg_timeout
+
+
+def _nothing() -> None:
+    pass
 
 
 class Swap:
@@ -198,6 +93,7 @@ class Swap:
             except RuntimeError as error:
                 self._transport.abandon(self)
                 raise self._transport.lost(rank, error) from error
+        self._transport.posted.discard(self)
         absence.begins()
         return self._received
 
@@ -205,22 +101,31 @@ class Swap:
 class Transport:
     """The transport between the ranks of a process group (None: this process alone).
 
-    timeout_s: how long to wait for a rank before it counts as lost.  device: where the gradients lie (the CPU, unless
-    told otherwise).  bytes_sent: by purpose, this rank's own.  siblings: others, of other groups, that are of no use
-    any more when a rank of these is lost.  All ranks have to build the Transport of a group in the same order: their
-    number keeps their messages apart.
+    timeout_s: how long to wait for a rank before it counts as lost (None: as long as the group's own operations do),
+    ``patience`` times in fact.  device: where the gradients lie (the CPU, unless told otherwise).  bytes_sent: by
+    purpose, this rank's own.  siblings: others, of other groups, that are of no use any more when a rank of these is
+    lost.  failure: the error of this rank for which it has closed the group.  All ranks have to build the Transport of
+    a group in the same order: their number keeps their messages apart.
     """
 
     def __init__(
-        self, group: dist.ProcessGroup | None, *, timeout_s: float = 300.0, device: torch.device | None = None
+        self,
+        group: dist.ProcessGroup | None,
+        *,
+        timeout_s: float | None = None,
+        device: torch.device | None = None,
+        patience: int = 1,
     ) -> None:
-        self.timeout = seconds(timeout_s)
         self.group = group
         self.rank, self.world = (dist.get_rank(group), dist.get_world_size(group)) if group is not None else (0, 1)
         self.others = [rank for rank in range(self.world) if rank != self.rank]
+        self._patience, self._device_type = patience, "cpu" if device is None else device.type
+        self.wait_for(timeout_s)
         self.bytes_sent: Counter[str] = Counter()
         number = 0
         if group is not None:
+            if group not in _built:
+                missing.go_on()
             number = _built[group] = _built.get(group, 0) + 1
         self.number, self._number = number, number % (1 << 30 - _TAG_BITS)
         self._exchanges = itertools.count(1)
@@ -228,7 +133,19 @@ class Transport:
         self._nccl = cuda and group is not None and backend_of(group, "cuda") == "nccl"
         self.device = device if self._nccl and device is not None else torch.device("cpu")  # where what is sent lies
         self.siblings: list[Transport] = []
+        self.failure: BaseException | None = None
+        self.farewell: Callable[[], None] = _nothing  # called before the group is closed for it
+        self.posted: set[Swap] = set()  # and not waited for
         self._abandoned: list[object] = []  # what failed operations may still read or write
+
+    def wait_for(self, timeout_s: float | None) -> None:
+        """Wait so long for a rank from now on, as ``timeout_s`` says above; ValueError for what is no time."""
+        if timeout_s is not None and not (math.isfinite(timeout_s) and timeout_s > 0):
+            raise ValueError(f"timeout_s={timeout_s}: must be a number of seconds above 0")
+        limit = limit_of(self.group, self._device_type) if timeout_s is None else timedelta(seconds=timeout_s)
+        self.timeout_s, self.timeout = timeout_s, self._patience * limit
+        own = f"None, the process group's own {self.timeout.total_seconds():g} s"
+        self._waited = f"timeout_s={own if timeout_s is None else f'{timeout_s:g}'}"
 
     def next_tag(self) -> int:
         return (self._number << _TAG_BITS) | (next(self._exchanges) % ((1 << _TAG_BITS) - _FIRST_TAG) + _FIRST_TAG)
@@ -259,6 +176,7 @@ class Transport:
         operations += [(rank, dist.isend, tensor) for rank, tensor in outgoing.items() if tensor.numel()]
         self.bytes_sent[purpose] += sum(tensor.numel() for tensor in outgoing.values())
         swap = Swap(self, received, operations)
+        self.posted.add(swap)
         if self._nccl:  # posted one by one they would wait for each other
             calls = [dist.P2POp(call, tensor, group=self.group, group_peer=rank) for rank, call, tensor in operations]
             swap.works = [(-1, work) for work in dist.batch_isend_irecv(calls)] if calls else []
@@ -345,7 +263,7 @@ class Transport:
                     work = call(word.clone(), group=self.group, tag=tag, **direction)
                     self._abandoned.append(work)
                     if call is dist.irecv and work is not None:
-                        work.wait(_ROLL_CALL)
+                        work.wait(ROLL_CALL)
                 except RuntimeError:
                     return rank
         return self.others[0]
@@ -364,37 +282,75 @@ class Transport:
                 assert work is not None
                 work.wait(timedelta(milliseconds=1))
 
-    def lost(self, rank: int | None, error: BaseException, *, grace_s: float = 0.0) -> RankLost:
+    @contextmanager
+    def telling(self) -> Iterator[None]:
+        """Tell the others of an error of this rank in here, so that they stop waiting for it: they raise RankFailed.
+
+        NonFiniteError and RankLost come to all ranks by themselves.  So does any other error that all ranks have at
+        about the same time, and then the group stays as it is; else it is closed as after RankLost.
+        """
+        try:
+            yield
+        except (NonFiniteError, RankLost):
+            raise
+        except BaseException as error:
+            if self.group is not None and self.world > 1 and error is not self.failure:
+                self._tell(self.group, error)
+            raise
+
+    def _tell(self, group: dist.ProcessGroup, error: BaseException) -> None:
+        closed = (self, *self.siblings)
+        for transport in closed:  # known before another thread of this rank finds its connections closed
+            transport.failure = error
+        if missing.failed_on_all(group, error, min(GRACE_S, self.timeout.total_seconds() / 4)):
+            for transport in closed:
+                transport.failure = None
+            return
+        self.farewell()
+        for transport in closed:
+            transport._abandoned += transport.posted
+            transport._hang_up()
+        if dist.get_rank() == 0:
+            missing.until_all_have_asked(self.world - 1)
+
+    def lost(self, rank: int | None, error: BaseException, *, grace_s: float = 0.0) -> BaseException:
         """The error that names the rank which was found missing first, by its number among all ranks.
 
-        The name is right as far as the store still tells.
+        RankLost, RankFailed for a rank that told of an error of its own, or that error where it was this rank's.  The
+        name is right as far as the store still tells.
 
         rank: with which an operation failed; None: it does not say, so the ranks are called one by one.
         grace_s: time left to that rank to say first whom it misses itself.
 
         An error that tells of no broken connection is raised as it is: a tensor cannot be sent, and no rank is gone.
         """
+        if self.failure is not None:
+            return self.failure
         if isinstance(error, NotImplementedError) or not _BROKEN.search(str(error)):
             raise error
-        rank = self._missing() if rank is None else rank
         assert self.group is not None and dist.group.WORLD is not None
+        if rank is None and not missing.some_rank_failed(self.group):
+            rank = self._missing()
         name = None if rank is None else dist.get_global_rank(self.group, rank)
         text = (str(error) or type(error).__name__).strip().splitlines()[0]
         why = re.sub(r"^\[[^]]*\] *", "", text).split(". ")[0]  # without the place in gloo's sources
-        how = _LATE if "imed out" in why else _GONE
+        how = LATE if "imed out" in why else GONE
         if dist.get_world_size() > 2:
             # the grace is shorter than others wait for this rank
-            grace_s = max(grace_s, min(_GRACE_S, self.timeout.total_seconds() / 4))
-        if first := _first_told(None if name is None else f"{name} {how}", grace_s):
+            grace_s = max(grace_s, min(GRACE_S, self.timeout.total_seconds() / 4))
+        if first := missing.first_told(None if name is None else f"{name} {how}", grace_s):
             number, _, how = first.partition(" ")
             name = int(number)
             for transport in (self, *self.siblings):
                 transport._hang_up()
             if dist.get_rank() == 0:
-                _until_all_have_asked()
-        elif how == _GONE and absence.seconds > self.timeout.total_seconds():
+                missing.until_all_have_asked((self.world if how.startswith(FAILED) else dist.get_world_size()) - 1)
+        elif how == GONE and absence.seconds > self.timeout.total_seconds():
             # the others gave up, and the store ended with them
-            name, how = dist.get_rank(), f"{_LATE}, {absence.seconds:.0f} s after its last exchange"
+            name, how = dist.get_rank(), f"{LATE}, {absence.seconds:.0f} s after its last exchange"
         world = dist.get_world_size()
         who = f"rank {name} of {world}" if name is not None else f"one of the {world} ranks"
-        return RankLost(f"{who} {how} (rank {dist.get_rank()} saw: {why})")
+        if how.startswith(FAILED):
+            return RankFailed(f"{who} {how}")
+        waited = f"{self._waited}; " if how.startswith(LATE) else ""
+        return RankLost(f"{who} {how} ({waited}rank {dist.get_rank()} saw: {why})")

@@ -9,20 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from nuq.errors import MessageError, NonFiniteError, RankLost
+from nuq.errors import MessageError, NonFiniteError, RankFailed, RankLost
 from nuq.exchange.collectives.collective import Collective, ExchangeStats, Vectors, WorkerPlacement
 from nuq.exchange.flat_layout import FlatLayout
 from nuq.exchange.payload import RemoteNonFinite
 from nuq.exchange.transport import Transport
 from nuq.kernels.spec import Key
 
-_KINDS: dict[str, type[Exception]] = {kind.__name__: kind for kind in (RankLost, MessageError, NonFiniteError)}
+_TOLD: tuple[type[Exception], ...] = (RankLost, RankFailed, MessageError, NonFiniteError)
 
 
 @dataclass
@@ -37,37 +36,42 @@ class Machines:
     count: int
 
     @classmethod
-    def of(cls, group: dist.ProcessGroup, per_machine: int, timeout_s: float, device: torch.device) -> Machines:
-        """The machines as contiguous blocks of ``per_machine`` ranks.  A collective call: every rank makes it."""
+    def of(cls, every: Transport, per_machine: int) -> Machines:
+        """The machines as contiguous blocks of ``per_machine`` ranks.  A collective call: every rank makes it.
+
+        every: the transport between all ranks, whose end is theirs.
+        """
+        group = every.group
+        assert group is not None
         world, rank = dist.get_world_size(group), dist.get_rank(group)
         if world < dist.get_world_size():  # the others would have to take part in making the groups
-            every = f"all {dist.get_world_size()} ranks"
-            raise ValueError(f"collective='hierarchical' takes {every}: this group has {world}; choose two_stage")
+            all_ranks = f"all {dist.get_world_size()} ranks"
+            raise ValueError(f"collective='hierarchical' takes {all_ranks}: this group has {world}; choose two_stage")
         if per_machine < 1 or world % per_machine:
             legal = ", ".join(str(size) for size in range(1, world + 1) if world % size == 0)
             raise ValueError(f"per_machine={per_machine}: must divide the {world} ranks (legal: {legal})")
         everyone = [dist.get_global_rank(group, number) for number in range(world)]
         blocks = [everyone[start : start + per_machine] for start in range(0, world, per_machine)]
-        limit = timedelta(seconds=timeout_s)
-        groups = [dist.new_group(block, timeout=limit) for block in blocks]
-        leaders = dist.new_group(everyone[::per_machine], timeout=limit)
+        groups = [dist.new_group(block, timeout=every.timeout) for block in blocks]
+        leaders = dist.new_group(everyone[::per_machine], timeout=every.timeout)
         machine = rank // per_machine
         first = rank % per_machine == 0
-        local, told = _transport(groups[machine], timeout_s, device), _transport(groups[machine], 3 * timeout_s, device)
-        made = cls(local, told, _transport(leaders, 2 * timeout_s, device) if first else None, machine, len(blocks))
-        for transport in made.every:
-            transport.siblings = [other for other in made.every if other is not transport]
+
+        def between(some: object, patience: int) -> Transport:
+            assert isinstance(some, dist.ProcessGroup)  # of the groups that this rank belongs to
+            return Transport(some, timeout_s=every.timeout_s, device=every.device, patience=patience)
+
+        local, told = between(groups[machine], 1), between(groups[machine], 3)
+        made = cls(local, told, between(leaders, 2) if first else None, machine, len(blocks))
+        together = [every, *made.every]
+        for transport in together:
+            transport.siblings = [other for other in together if other is not transport]
         return made
 
     @property
     def every(self) -> list[Transport]:
         """The transports of this rank: inside its machine, and (on first ranks) between machines."""
         return [transport for transport in (self.local, self.told, self.leaders) if transport is not None]
-
-
-def _transport(group: object, timeout_s: float, device: torch.device) -> Transport:
-    assert isinstance(group, dist.ProcessGroup)  # of the groups that this rank belongs to
-    return Transport(group, timeout_s=timeout_s, device=device)
 
 
 @dataclass
@@ -107,16 +111,20 @@ class Hierarchical(Collective):
         with self.stats.time("local"):
             self.machines.local.dense_sum(total, "local")
         failure: Exception | None = None
-        if self._outer is not None:
+        leaders = self.machines.leaders
+        if self._outer is not None and leaders is not None:
             total *= self.machines.count / self.placement.num_workers  # so that the machines' mean is the workers'
             try:
-                self._outer.mean({self.machines.number: total}, layout, key, total)
+                with leaders.telling():
+                    self._outer.mean({self.machines.number: total}, layout, key, total)
             except RemoteNonFinite as marked:  # whose worker is a machine
                 first = marked.worker * self.machines.local.world
                 where = f"machine {marked.worker} (ranks {first} to {first + self.machines.local.world - 1})"
                 what = f"the gradient of {marked.name!r} on {where}"
                 failure = NonFiniteError(f"{what} is not finite or overflows float32")
             except (RuntimeError, ValueError, ArithmeticError) as error:  # the rest of the machine has to hear of it
+                if error is leaders.failure:  # and does so from the store
+                    raise
                 failure = error
         with self.stats.time("local"):
             self._told(failure)
@@ -131,4 +139,4 @@ class Hierarchical(Collective):
             raise failure
         if told:
             kind, _, text = told.partition(": ")
-            raise _KINDS.get(kind, RuntimeError)(text)
+            raise {kind.__name__: kind for kind in _TOLD}.get(kind, RuntimeError)(text)

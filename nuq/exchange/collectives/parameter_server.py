@@ -9,18 +9,23 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from datetime import timedelta
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from nuq.exchange.missing import absence, some_rank_failed
 from nuq.exchange.payload import checked
-from nuq.exchange.transport import Transport, absence, backend_of
+from nuq.exchange.transport import Transport, backend_of
 
 MOST_BEHIND = 16  # exchanges
 # times longer than rank 0 for a worker: rank 0 waits for them, and should be the one to say who is missing
 _PATIENCE = 2
 _HEAD_BYTES = 32  # exchange, rank, worker, payload's bytes: int64
+_FAILED = -1  # in place of the bytes, by a rank that has failed
+_FAREWELL_S = 2.0
 
 
 class ParameterServer:
@@ -40,6 +45,8 @@ class ParameterServer:
         self._most_bytes = 0  # of a payload, in this exchange and all before, whose late messages are read too
         # the sends of each exchange that may not have been read
         self._pending: deque[list[tuple[int, dist.Work, Tensor]]] = deque()
+        if transport.rank:
+            transport.farewell = self._say_failed
 
     def _send(self, rank: int, data: Tensor, tag: int) -> tuple[int, dist.Work, Tensor]:
         data = data.to(self._transport.device)
@@ -66,6 +73,16 @@ class ParameterServer:
 
     # --- the workers' ranks ---
 
+    def _say_failed(self) -> None:
+        """Say that this rank has failed: who takes messages from whichever rank comes first sees no closed connection.
+
+        ``some_rank_failed`` says it to a rank 0 that comes later than this one waits for it.
+        """
+        head = torch.tensor([self._exchange, self._transport.rank, 0, _FAILED], dtype=torch.int64, device="cpu")
+        with suppress(RuntimeError):
+            _, work, _ = self._send(0, head.view(torch.uint8), self._heads)
+            work.wait(timedelta(seconds=_FAREWELL_S))
+
     def ask(self, payloads: Mapping[int, Tensor], most_bytes: int) -> Tensor:
         """Send this rank's payloads, by worker, and receive the answer to everyone, of at most so many bytes."""
         sent = []
@@ -91,6 +108,10 @@ class ParameterServer:
         self._hosted = {rank: list(ranks.values()).count(rank) for rank in set(ranks.values())}
         found: dict[int, Tensor] = {}
         absence.ends()
+        group = self._transport.group
+        assert group is not None
+        if absence.seconds > _FAREWELL_S / 2 and some_rank_failed(group):
+            raise self._transport.lost(None, RuntimeError("it failed"))
         while len(found) < min(count, len(ranks)):
             exchange, worker, payload = self._next({rank for other, rank in ranks.items() if other not in found})
             if exchange == self._exchange:  # an earlier one: too late
@@ -108,6 +129,8 @@ class ParameterServer:
     def _next(self, suspects: Iterable[int] = ()) -> tuple[int, int, Tensor]:
         head = self._receive(None, _HEAD_BYTES, self._heads, suspects=suspects)
         exchange, rank, worker, size = head.view(torch.int64).tolist()
+        if size == _FAILED:
+            raise self._transport.lost(rank, RuntimeError("it failed"))
         self._read[rank] = self._read.get(rank, 0) + 1
         return exchange, worker, self._receive(rank, checked(size, self._most_bytes, rank), self._payloads)
 

@@ -166,14 +166,16 @@ class BucketExchange:
         if self._first:
             self._before_step()
             self._skipped = False
-        several = [buckets] if self._joins else [[bucket] for bucket in buckets]
-        if self.begins:
-            self._fit_first(several)
-        ends = [self._begin_one(some) for some in several]
+        with self.transport.telling():
+            several = [buckets] if self._joins else [[bucket] for bucket in buckets]
+            if self.begins:
+                self._fit_first(several)
+            ends = [self._begin_one(some) for some in several]
 
         def end() -> None:
-            for each in ends:
-                each()
+            with self.transport.telling():
+                for each in ends:
+                    each()
 
         return end
 
@@ -243,7 +245,8 @@ class BucketExchange:
             self._agreed = True
         if self.hook.gate and step == speed_gate.STEP and not driver.is_dense:
             pair = [driver.collective, driver.dense]
-            spent = speed_gate.seconds(pair, self.transport, sum(self.sizes.values()), self.device)
+            with self.transport.telling():
+                spent = speed_gate.seconds(pair, self.transport, sum(self.sizes.values()), self.device)
             self.gate_s = dict(zip((driver.collective_name, "dense"), spent, strict=True))
             if spent[0] >= spent[1]:
                 driver.turn_dense()

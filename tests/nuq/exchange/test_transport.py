@@ -15,7 +15,8 @@ import torch
 import torch.distributed as dist
 
 from nuq.errors import RankLost
-from nuq.exchange.transport import Transport, culprit
+from nuq.exchange.missing import culprit
+from nuq.exchange.transport import Transport
 from tests.nuq.ranks import Ranks
 from tests.nuq.small_training import backward, hooked, net
 from tests.ports import free_port
@@ -194,10 +195,10 @@ LATE = """
 import sys, time
 import torch, torch.distributed as dist
 from torch import nn
-import nuq, nuq.exchange.transport
+import nuq, nuq.exchange.missing
 
 # so that the store, which the first rank keeps, has gone when the late one comes
-nuq.exchange.transport._STORE_STAYS_S = 0.1
+nuq.exchange.missing._STORE_STAYS_S = 0.1
 dist.init_process_group("gloo")
 model = nn.parallel.DistributedDataParallel(nn.Linear(50, 50))
 state = nuq.CompressionState(model, method="qsgdinf", collective=sys.argv[1], min_size=0, timeout_s=2.0)
