@@ -131,13 +131,12 @@ class Driver:
 
         ``out`` float[n] becomes this rank's shard of the sum, times ``factor``.  One worker on each rank.  rounds: the
         pieces of all shards that are sent together, of one segment each; while one round is on its way, the next one is
-        encoded.  The sum is not checked: what overflows is infinite.  RemoteNonFinite, on all ranks, where one's vector
-        is not finite.
+        encoded.  The result is not checked: what overflows is infinite.  RemoteNonFinite, on all ranks, where one's
+        vector is not finite.
         """
         rank = self.transport.rank
         with self.transport.telling():
             sent = [self._reduce_scatter.send({rank: vector}, pieces, key) for pieces in rounds]
-        scale = torch.tensor(factor, dtype=torch.float32, device="cpu")
 
         def end() -> None:
             with self.transport.telling():
@@ -150,11 +149,10 @@ class Driver:
                     with self.stats.time("decode"):
                         at = pieces[rank].start - rounds[0][rank].start
                         place = out[at : at + pieces[rank].num_coordinates]
-                        total = each.total(
-                            rank,
-                            place if place.dtype == torch.float32 else torch.empty_like(place, dtype=torch.float32),
-                        )
-                        torch.mul(total, scale, out=place)
+                        if place.dtype == torch.float32:
+                            each.mean(rank, factor, place)
+                        else:
+                            place.copy_(each.mean(rank, factor, torch.empty_like(place, dtype=torch.float32)))
             except RemoteNonFinite:  # alike on all ranks: what they have begun they bring to its end
                 for each in sent:
                     each.drain()

@@ -19,7 +19,7 @@ from nuq.exchange.collectives.collective import (
     sizes_by_rank,
     to_everyone,
 )
-from nuq.exchange.collectives.means import scale
+from nuq.exchange.collectives.means import recover_overflow, scale
 from nuq.exchange.flat_layout import FlatLayout
 from nuq.exchange.payload import PayloadCodec, RemoteNonFinite, check_mean
 from nuq.exchange.transport import Transport
@@ -69,7 +69,9 @@ class Gather(Collective):
                 for worker, payload in enumerate(received):
                     if worker not in added:
                         self.codec.add(payload, layout, out)
-                scale(out, self.placement.num_workers)
+                workers = self.placement.num_workers
+                scale(out, workers)
+                recover_overflow(self.codec, received, layout, out, 1.0 / workers)
                 check_mean(out, layout)
 
         return end

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from contextlib import suppress
 from copy import copy
@@ -55,6 +56,25 @@ def _fitted(around: Compressor, mean: Tensor, segments: Sequence[Segment], key: 
     around = copy(around)  # of the same memory
     around.surround(compressor)
     return around
+
+
+def recover_overflow(
+    codec: PayloadCodec, payloads: Sequence[Tensor], layout: FlatLayout, mean: Tensor, factor: float
+) -> None:
+    """Compute the coordinates again at which the sum of finite messages overflowed float32, though the mean does not.
+
+    mean: float32[n], the sum of the payloads times ``factor``; all other coordinates keep their bits.
+    """
+    if math.isfinite(float(mean.sum(dtype=torch.float32))):  # a finite sum has finite terms: one pass
+        return
+    overflowed = ~mean.isfinite()
+    if not bool(overflowed.any()):
+        return
+    total, decoded = torch.zeros_like(mean, dtype=torch.float64), torch.empty_like(mean)
+    for payload in payloads:
+        codec.add(payload, layout, decoded.zero_())
+        total += decoded
+    mean.copy_(torch.where(overflowed, (total * factor).to(torch.float32), mean))
 
 
 def scale(total: Tensor, num_workers: int) -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import torch
 from torch import Tensor
 
 from nuq.exchange.collectives.collective import ExchangeStats, Vectors, WorkerPlacement, of_worker, padded
+from nuq.exchange.collectives.means import recover_overflow
 from nuq.exchange.flat_layout import FlatLayout
 from nuq.exchange.payload import PayloadCodec, checked, joined
 from nuq.exchange.transport import Swap, Transport
@@ -90,15 +92,19 @@ class SentShards:
             for rank, pairs in self.wanted.items():
                 self.payloads |= dict(zip(pairs, received[rank].split(self.sizes[rank]), strict=True))
 
-    def total(self, owner: int, total: Tensor) -> Tensor:
-        """Write the sum of all workers' shards of an owner here, in worker order, into ``total`` float32[n].
+    def mean(self, owner: int, factor: float, mean: Tensor) -> Tensor:
+        """Write the sum of all workers' shards of an owner here, in worker order, times ``factor``, into float32[n].
 
         The errors of decoding: RemoteNonFinite for a shard whose worker's gradient is not finite, MessageError.
         """
-        total.zero_()
-        for worker in range(self.how.placement.num_workers):
-            self.how.codec.add(self.payloads.pop((worker, owner)), self.shards[owner].packed, total)
-        return total
+        payloads = [self.payloads.pop((worker, owner)) for worker in range(self.how.placement.num_workers)]
+        codec, layout = self.how.codec, self.shards[owner].packed
+        mean.zero_()
+        for payload in payloads:
+            codec.add(payload, layout, mean)
+        mean *= torch.tensor(factor, dtype=torch.float32, device="cpu")
+        recover_overflow(codec, payloads, layout, mean, factor)
+        return mean
 
     def drain(self) -> None:
         """Wait for pending transfers and discard what they bring."""

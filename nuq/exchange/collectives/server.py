@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from torch import Tensor
 
 from nuq.exchange.collectives.collective import Collective, ExchangeStats, Vectors, WorkerPlacement, of_worker
-from nuq.exchange.collectives.means import encoded_mean, scale
+from nuq.exchange.collectives.means import encoded_mean, recover_overflow, scale
 from nuq.exchange.collectives.parameter_server import MOST_BEHIND, ParameterServer
 from nuq.exchange.flat_layout import FlatLayout
 from nuq.exchange.payload import PayloadCodec, RemoteNonFinite
@@ -72,6 +72,7 @@ class Server(Collective):
                 for worker in taken:
                     self.codec.add(payloads[worker], layout, out)
                 scale(out, len(taken))
+                recover_overflow(self.codec, [payloads[worker] for worker in taken], layout, out, 1.0 / len(taken))
                 reply = encoded_mean(self.mean_codec, out, layout, replace(key, worker=0))
             except RemoteNonFinite as marked:
                 reply = self.mean_codec.marker(marked.worker, marked.number, layout, out.device)

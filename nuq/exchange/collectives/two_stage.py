@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from nuq.exchange.collectives.collective import Collective, ExchangeStats, Vectors, WorkerPlacement, sizes_by_rank
-from nuq.exchange.collectives.means import encoded_mean, scale
+from nuq.exchange.collectives.means import encoded_mean
 from nuq.exchange.collectives.reduce_scatter import ReduceScatter, SentShards
 from nuq.exchange.flat_layout import FlatLayout
 from nuq.exchange.payload import PayloadCodec, RemoteNonFinite, joined
@@ -86,10 +86,10 @@ class _Round:
         how, shard = self.how, self.shards[owner].packed
         with how.stats.time("decode"):
             try:
-                mean = sent.total(owner, torch.empty(shard.num_coordinates, dtype=torch.float32, device=device))
+                mean = torch.empty(shard.num_coordinates, dtype=torch.float32, device=device)
+                sent.mean(owner, 1.0 / how.placement.num_workers, mean)
             except RemoteNonFinite as marked:
                 return how.mean_codec.marker(marked.worker, marked.number, shard, device)
-            scale(mean, how.placement.num_workers)
         with how.stats.time("encode"):
             return encoded_mean(how.mean_codec, mean, shard, replace(self.key, worker=owner))
 
