@@ -50,7 +50,7 @@ def compress_fsdp(
     bits_between: float = 4,
     overlap: bool = True,
     seed: int = 0,
-    timeout_s: float = 300.0,
+    timeout_s: float | None = None,
     **settings: Unpack[OfFsdp],
 ) -> list[CompressedReduceScatter]:
     """Compress the reduce-scatter of every FSDP module in ``model``; returns what was installed, one per module.
@@ -102,7 +102,7 @@ def compress_fsdp_weights(
     method: str = "qsgdinf",
     *,
     seed: int = 0,
-    timeout_s: float = 300.0,
+    timeout_s: float | None = None,
     **settings: Unpack[OfFsdpWeights],
 ) -> list[CompressedGather]:
     """Gather the parameters of every FSDP module in ``model`` from compressed differences of weights (SDP4Bit).
@@ -216,7 +216,7 @@ class CompressedReduceScatter:
         between: dist.ProcessGroup | None = None,
         bits_between: float = 4,
         seed: int = 0,
-        timeout_s: float = 300.0,
+        timeout_s: float | None = None,
         **settings: Any,
     ) -> None:
         self._seed, self.timeout_s = seed_and_timeout(seed, timeout_s)

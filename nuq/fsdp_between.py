@@ -50,7 +50,7 @@ class MeanBetween:
         *,
         bits: float,
         seed: int,
-        timeout_s: float,
+        timeout_s: float | None,
         settings: dict[str, Any],
     ) -> None:
         own, self._chosen = sorted_settings(method, (Fsdp,), settings, {})

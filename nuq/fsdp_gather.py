@@ -63,7 +63,7 @@ class CompressedGather:
         name: str,
         *,
         seed: int = 0,
-        timeout_s: float = 300.0,
+        timeout_s: float | None = None,
         **settings: Any,
     ) -> None:
         own, self._chosen = sorted_settings(method, (FsdpWeights,), settings, {})

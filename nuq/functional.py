@@ -37,7 +37,7 @@ def all_reduce(
     *,
     step: int,
     seed: int = 0,
-    timeout_s: float = 300.0,
+    timeout_s: float | None = None,
     **settings: Unpack[OfExchange],
 ) -> Tensor:
     """The mean of the ranks' tensors as a new float32 tensor of the same shape, with the same bits on every rank.

@@ -73,7 +73,7 @@ class Workers:
         device: torch.device,
         group: dist.ProcessGroup | None = None,
         exchange: Exchange | None = None,
-        timeout_s: float = 300.0,
+        timeout_s: float | None = None,
         memory: Memory | None = None,
         layers: Sequence[str] = (),
     ) -> None:

@@ -42,6 +42,7 @@ MODELS = (*COMPRESSORS, "nuq.parameters")
 UNDER_COLLECTIVES = (
     "nuq.exchange.flat_layout",
     "nuq.exchange.finite",
+    "nuq.exchange.missing",
     "nuq.exchange.payload",
     "nuq.exchange.transport",
 )

@@ -19,7 +19,7 @@ FULL_EVERY = "gathers of a module after which its shards are sent as they are: 1
 _AVERAGE = ("feedback", "average")
 
 
-def seed_and_timeout(seed: Any, timeout_s: Any) -> tuple[int, float]:
+def seed_and_timeout(seed: Any, timeout_s: Any) -> tuple[int, float | None]:
     """What both collectives take beside these settings; ValueError where ``nuq.CompressionState`` refuses it, too."""
     made = check(Hook, {"seed": seed, "timeout_s": timeout_s})
     return made["seed"], made["timeout_s"]

@@ -50,7 +50,9 @@ class Outer:
         low=0,
     )
     seed: int = setting(0, "seed of the roundings", low=0, high=2**63 - 1)
-    timeout_s: float = setting(300.0, "seconds to wait for a rank before it counts as lost", low=0.1)
+    timeout_s: float | None = setting(
+        None, "seconds to wait for a rank before it counts as lost; None: the process group's own timeout", low=0.1
+    )
 
 
 def check_fragments(every: int, fragments: int, overlap: int, name: str = "every", section: str = "") -> None:

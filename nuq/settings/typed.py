@@ -114,7 +114,7 @@ class OfOuter(OfMethod, total=False):
     overlap: int
     second_bits: int
     seed: int
-    timeout_s: float
+    timeout_s: float | None
 
 
 class OfHook(OfMethod, total=False):
@@ -138,4 +138,4 @@ class OfHook(OfMethod, total=False):
     second_bits: int
     seed: int
     skip_1d: bool
-    timeout_s: float
+    timeout_s: float | None
