@@ -32,9 +32,10 @@ from nuq.exchange.payload import told_plainly
 from nuq.exchange.summary import of_exchanges
 from nuq.exchange.transport import Transport
 from nuq.fsdp_between import MeanBetween
-from nuq.fsdp_gather import CompressedGather, own_parameters, pieces_of
+from nuq.fsdp_gather import CompressedGather, num_shards, own_parameters, pieces_of
 from nuq.fsdp_overlap import AtTheEnd, check_views, filled_later, inside_backward, on_this_stream
 from nuq.kernels.spec import Key
+from nuq.parameters import check_model
 from nuq.settings.exchange import Exchange
 from nuq.settings.fsdp import Fsdp, seed_and_timeout
 from nuq.settings.typed import OfFsdp, OfFsdpWeights
@@ -143,6 +144,7 @@ def _fsdp_modules(model: nn.Module, setter: str) -> dict[str, Any]:
         raise ValueError(
             f"torch {torch.__version__} has no FSDP2: torch 2.11 and later have it, with custom collectives"
         ) from error
+    check_model(model)
     first_of: dict[Any, tuple[str, Any]] = {}
     for name, module in model.named_modules():
         if isinstance(module, FSDPModule):
@@ -157,18 +159,10 @@ def _fsdp_modules(model: nn.Module, setter: str) -> dict[str, Any]:
 
 def _warn_of_one_rank(sentence: str, modules: Mapping[str, Any]) -> None:
     """Warn once of modules whose shards lie on one rank, so that FSDP neither scatters nor gathers anything."""
-    alone = [name for name, module in modules.items() if own_parameters(module) and _num_shards(module) == 1]
+    alone = [name for name, module in modules.items() if own_parameters(module) and num_shards(module) == 1]
     if alone and dist.get_world_size() > 1:
         some = "all modules" if len(alone) == len(modules) else ", ".join(map(repr, alone))
         warnings.warn(sentence.format(modules=some), stacklevel=3)
-
-
-def _num_shards(module: Any) -> int:
-    """The most ranks over which FSDP shards parameters of a module."""
-    state = module._get_fsdp_state()
-    groups = getattr(state, "_fsdp_param_groups", None) or [state._fsdp_param_group]  # the latter until torch 2.12
-    infos = [group.mesh_info for group in groups]
-    return max(1 if info.shard_mesh_dim is None else info.mesh.size(info.shard_mesh_dim) for info in infos)
 
 
 def _check_sharded_inside(name: str, parameters: Sequence[Any]) -> None:

@@ -239,3 +239,11 @@ def own_parameters(module: Any) -> list[Any]:
     module.reshard()
     walked = dict.fromkeys(p for together in module._get_fsdp_state()._modules for p in walk(together))
     return [p for p in walked if isinstance(p, DTensor)]  # others are ignored ones
+
+
+def num_shards(module: Any) -> int:
+    """The most ranks over which FSDP shards parameters of a module."""
+    state = module._get_fsdp_state()
+    groups = getattr(state, "_fsdp_param_groups", None) or [state._fsdp_param_group]  # the latter until torch 2.12
+    infos = [group.mesh_info for group in groups]
+    return max(1 if info.shard_mesh_dim is None else info.mesh.size(info.shard_mesh_dim) for info in infos)

@@ -21,7 +21,7 @@ from nuq.exchange.driver import Driver
 from nuq.exchange.flat_layout import FlatLayout, Segment
 from nuq.exchange.payload import told_plainly
 from nuq.exchange.transport import Transport
-from nuq.kernels.spec import Key
+from nuq.kernels.spec import DTYPES, Key
 from nuq.registry import method as entry_of
 from nuq.settings.exchange import Exchange
 from nuq.settings.typed import OfExchange
@@ -53,6 +53,9 @@ def all_reduce(
     ValueError for settings that do not exist, and where ranks differ in what they ask for; NonFiniteError, on all
     ranks, where one rank's tensor is not finite; RankLost.
     """
+    if not isinstance(tensor, Tensor):
+        legal = ", ".join(str(dtype).removeprefix("torch.") for dtype in DTYPES)
+        raise ValueError(f"tensor={tensor!r:.999}: must be a torch.Tensor of {legal}, as torch.tensor([3.0]) is")
     name = repr((method, sorted(settings.items()), timeout_s))
     group = group or dist.group.WORLD
     kept = None if group is None else _kept_by(group, tensor.device)
@@ -82,10 +85,10 @@ def _mean(driver: Driver, tensor: Tensor, step: int, seed: int) -> Tensor:
     """The mean, by what may have been built for an earlier call, of whose tensor nothing is left."""
     if tensor.layout is not torch.strided:
         raise ValueError(f"a tensor of {tensor.layout}: must be dense; hand over tensor.to_dense()")
-    flat, layout = in_a_row(tensor), _layout(tuple(tensor.shape))
-    key = Key(seed, step, driver.transport.rank, piece_of=0 if layout.segments[0].shape else 2)
-    out = torch.empty(flat.numel(), dtype=torch.float32, device=tensor.device)
     with driver.transport.telling(), told_plainly():
+        flat, layout = in_a_row(tensor), _layout(tuple(tensor.shape))
+        key = Key(seed, step, driver.transport.rank, piece_of=0 if layout.segments[0].shape else 2)
+        out = torch.empty(flat.numel(), dtype=torch.float32, device=tensor.device)
         if driver.compressors.adaptive:
             for compressor in driver.compressors.adaptive:
                 compressor.forget()

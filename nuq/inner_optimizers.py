@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
-from nuq.parameters import trained
+from nuq.parameters import check_model, trained
 
 
 def several(inner: Optimizer | Sequence[Optimizer]) -> list[Optimizer]:
@@ -26,6 +26,7 @@ def trained_by(optimizers: Sequence[Optimizer], model: nn.Module) -> dict[str, n
     ValueError where one is in none of the optimizers or in several, where these have one that is not the model's, and
     for a model under DDP.
     """
+    check_model(model)
     if any(isinstance(module, DistributedDataParallel) for module in model.modules()):
         why = "which exchanges every gradient; an OuterLoop takes a model of each rank's own"
         raise ValueError(f"the model is under DistributedDataParallel, {why}")

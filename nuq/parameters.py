@@ -52,8 +52,15 @@ def reshard(model: nn.Module) -> None:
         module.reshard()
 
 
+def check_model(model: object) -> None:
+    """ValueError for what is no model."""
+    if not isinstance(model, nn.Module):
+        raise ValueError(f"the model is of type {type(model).__name__}: must be a torch.nn.Module")
+
+
 def trained(model: nn.Module) -> dict[str, nn.Parameter]:
     """The parameters to exchange, by name; ValueError for those of other types, or whose gradients are sparse."""
+    check_model(model)
     parameters = named(model)
     for name, p in parameters.items():
         if p.dtype not in DTYPES:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from typing import Any
 
 import torch
@@ -194,9 +194,9 @@ def _is_spoilt(statistics: Statistics) -> bool:
 def fit_levels(compressors: CompressorMap, vector: Tensor, segments: Sequence[Segment], key: Key) -> None:
     """Fit adaptive methods' levels to the one vector that is about to be sent; levels travel with the message.
 
-    A vector that is not finite is left to the encoder, which names it.  segments: as they are encoded, since the
-    coordinates of shorter buckets have another distribution.  ValueError for ``objective='mean'``, which takes all
-    workers' statistics.
+    A vector that is not finite, or whose norm is not, is left to the encoder, which names it.  segments: as they are
+    encoded, since the coordinates of shorter buckets have another distribution.  ValueError for ``objective='mean'``,
+    which takes all workers' statistics.
     """
     if not compressors.adaptive or all(segment.exact for segment in segments):
         return
@@ -210,7 +210,8 @@ def fit_levels(compressors: CompressorMap, vector: Tensor, segments: Sequence[Se
     if min((segment.size for segment in segments), default=0) >= _MANY_BUCKETS * compressors.settings.bucket_size:
         segments = [Segment("all", 0, vector.numel())]
     key = key.of("statistics")
-    statistics = compressors.compressor.observed((vector[own.place], key.of(own.key_name)) for own in segments)
-    for compressor in compressors.adaptive:
-        compressor.update(statistics)
-    compressors.compressor.solve()
+    with suppress(NonFiniteError):  # of a norm that overflows
+        statistics = compressors.compressor.observed((vector[own.place], key.of(own.key_name)) for own in segments)
+        for compressor in compressors.adaptive:
+            compressor.update(statistics)
+        compressors.compressor.solve()

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from nuq.parameters import check_model
 from nuq.quantized_training.formats import Format
 from nuq.settings.quantized_training import FULL, OWN_EXPONENTS
 
@@ -42,8 +43,7 @@ def check_values(
 
 def check_parts(model: object, optimizer: object, attached: Iterable[object]) -> None:
     """Check types, and that neither model nor optimizer, nor a module inside or around, is attached already."""
-    if not isinstance(model, nn.Module):
-        raise ValueError(f"the model is of type {type(model).__name__}: must be a torch.nn.Module")
+    check_model(model)
     if optimizer is not None and not isinstance(optimizer, torch.optim.Optimizer):
         found = type(optimizer).__name__
         raise ValueError(f"the optimizer is of type {found}: must be a torch.optim.Optimizer or None")

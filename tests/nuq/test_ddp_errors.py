@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
@@ -71,6 +71,15 @@ def differing(group):
     ):
         patch.setattr(frame, "VERSION", 9 if rank == 1 else 1)
         nuq.CompressionState(net(), group=group, timeout_s=20)
+    wrong, right = cast(Any, 3.0), net()
+    for call in (
+        lambda: nuq.CompressionState(wrong, group=group),
+        lambda: nuq.OuterLoop(wrong, torch.optim.SGD(right.parameters()), group=group),
+        lambda: nuq.compress_fsdp(wrong),
+        lambda: nuq.compress_fsdp_weights(wrong),
+    ):
+        with pytest.raises(ValueError, match=r"the model is of type float: must be a torch\.nn\.Module"):
+            call()
     more = nn.Sequential(*net(), nn.Linear(5, 5)) if rank == 1 else net()
     with pytest.raises(ValueError, match=r"rank 0 has no parameter 5\.weight and rank 1 has parameter 5\.weight="):
         nuq.CompressionState(more, group=group, timeout_s=20)

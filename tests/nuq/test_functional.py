@@ -133,14 +133,17 @@ def refused(group):
         ({"bits": 0}, "bits=0: must be at least 1"),
         ({"collective": "dense"}, "collective='dense': must be one of"),
         ({"timeout_s": -1.0}, "timeout_s=-1.0: must be a number of seconds above 0"),
+        ({"timeout_s": "x"}, "timeout_s='x': must be a number of seconds above 0"),
+        ({"tensor": 3.0}, "tensor=3.0: must be a torch.Tensor of float32, bfloat16, float16"),
         ({"step": 1.5}, "seed=0, step=1.5, worker=[0-2]: must be integers"),
     ):
         with pytest.raises(ValueError, match=sentence):
-            nuq.all_reduce(x, **{"method": "alq", "group": group, "step": 0} | given)
+            nuq.all_reduce(**{"tensor": x, "method": "alq", "group": group, "step": 0} | given)
     for collective in ("gather", "two_stage", "server"):
-        mine = x.clone().fill_(torch.nan) if rank == 1 else x
-        with pytest.raises(NonFiniteError, match="the gradient of 'tensor' on worker 1 is not finite"):
-            nuq.all_reduce(mine, "alq", group, step=0, collective=collective)
+        for bad in (torch.nan, 3e38):  # whose norm overflows
+            mine = x.clone().fill_(bad) if rank == 1 else x
+            with pytest.raises(NonFiniteError, match="the gradient of 'tensor' on worker 1 is not finite"):
+                nuq.all_reduce(mine, "alq", group, step=0, collective=collective, norm="l2")
 
 
 def test_what_cannot_be_is_refused_on_all_ranks(ranks):

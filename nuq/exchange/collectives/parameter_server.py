@@ -111,7 +111,7 @@ class ParameterServer:
         group = self._transport.group
         assert group is not None
         if absence.seconds > _FAREWELL_S / 2 and some_rank_failed(group):
-            raise self._transport.lost(None, RuntimeError("it failed"))
+            raise self._transport.lost(None, RuntimeError("it closes its connections"))
         while len(found) < min(count, len(ranks)):
             exchange, worker, payload = self._next({rank for other, rank in ranks.items() if other not in found})
             if exchange == self._exchange:  # an earlier one: too late
@@ -130,7 +130,7 @@ class ParameterServer:
         head = self._receive(None, _HEAD_BYTES, self._heads, suspects=suspects)
         exchange, rank, worker, size = head.view(torch.int64).tolist()
         if size == _FAILED:
-            raise self._transport.lost(rank, RuntimeError("it failed"))
+            raise self._transport.lost(rank, RuntimeError("it closes its connections"))
         self._read[rank] = self._read.get(rank, 0) + 1
         return exchange, worker, self._receive(rank, checked(size, self._most_bytes, rank), self._payloads)
 

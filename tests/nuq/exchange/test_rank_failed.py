@@ -122,11 +122,16 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("where", ["encode", "decode", "local"])
-@pytest.mark.parametrize(("entry", "how", "world"), CASES, ids=str)
+@pytest.mark.some(7)
+@pytest.mark.parametrize(
+    ("entry", "how", "world", "where"),
+    [
+        *((*case, where) for case in CASES for where in ("encode", "decode")),
+        ("hook", {"method": "qsgdinf", "collective": "hierarchical"}, 4, "local"),
+    ],
+    ids=str,
+)
 def test_the_others_name_the_rank_and_its_error(ranks, entry, how, world, where):
-    if where == "local" and how["collective"] != "hierarchical":
-        pytest.skip("only machines have a sum of their own")
     victim = 2 if how["collective"] == "hierarchical" and where != "local" else 1  # the first rank of a machine encodes
     outcomes = ranks.run(meets_an_error, world, entry, how, where, AssertionError, [victim])[:world]
     failed = outcomes[victim]

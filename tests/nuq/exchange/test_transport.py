@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -238,6 +240,30 @@ def test_a_rank_that_comes_after_all_have_gone_names_itself(collective):
             process.kill()
     assert "rank 1 of 2 did not answer in time" in said[0], said
     assert "rank 1 of 2 did not answer in time, " in said[1] and "s after its last exchange" in said[1], said
+
+
+def waits_in_vain(_, given_s, own_s):
+    """Rank 1 waits for rank 0, which has nothing to say in this group: the error."""
+    group: Any = dist.new_group(timeout=timedelta(seconds=own_s))
+    transport = Transport(group, timeout_s=given_s)
+    assert transport.timeout == timedelta(seconds=given_s or own_s)
+    if dist.get_rank() != 1:
+        return ""
+    with pytest.raises(RankLost) as lost:
+        transport.swap({}, {0: 100}, "m")
+    assert dist.group.WORLD is not None
+    store = dist.group.WORLD.get_group_store()
+    for key in ("nuq/lost", "nuq/missed by 1"):  # for the tests that follow
+        store.delete_key(key)
+    return str(lost.value)
+
+
+@pytest.mark.parametrize(
+    ("given_s", "waited"), [(0.5, r"timeout_s=0\.5"), (None, "timeout_s=None, the process group's own 0.7 s")]
+)
+def test_who_waited_in_vain_names_the_setting(ranks, given_s, waited):
+    text = ranks.run(waits_in_vain, given_s, 0.7)[1]
+    assert re.match(rf"rank 0 of 4 did not answer in time \({waited}; rank 1 saw: ", text), text
 
 
 # --- a link that works ---
