@@ -124,19 +124,32 @@ def _check_memory(
     if MEANS in present:
         estimates = [vector for of_worker in memory["workers"].values() for vector in of_worker["estimates"].values()]
         some = any(bool(vector.any()) for vector in estimates)  # before the first step there are none
-        _check_vectors(memory[MEANS], sizes, MEANS, f"{where}.{MEANS}", workers if some else None)
+        how = {"workers": workers if some else None, "pieces": workers is not None}
+        _check_vectors(memory[MEANS], sizes, MEANS, f"{where}.{MEANS}", **how)
 
 
 def _check_vectors(
-    vectors: Any, sizes: Mapping[str, int], kind: str, where: str, workers: Sequence[int] | None
+    vectors: Any,
+    sizes: Mapping[str, int],
+    kind: str,
+    where: str,
+    workers: Sequence[int] | None,
+    *,
+    pieces: bool = False,
 ) -> None:
+    """Check vectors by parameter; pieces: they may be those of fragments, of which the first has the whole's name."""
     dictionary(vectors, where)
     if workers is not None and (missing := {*sizes} - {str(name).removeprefix("mean/") for name in vectors}):
         raise ValueError(f"a state whose {where} has none of {min(missing)!r}: it takes what state_dict gave")
     for parameter, vector in vectors.items():
         tensor(vector, f"{kind} of {parameter!r}", torch.float32)
-        size = sizes.get(str(parameter).removeprefix("mean/"))
-        if size != vector.numel() or vector.dim() != 1:
+        name, first = str(parameter).removeprefix("mean/"), 0
+        if pieces and name not in sizes:
+            name, _, start = name.removesuffix("]").rpartition("[")
+            first = int(start) if start.isdecimal() else 0
+        size = sizes.get(name)
+        fits = size is not None and (first + vector.numel() <= size if pieces else vector.numel() == size)
+        if not fits or vector.dim() != 1:
             has = "left the model" if size is None else size
             raise ValueError(f"{kind} of {vector.numel()} coordinates for {parameter!r}, which has {has}")
 
