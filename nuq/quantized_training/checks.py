@@ -44,6 +44,7 @@ def check_values(
 def check_parts(model: object, optimizer: object, attached: Iterable[object]) -> None:
     """Check types, and that neither model nor optimizer, nor a module inside or around, is attached already."""
     check_model(model)
+    assert isinstance(model, nn.Module)
     if optimizer is not None and not isinstance(optimizer, torch.optim.Optimizer):
         found = type(optimizer).__name__
         raise ValueError(f"the optimizer is of type {found}: must be a torch.optim.Optimizer or None")
