@@ -1,0 +1,116 @@
+"""Thousands of steps take no more memory, threads and open files than hundreds."""
+
+from __future__ import annotations
+
+import gc
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.fsdp import fully_shard
+
+import nuq
+from tests.nuq.small_training import backward, descend, hooked, net
+
+BUCKETS: dict[str, Any] = {"bucket_size": 64}
+HOOKS: dict[str, dict[str, Any]] = {
+    "alq": {"method": "alq", **BUCKETS, "update_at": [5], "update_every": 20, "num_samples": 2},
+    "two_stage": {
+        "method": "qsgdinf",
+        **BUCKETS,
+        "coding": "rans",
+        "feedback": "error",
+        "both": True,
+        "collective": "two_stage",
+    },
+}
+Step = Callable[[int], None]
+
+
+class Usage(NamedTuple):
+    """What this process has at a time: pages of memory in bytes, Python's objects, threads and open files."""
+
+    memory: int
+    objects: int
+    threads: int
+    files: int
+
+    @classmethod
+    def now(cls) -> Usage:
+        gc.collect()
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+        threads, files = (len(os.listdir(f"/proc/self/{kind}")) for kind in ("task", "fd"))
+        return cls(pages * os.sysconf("SC_PAGE_SIZE"), len(gc.get_objects()), threads, files)
+
+
+def growth(step: Step, begun: int, steps: int) -> Usage:
+    """How much more there is after so many steps than after those it takes to begin."""
+    for number in range(begun):
+        step(number)
+    first = Usage.now()
+    for number in range(begun, steps):
+        step(number)
+    return Usage(*(after - before for after, before in zip(Usage.now(), first, strict=True)))
+
+
+def of_hook(group: dist.ProcessGroup, begun: int, steps: int, settings: dict[str, Any]) -> Usage:
+    rank = dist.get_rank(group)
+    model, state = hooked(group, net(), ddp={"bucket_cap_mb": 0.002}, **settings)
+    found = growth(lambda number: descend(model, lambda: backward(model, rank, number), rate=0.01), begun, steps)
+    state.close()
+    return found
+
+
+def of_fsdp(group: dist.ProcessGroup, begun: int, steps: int) -> Usage:
+    rank, mesh = dist.get_rank(group), DeviceMesh.from_group(group, "cpu")
+    model: Any = net()
+    for module in (model[2], model):
+        fully_shard(module, mesh=mesh)
+    nuq.compress_fsdp(model, "alq", feedback="average", timeout_s=60, **BUCKETS)
+    nuq.compress_fsdp_weights(model, timeout_s=60, **BUCKETS)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    return growth(lambda number: trained(model, optimizer, optimizer.step, rank, number), begun, steps)
+
+
+def of_loop(group: dist.ProcessGroup, begun: int, steps: int) -> Usage:
+    rank, model = dist.get_rank(group), net()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    settings: dict[str, Any] = {"every": 4, "fragments": 2, "overlap": 2, "feedback": "error", **BUCKETS}
+    loop = nuq.OuterLoop(model, optimizer, group=group, method="qsgdinf", timeout_s=60.0, **settings)
+    found = growth(lambda number: trained(model, optimizer, loop.step, rank, number), begun, steps)
+    loop.close()
+    return found
+
+
+def trained(
+    model: nn.Module, optimizer: torch.optim.Optimizer, step: Callable[[], object], rank: int, number: int
+) -> None:
+    optimizer.zero_grad()
+    backward(model, rank, number)
+    step()
+
+
+def assert_flat(found: list[Usage], steps: int) -> None:
+    """No thread and no file more, next to no objects, and less than half a gradient (9.5 kB) a step."""
+    for more in found:
+        assert more.threads <= 0 and more.files <= 0, more
+        assert more.objects < steps // 10 + 20, more
+        assert more.memory < 4000 * steps, more
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", HOOKS)
+def test_two_thousand_steps_of_the_hook(name: str, ranks: Any) -> None:
+    assert_flat(ranks.run(of_hook, 400, 2000, HOOKS[name], world=2, timeout_s=900.0), 1600)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("which", [of_fsdp, of_loop])
+def test_two_thousand_steps_of_others(which: Callable[..., Usage], ranks: Any) -> None:
+    assert_flat(ranks.run(which, 400, 2000, world=2, timeout_s=900.0), 1600)
