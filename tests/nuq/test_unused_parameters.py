@@ -113,6 +113,25 @@ def test_all_of_a_gradient_arrives_whoever_pauses(ranks):
     ranks.run(all_arrives, world=2)
 
 
+def views_that_stay(group):
+    """Gradients that are views of DDP's buckets and are set to zero, not to None: nothing is applied that is kept."""
+    rank = dist.get_rank(group)
+    model, state = hooked(group, Experts(), ddp=FINDS | {"gradient_as_bucket_view": True}, **REMEMBERING["residual"])
+    for number in range(6):
+        model.zero_grad(set_to_none=False)
+        model(inputs(rank, number), "ab" if number < 2 else "a").square().sum().backward()
+        if number == 1:
+            kept = remembered_of(state, "b.weight")
+        if number > 1:
+            assert not model.module.b.weight.grad.any()
+    assert all(torch.equal(one, other) for one, other in zip(kept, remembered_of(state, "b.weight"), strict=True))
+    state.close()
+
+
+def test_what_is_kept_is_not_applied_where_gradients_are_views_of_buckets(ranks):
+    ranks.run(views_that_stay, world=2)
+
+
 def used_by_one(group, settings):
     """Rank 0 alone uses b: as under plain DDP, where it is zero on rank 1, and as in the simulation."""
     rank = dist.get_rank(group)

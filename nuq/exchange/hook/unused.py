@@ -30,7 +30,8 @@ class Unused:
     def __init__(self, model: nn.Module, parameters: Mapping[str, nn.Parameter], memories: Sequence[ErrorFeedback]):
         found = getattr(model, "find_unused_parameters", False) or getattr(model, "static_graph", False)
         self._reducer: Any = getattr(model, "reducer", None) if found and memories else None
-        self._names = list(parameters)  # in the order of DDP's map
+        self._parameters = parameters  # in the order of DDP's map
+        self._views = getattr(model, "gradient_as_bucket_view", False)
         self._memories = memories
         self._before: dict[str, tuple[_Place, _Remembered]] = {}  # by parameter
 
@@ -54,8 +55,10 @@ class Unused:
             return
         noted, self._before = self._before, {}
         used = self._reducer._get_local_used_map().tolist()  # since that end the map of all ranks
-        for number, name in enumerate(self._names):
+        for number, (name, parameter) in enumerate(self._parameters.items()):
             if name in noted and not used[number]:
+                if self._views and parameter.grad is not None:  # in it lies what was decoded, and it was zero
+                    parameter.grad.zero_()
                 place, copies = noted[name]
                 for memory, before in zip(self._memories, copies, strict=True):
                     for key, view in memory.remembered(*place).items():
