@@ -291,8 +291,6 @@ def test_the_text_beside_the_front_figure_names_its_curves() -> None:
     assert [method for method in drawn if METHODS[method].title not in text] == []
 
 
-def test_contributing_fits_one_screen() -> None:
-    """Its recipes; the table of faults stands below them."""
-    assert len(CONTRIBUTING.partition("## Faults")[0].splitlines()) <= 50
+def test_contributing_has_its_recipes() -> None:
     for recipe in ("A method", "A task", "A cluster", "A figure"):
         assert f"**{recipe}.**" in CONTRIBUTING
