@@ -47,6 +47,7 @@ def places_of(parameters: Mapping[str, Tensor]) -> dict[str, dict[str, Any]]:
 
 def reshard(model: nn.Module) -> None:
     """Have FSDP2 modules hold shards again, where an evaluation has left them with whole parameters."""
+    check_model(model)
     modules: list[Any] = [module for module in model.modules() if hasattr(module, "set_requires_gradient_sync")]
     for module in modules:
         module.reshard()
