@@ -140,8 +140,8 @@ UNTOLD = {
     "level_updates": 1,
     "message": 2,
     "operators": 1,
-    "quantized": 1,
-    "saved_state": 1,
+    "quantizer": 1,
+    "saved_encoders": 1,
     "sparse": 1,
     "transport": 1,
 }
