@@ -198,13 +198,13 @@ def fit_levels(compressors: CompressorMap, vector: Tensor, segments: Sequence[Se
     encoded, since the coordinates of shorter buckets have another distribution.  ValueError for ``objective='mean'``,
     which takes all workers' statistics.
     """
-    if not compressors.adaptive or all(segment.exact for segment in segments):
+    if not compressors.adaptive:
         return
     if compressors.adaptive[0].settings.objective == "mean":
         why = "nuq.all_reduce and FSDP fit levels on each rank to its own gradient alone"
         remedy = "leave it out, or use the DDP hook or main.py, which gather all workers' statistics"
         raise ValueError(f"objective='mean': {why}; {remedy}")
-    if not bool(torch.isfinite(vector).all()):
+    if all(segment.exact for segment in segments) or not bool(torch.isfinite(vector).all()):
         return
     # the vector is sampled once, not once a segment
     if min((segment.size for segment in segments), default=0) >= _MANY_BUCKETS * compressors.settings.bucket_size:
