@@ -66,9 +66,7 @@ class CompressionState:
         self.settings = HookSettings.of(method, layers, settings)
         self._saved: dict[str, Any] | None = None
         self._attached: BucketExchange | None = None
-        self._threads = BucketThreads(
-            lambda some: self._here.begin(some), lambda: self._here.waits, lambda: self._here.unused.settle()
-        )
+        self._threads = BucketThreads(lambda some: self._here.begin(some), lambda: self._here.waits)
         if model is not None:
             self.attach(model, group)
 
@@ -212,7 +210,8 @@ class CompressionState:
                 "DDP hands over a parameter that is not of this state's model as it was: attach(ddp) it again, on "
                 "every rank"
             )
-        return self._threads.submit(bucket.buffer(), tuple(known[id(p)] for p in parameters), bucket.is_last())
+        names = tuple(known[id(parameter)] for parameter in parameters)
+        return self._threads.submit(bucket.buffer(), names, bucket.is_last(), self._here.used_of(names))
 
 
 def compress_hook(state: CompressionState, bucket: GradBucket) -> torch.futures.Future[Tensor]:

@@ -81,7 +81,9 @@ def refuse_sparse_gradients(parameters: Mapping[str, nn.Parameter]) -> None:
     """
 
     def watch(name: str, parameter: nn.Parameter) -> None:
-        def look(gradient: Tensor) -> None:
+        def look(gradient: Tensor | None) -> None:
+            if gradient is None:  # of an output that the loss does not use
+                return
             handle.remove()
             if gradient.is_sparse:
                 raise _sparse(name)

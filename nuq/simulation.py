@@ -14,7 +14,7 @@ from __future__ import annotations
 import functools
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -153,14 +153,23 @@ class Workers:
         ``first_bad`` finds it.  BadGradientError, on all processes alike, names the step, the worker and the parameter
         (or the loss).
         """
+        return self._agreed(bad, losses, step, stop=stop, unused=False)[:2]
+
+    def _agreed(
+        self, bad: Mapping[int, int | None], losses: Mapping[int, float], step: int, *, stop: bool, unused: bool
+    ) -> tuple[list[float], bool, bool]:
+        """As ``agree``, and whether any worker did not use all parameters."""
         numbers, mine = [bad[worker] for worker in self.hosted], [losses[worker] for worker in self.hosted]
-        numbers, every_loss, stop = gathered_verdicts(self.transport, self.driver.placement, numbers, mine, stop=stop)
+        words = {"stop": stop, "unused": unused}
+        numbers, every_loss, stop, unused = gathered_verdicts(
+            self.transport, self.driver.placement, numbers, mine, **words
+        )
         for worker, (number, loss) in enumerate(zip(numbers, every_loss, strict=True)):
             if number is not None:
                 raise BadGradientError(self._not_finite(step, worker, number), every_loss, stop)
             if not math.isfinite(loss):
                 raise BadGradientError(f"step {step}: the loss on worker {worker} is {loss}", every_loss, stop)
-        return every_loss, stop
+        return every_loss, stop, unused
 
     def first_bad(self, gradients: Mapping[int, Tensor]) -> dict[int, int | None]:
         """The number of each vector's first parameter that is not finite, or None; in the model's order."""
@@ -174,20 +183,37 @@ class Workers:
         step: int,
         *,
         stop: bool = False,
+        unused: Mapping[int, Collection[str]] | None = None,
     ) -> Exchanged:
         """The mean of the hosted workers' and all others' gradients, by the collective of the settings.
 
-        gradients: flat vectors float32[n] in the model's order, one for every hosted worker, as are losses.
+        gradients: flat vectors float32[n] in the model's order, one for every hosted worker, as are losses.  unused:
+        by worker, the parameters that it did not use, whose gradients are zero.  What is remembered of one that no
+        worker used stays as it is, as under DDP.
         NonFiniteError, on all processes alike, names the step, the worker and the parameter (or the loss);
         BadGradientError where that is known before anything is encoded.
         """
         with self.transport.telling():
             gradients = {worker: gradients[worker] for worker in self.hosted}
-            every_loss, stop = self.agree(self.first_bad(gradients), losses, step, stop=stop)
+            mine = {worker: frozenset((unused or {}).get(worker, ())) for worker in self.hosted}
+            bad, some = self.first_bad(gradients), any(mine.values())
+            every_loss, stop, some = self._agreed(bad, losses, step, stop=stop, unused=some)
+            by_none = self._used_by_none(mine) if some else frozenset()
             vectors = {of: self._vector(one) for of, one in gradients.items()}
-            begun = self._begin(vectors, self._whole, step, step, "gradient")
+            begun = self._begin(vectors, self._whole, step, step, "gradient", by_none)
             begun.end()
-        return Exchanged(self._restored(begun.mean), every_loss, begun.encoded.total(), stop, begun.encoded["means"])
+        mean, encoded = self._restored(begun.mean), begun.encoded
+        for name, piece in zip(self.parameters, mean.split(self._sizes), strict=True) if by_none else ():
+            if name in by_none:
+                piece.zero_()
+        return Exchanged(mean, every_loss, encoded.total(), stop, encoded["means"], by_none)
+
+    def _used_by_none(self, unused: Mapping[int, Collection[str]]) -> frozenset[str]:
+        """The parameters that no worker used, from those that each one hosted here did not."""
+        rows = {of: [name in names for name in self.parameters] for of, names in unused.items()}
+        mine = {of: torch.tensor(row, dtype=torch.uint8, device=self.device) for of, row in rows.items()}
+        none = torch.stack(self.driver.gather(mine, "control")).amin(dim=0).tolist()
+        return frozenset(name for name, by_none in zip(self.parameters, none, strict=True) if by_none)
 
     def begin(self, moves: Mapping[int, Tensor], part: Part, step: int, number: int) -> Begun:
         """Begin the mean of what the hosted workers moved a part by, and all others.
@@ -198,11 +224,21 @@ class Workers:
         """
         return self._begin(moves, part, step, number, "move")
 
-    def _begin(self, vectors: Mapping[int, Tensor], part: Part, step: int, number: int, what: str) -> Begun:
+    def _begin(
+        self,
+        vectors: Mapping[int, Tensor],
+        part: Part,
+        step: int,
+        number: int,
+        what: str,
+        unused: Collection[str] = (),
+    ) -> Begun:
         before, named = self.driver.stats.encoded.copy(), functools.partial(self._at_fault, vectors, part, step, what)
         mean = torch.empty(part.layout.num_coordinates, dtype=torch.float32, device=self.device)
+        sizes = {name: self.parameters[name].numel() for name in part.names if unused}
+        idle = part.layout.within(sizes, unused)
         with named():
-            arrived = self.driver.begin(vectors, part.layout, Key(self.seed, number, 0), mean)
+            arrived = self.driver.begin(vectors, part.layout, Key(self.seed, number, 0), mean, idle)
         encoded = self.driver.stats.encoded - before
 
         def end() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -105,6 +106,14 @@ class Compressor(ABC):
         """The coordinates that a message holds: int64[k], or None for all."""
         del message
         return None
+
+    def aside(self, name: str, part: slice) -> AbstractContextManager[None]:
+        """Keep what is remembered of a part of a vector out of its next message, and as it is.
+
+        name: of the vector, or of a piece of one, as keys have it; part: of that.
+        """
+        del name, part
+        return nullcontext()
 
     def state_dict(self) -> dict[str, Any]:
         """The state; ``by_worker`` holds plain numbers for each worker encoded here, which processes can gather."""

@@ -38,7 +38,8 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -100,11 +101,7 @@ class ErrorFeedback(Compressor):
 
     def place(self, key: Key, vector: Tensor) -> dict[str, Tensor]:
         """The memory of this vector by kind: a view of a piece of its parameter's memory, which starts at zero."""
-        name, first = key.parameter, 0
-        if name not in self.sizes:  # no parameter's own name, but perhaps that of a piece of one
-            place = _PLACE.fullmatch(name)
-            assert place is not None
-            name, first = place["name"], int(place["first"] or 0)
+        name, first = self._parsed(key.parameter)
         if name not in self.sizes:
             return {kind: torch.zeros(vector.numel(), dtype=torch.float32, device=vector.device) for kind in self.kinds}
         memory = self.memories.setdefault(key.worker, {kind: {} for kind in self.kinds})
@@ -112,6 +109,31 @@ class ErrorFeedback(Compressor):
             if name not in memory[kind]:
                 memory[kind][name] = torch.zeros(self.sizes[name], dtype=torch.float32, device=vector.device)
         return {kind: memory[kind][name][first : first + vector.numel()] for kind in self.kinds}
+
+    def _parsed(self, name: str) -> tuple[str, int]:
+        """The name of a vector and the first coordinate, from the name of the vector or of a piece of it."""
+        place = None if name in self.sizes else _PLACE.fullmatch(name)
+        return (place["name"], int(place["first"] or 0)) if place else (name, 0)
+
+    @contextmanager
+    def aside(self, name: str, part: slice) -> Iterator[None]:
+        vector, first = self._parsed(name)
+        place = slice(first + part.start, first + part.stop)
+
+        def views() -> list[Tensor]:
+            every = [of[kind] for of in list(self.memories.values()) for kind in self.kinds]
+            return [of_kind[vector][place] for of_kind in every if vector in of_kind]
+
+        before = [(view, view.clone()) for view in views()]
+        self._before += before if self.may_undo else []
+        for view, _ in before:
+            view.zero_()
+        try:
+            with self.inner.aside(name, part):
+                yield
+        finally:  # a memory that has begun meanwhile was zero
+            for view, was in [*((view, torch.zeros_like(view)) for view in views()), *before]:
+                view.copy_(was)
 
     def _wanted(self, vector: Tensor, memory: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
         """The vector float32 that should be sent, and what the memory, the residual apart, becomes once it is sent."""
@@ -156,16 +178,6 @@ class ErrorFeedback(Compressor):
         """What is owed of a gradient, the method's own message, and that decoded, float32[n]."""
         owed = self.owed(vector, key)
         return (owed, *self.inner.encode_sum(owed.wanted, None, key)[1:])
-
-    def remembered(self, name: str, first: int, end: int) -> dict[tuple[Any, ...], Tensor]:
-        """Views of all that is remembered of the coordinates ``first`` to ``end`` of a vector, by what it is."""
-        return {
-            (worker, kind, of): memory[kind][of][first:end]
-            for worker, memory in self.memories.items()
-            for kind in self.kinds
-            for of in (name, f"mean/{name}")
-            if of in memory[kind]
-        }
 
     def settle(self, *, undo: bool = False) -> None:
         """Settle the messages since the last call: they have counted, or (undo) were thrown away on all ranks."""
@@ -367,22 +379,17 @@ class CompressedDifferences(ErrorFeedback):
     def _remember(self, owed: Owed, sent: Tensor) -> None:
         owed.memory["estimates"].add_(sent)
 
-    def complete(self, name: str, mean: Tensor) -> None:
-        """Turn the mean of the differences of a parameter, or of a piece of one, float32[n], into that of estimates."""
+    def complete(self, name: str, mean: Tensor, unused: Sequence[slice] = ()) -> None:
+        """Turn the mean of the differences of a vector, or of a piece of one, float32[n], into that of estimates.
+
+        unused: the parts whose estimates have stayed as they were.
+        """
         kept = self.means.setdefault(name, torch.zeros_like(mean))
         if self.may_undo:
             self._before.append((kept, kept.clone()))
+        for part in unused:
+            mean[part] = -0.0  # x - 0 is x, bit for bit
         kept.copy_(mean.add_(kept))
-
-    def remembered(self, name: str, first: int, end: int) -> dict[tuple[Any, ...], Tensor]:
-        found = super().remembered(name, first, end)
-        for key, mean in self.means.items():  # of the vector, or of pieces of it
-            place = _PLACE.fullmatch(key) if key != name else None
-            begin = 0 if place is None else int(place["first"] or 0)
-            low, high = max(first - begin, 0), min(end - begin, mean.numel())
-            if low < high and (key == name or (place is not None and place["name"] == name)):
-                found[MEANS, key] = mean[low:high]
-        return found
 
     def common(self) -> dict[str, dict[str, Tensor]]:
         return {MEANS: {name: mean.to("cpu", copy=True) for name, mean in self.means.items()}}

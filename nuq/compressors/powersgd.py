@@ -30,7 +30,8 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -134,6 +135,17 @@ class PowerSGD(InPlace):
             return HEADER_BYTES + _HEAD.size + 4 * num_coordinates
         numbers = self.rank * (num_rows(num_coordinates, columns) + columns)
         return HEADER_BYTES + _HEAD.size + numbers * (2 if self.half else 4)
+
+    @contextmanager
+    def aside(self, name: str, part: slice) -> Iterator[None]:
+        del part
+        before = dict(self.starts)
+        try:
+            yield
+        finally:
+            if self.settings.scope == "tensor":  # else other parts of the same matrix make a new start
+                self.starts.pop(name, None)
+                self.starts |= {name: before[name]} if name in before else {}
 
     def state_dict(self) -> dict[str, Any]:
         return {f"{START}{name}": right.to("cpu", copy=True) for name, right in self.starts.items()}

@@ -56,19 +56,28 @@ def check_same(transport: Transport, what: str, tensor: Tensor) -> None:
 
 
 def gathered_verdicts(
-    transport: Transport, placement: WorkerPlacement, bad: list[int | None], losses: list[float], *, stop: bool
-) -> tuple[list[int | None], list[float], bool]:
+    transport: Transport,
+    placement: WorkerPlacement,
+    bad: list[int | None],
+    losses: list[float],
+    *,
+    stop: bool,
+    unused: bool = False,
+) -> tuple[list[int | None], list[float], bool, bool]:
     """Whether each worker can take part in an exchange, as its process knows: in worker order, alike on all ranks.
 
-    bad: a worker's first parameter that is not finite; losses: theirs; stop: whether any process should stop.
+    bad: a worker's first parameter that is not finite; losses: theirs; stop: whether any process should stop; unused:
+    whether any worker did not use all parameters.
     """
     if transport.group is None:
-        return bad, losses, stop
+        return bad, losses, stop, unused
     empty = [0] * (placement.most - len(bad))
     numbers = [-1 if number is None else number for number in bad]
-    rows = [[*numbers, *empty, int(stop)], [*losses, *empty, 0]]
+    rows = [[*numbers, *empty, int(stop) + 2 * int(unused)], [*losses, *empty, 0]]
     mine = torch.tensor(rows, dtype=torch.float64, device=transport.device)
     told = [row.cpu() for row in transport.all_gather(mine, "control")]
     table = [row[:, : len(share)] for row, share in zip(told, placement.shares, strict=True)]
     found = [int(number) if number >= 0 else None for row in table for number in row[0]]
-    return found, [float(loss) for row in table for loss in row[1]], any(bool(row[0, -1]) for row in told)
+    flags = [int(row[0, -1]) for row in told]
+    stop, unused = any(flag & 1 for flag in flags), any(flag & 2 for flag in flags)
+    return found, [float(loss) for row in table for loss in row[1]], stop, unused

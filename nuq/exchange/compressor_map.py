@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
@@ -13,7 +14,7 @@ from nuq.compressors.compressor import Compressor
 from nuq.compressors.feedback import CompressedDifferences, ErrorFeedback, MomentumCorrection
 from nuq.compressors.full_precision import FullPrecision
 from nuq.compressors.quantized import AdaptiveQuantizer
-from nuq.exchange.flat_layout import FlatLayout, arranged
+from nuq.exchange.flat_layout import FlatLayout, Segment, arranged
 from nuq.exchange.mean_error import second_settings
 from nuq.exchange.payload import PayloadCodec
 from nuq.registry import method
@@ -35,6 +36,9 @@ def sorted_settings(
         if key not in known:
             raise unknown(f"setting of method={name}", key, sorted(known))
     return [schema(**check(schema, {**defaults, **given})) for schema in schemas]
+
+
+Parts = Sequence[tuple[Segment, slice]]  # of vectors: segments, and places within them
 
 
 class MethodState:
@@ -87,6 +91,11 @@ class MethodState:
     def memory_kind(self, feedback: Feedback) -> str:
         """The kind of memory: none, error, momentum or ef21; auto is the method's."""
         return method(self.name).feedback if feedback.kind == "auto" else feedback.kind
+
+    @property
+    def remembers(self) -> bool:
+        """Whether anything is kept of a vector from one message to the next."""
+        return bool(self.memories) or method(self.name).collective == "power"
 
     @property
     def adaptive(self) -> list[AdaptiveQuantizer]:
@@ -229,12 +238,26 @@ class CompressorMap:
         """Whether messages hold differences (EF21), whose mean ``complete`` turns into that of the gradients."""
         return any(isinstance(memory, CompressedDifferences) for memory in self.memories)
 
-    def complete(self, mean: Tensor, layout: FlatLayout) -> None:
+    def complete(self, mean: Tensor, layout: FlatLayout, unused: Parts = ()) -> None:
         """Turn the mean of differences, float32[n], into the mean of the workers' estimates, in place."""
+        of: dict[Segment, list[slice]] = {}
+        for segment, part in unused:
+            of.setdefault(segment, []).append(part)
         for segment in layout.segments:
             around = self.every[segment.encoder].encoder
             if isinstance(around, CompressedDifferences) and not segment.exact:
-                around.complete(segment.key_name, mean[segment.place])
+                around.complete(segment.key_name, mean[segment.place], of.get(segment, ()))
+
+    @contextmanager
+    def aside(self, unused: Parts) -> Iterator[None]:
+        """Keep what is remembered of these parts out of the next messages, and as it is."""
+        with ExitStack() as stack:
+            for segment, part in unused:
+                each = self.every[segment.encoder]
+                if not segment.exact:
+                    stack.enter_context(each.encoder.aside(segment.key_name, part))
+                    stack.enter_context(each.mean_encoder.aside(f"mean/{segment.key_name}", part))
+            yield
 
     @property
     def compressor(self) -> Any:

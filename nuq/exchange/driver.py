@@ -16,7 +16,7 @@ from torch import Tensor
 from nuq.exchange.collective_factory import Dense, build
 from nuq.exchange.collectives.collective import ExchangeStats, Vectors, WorkerPlacement
 from nuq.exchange.collectives.reduce_scatter import ReduceScatter
-from nuq.exchange.compressor_map import CompressorMap
+from nuq.exchange.compressor_map import CompressorMap, Parts
 from nuq.exchange.flat_layout import FlatLayout, Segment
 from nuq.exchange.level_updates import LevelUpdates, fit_levels
 from nuq.exchange.payload import RemoteNonFinite, check_mean
@@ -89,17 +89,23 @@ class Driver:
         """Write the workers' mean (``Collective.mean``) into ``out`` float32[n]; remember what messages leave out."""
         self.begin(vectors, layout, key, out)()
 
-    def begin(self, vectors: Vectors, layout: FlatLayout, key: Key, out: Tensor) -> Callable[[], None]:
-        """Begin a ``mean``; what is returned ends it (``Collective.begin``)."""
+    def begin(
+        self, vectors: Vectors, layout: FlatLayout, key: Key, out: Tensor, unused: Parts = ()
+    ) -> Callable[[], None]:
+        """Begin a ``mean``; what is returned ends it (``Collective.begin``).
+
+        unused: the parts that no worker used, as all ranks know.  There the vectors are zero and the mean says nothing,
+        and what is remembered stays as it is.
+        """
         completes = not self.is_dense and self.compressors.sends_differences
-        with self.transport.telling():
+        with self.transport.telling(), self.compressors.aside(unused):
             arrived = self.collective.begin(vectors, layout, key, out)
 
         def end() -> None:
             with self.transport.telling():
                 arrived()
                 if completes:
-                    self.compressors.complete(out, layout)
+                    self.compressors.complete(out, layout, unused)
                     check_mean(out, layout)
 
         return end

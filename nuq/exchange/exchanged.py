@@ -15,6 +15,7 @@ class Exchanged:
 
     bytes_per_worker: of the messages, and of the means in a second encoding, that the first worker hosted here encoded,
     however often they travelled; on the first process the same in every split.  means_bytes: the means' share of them.
+    unused: the parameters that no worker used, whose mean is zero.
     """
 
     mean: Tensor
@@ -22,6 +23,7 @@ class Exchanged:
     bytes_per_worker: int
     stop: bool
     means_bytes: int = 0
+    unused: frozenset[str] = frozenset()
 
 
 class BadGradientError(NonFiniteError):

@@ -14,7 +14,8 @@ own.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from bisect import bisect
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -93,6 +94,19 @@ class FlatLayout:
         """The same segments one after another from coordinate 0 on."""
         starts = itertools.accumulate((segment.size for segment in self.segments), initial=0)
         return FlatLayout(tuple(replace(own, start=start) for own, start in zip(self.segments, starts, strict=False)))
+
+    def within(self, sizes: Mapping[str, int], chosen: Collection[str]) -> list[tuple[Segment, slice]]:
+        """The segments in which chosen parameters lie, and their places within those; empty ones lie nowhere.
+
+        sizes: coordinates of all parameters, in this order.
+        """
+        ends = [own.start + own.size for own in self.segments]
+        found, starts = [], itertools.accumulate(sizes.values(), initial=self.start)
+        for (name, size), start in zip(sizes.items(), starts, strict=False):
+            if size and name in chosen:
+                own = self.segments[bisect(ends, start)]
+                found.append((own, slice(start - own.start, start - own.start + size)))
+        return found
 
     def views(self, vector: Tensor) -> list[Tensor]:
         """The segments of a vector as views of it, in a parameter's shape where they are a whole one."""

@@ -55,6 +55,9 @@ class Gradients:
         # augmented images come channels-last
         self._arranged = channels_last if compute["channels_last"] else torch.Tensor.contiguous
         self.parameters = {name: p for name, p in self.model.named_parameters() if p.requires_grad}
+        # by worker, the parameters that its last gradient did without; of one pass
+        self.unused: dict[int, frozenset[str]] = {}
+        self._without: frozenset[str] = frozenset()
         self._leaves, self._buffers = list(self.parameters.values()), list(self.model.buffers())
         self.layout = of_parameters({name: p.shape for name, p in self.parameters.items()})
         self.scale = LossScale() if compute["precision"] == "fp16" else None
@@ -83,9 +86,11 @@ class Gradients:
         self.begins(step, worker, purpose)
         minibatches = order.minibatches(step, worker)
         flat, loss = self._of_minibatch(minibatches[0], worker, step, purpose)
+        self.unused[worker] = self._without
         for number, indices in enumerate(minibatches[1:], start=1):
             more, its_loss = self._of_minibatch(indices, worker, step, f"{purpose}/{number}")
             flat, loss = flat.add_(more), loss + its_loss
+            self.unused[worker] &= self._without
         if len(minibatches) > 1:
             share = 1 / len(minibatches)
             flat, loss = flat.mul_(share), loss * share
@@ -118,7 +123,11 @@ class Gradients:
         with self._autocast():
             output = self._forward(x)
         loss = self._objective.loss(output.float(), y, label_smoothing=self.config["label_smoothing"])
-        gradient = torch.autograd.grad(loss if factor is _ONE else loss * factor, self._leaves)
+        found = torch.autograd.grad(loss if factor is _ONE else loss * factor, self._leaves, allow_unused=True)
+        self._without = frozenset(name for name, own in zip(self.parameters, found, strict=True) if own is None)
+        gradient = [
+            torch.zeros_like(leaf) if own is None else own for leaf, own in zip(self._leaves, found, strict=True)
+        ]
         flat = torch.empty(self.layout.num_coordinates, dtype=torch.float32, device=self.device)
         torch._foreach_copy_(self.layout.views(flat), gradient)  # pyright: ignore[reportPrivateImportUsage]
         return flat, loss.detach()

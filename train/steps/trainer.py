@@ -56,9 +56,7 @@ class Trainer:
         group: dist.ProcessGroup | None = None,
         dataset: DataSet | None = None,
     ) -> None:
-        self.config = config
-        self.device = device
-        self.group = group
+        self.config, self.device, self.group = config, device, group
         self.rank = dist.get_rank(group) if group is not None else 0
         self.data = dataset or data.load(config, device)
         self.gradients = Gradients(config, self.data, device)
@@ -194,7 +192,7 @@ class Trainer:
             bad |= trained.first_bad({worker: gradient})
             losses[worker] = float(loss)
             if bad[worker] is None:
-                update(self.config, self.optimizer, self.parameters, gradient, self.step)
+                update(self.config, self.optimizer, self.parameters, gradient, self.step, self.gradients.unused[worker])
         every_loss, stop = self.words.agree(bad, losses, self.step, stop=stop or self.stop_requested())
         taken = self.step + 1
         local.take_over(taken)
@@ -214,12 +212,13 @@ class Trainer:
         quantized_training.see_gradients(self.tensors, gradients, self.gradients.layout)
         self._update_levels(gradients)
         try:
-            result = self.trained.exchange(gradients, losses, self.step, stop=stop or self.stop_requested())
+            words = {"stop": stop or self.stop_requested(), "unused": self.gradients.unused}
+            result = self.trained.exchange(gradients, losses, self.step, **words)
         except BadGradientError as error:
             result = skipped(self.loss_scale, error)
         else:
             with self.trained.driver.stats.time("optimizer"):  # once in a process, whatever workers it hosts
-                update(self.config, self.optimizer, self.parameters, result.mean, self.step)
+                update(self.config, self.optimizer, self.parameters, result.mean, self.step, result.unused)
             if self.loss_scale is not None:
                 self.loss_scale.taken()
         return result

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import torch
@@ -20,12 +20,16 @@ def update(
     named: Mapping[str, nn.Parameter],
     mean: Tensor,
     step: int,
+    unused: Collection[str] = (),
 ) -> None:
-    """Take one step down the mean gradient, flat in the parameters' order; NonFiniteError names a bad parameter."""
+    """Take one step down the mean gradient, flat in the parameters' order; NonFiniteError names a bad parameter.
+
+    unused: the parameters that have no gradient, which stay as they are.
+    """
     parameters = list(named.values())
     pieces = optim.clipped(config["optim"], mean).split([parameter.numel() for parameter in parameters])
-    for parameter, piece in zip(parameters, pieces, strict=True):
-        parameter.grad = piece.view(parameter.shape)
+    for (name, parameter), piece in zip(named.items(), pieces, strict=True):
+        parameter.grad = None if name in unused else piece.view(parameter.shape)
     for group in optimizer.param_groups:
         group["lr"] = optim.learning_rate(dict(config), step, group.get(muon.RATE, "lr"))
     optimizer.step()

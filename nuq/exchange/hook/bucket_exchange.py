@@ -9,7 +9,7 @@ import functools
 import math
 import warnings
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -22,9 +22,9 @@ from nuq.exchange import agreement, saved_ranks, summary
 from nuq.exchange.collectives.collective import nothing_left
 from nuq.exchange.driver import Driver, Memory
 from nuq.exchange.hook import saved_state, speed_gate
-from nuq.exchange.hook.buckets import Bucket, Plan, made
+from nuq.exchange.hook.buckets import Bucket, Plan, emptied, made
 from nuq.exchange.hook.settings import HookSettings
-from nuq.exchange.hook.unused import Unused
+from nuq.exchange.hook.used_parameters import UsedParameters
 from nuq.exchange.payload import check_mean
 from nuq.exchange.transport import Transport, apart, backend_of
 from nuq.kernels.spec import Key
@@ -91,11 +91,14 @@ class BucketExchange:
             memory.may_undo = self.hook.on_non_finite == "propagate"
         of_model = any(each.scope == "model" for each in self._compressors.every)
         self._joins = chosen.exchange.collective != "dense" and of_model
+        every, names = self._compressors.every, [name for name in whole.arranged(list(self.sizes)) if self.sizes[name]]
+        lying = zip(names, whole.within({name: self.sizes[name] for name in names}, names), strict=True)
+        kept = [name for name, (own, _) in lying if not own.exact and every[own.encoder].remembers]
+        self._used = UsedParameters(model, {name: self.parameters[name] for name in kept}) if kept else None
         self._shaped = any(encoder.shaped for encoder in self._compressors.codec.compressors)
         self.plans: dict[tuple[str, ...], Plan] = {}
         self.step = self._begun = 0  # the latter: of the training at which this process began
         self.gate_s: dict[str, float] = {}  # what the gate measured: seconds by collective
-        self.unused = Unused(model, self.parameters, self._compressors.memories)
         self._agreed = False
         # the next bucket is the first of its step; a bucket of this step was not finite
         self._first, self._skipped = True, False
@@ -109,6 +112,10 @@ class BucketExchange:
     def waits(self) -> bool:
         """Whether a step's buckets are exchanged together, when the last one is there."""
         return self._joins or self.begins
+
+    def used_of(self, names: Collection[str]) -> frozenset[str]:
+        """Of a bucket's parameters those that this rank used; asked once, when DDP hands it over."""
+        return self._used.taken(names) if self._used is not None and self._used.looks else frozenset()
 
     # --- what is saved ---
 
@@ -167,32 +174,37 @@ class BucketExchange:
             self._before_step()
             self._skipped = False
         with self.transport.telling():
+            unused = frozenset[str]()
+            if self._used is not None and self._used.looks and not self.driver.is_dense:
+                unused = self._used.by_none(buckets, self.transport)
+            put_back = emptied(buckets, self.sizes, unused)
             several = [buckets] if self._joins else [[bucket] for bucket in buckets]
             if self.begins:
                 self._fit_first(several)
-            ends = [self._begin_one(some) for some in several]
+            ends = [self._begin_one(some, unused) for some in several]
 
         def end() -> None:
             with self.transport.telling():
                 for each in ends:
                     each()
+                put_back()  # DDP may have given a parameter's own gradient, which then stays as it was
 
         return end
 
-    def _begin_one(self, buckets: list[Bucket]) -> Callable[[], None]:
+    def _begin_one(self, buckets: list[Bucket], unused: Collection[str]) -> Callable[[], None]:
         """Begin the exchange of one vector; its end writes the mean into the memory of the vector's buckets."""
         self._first = last = buckets[-1].last
         plan, driver = self._plan(buckets), self.driver
         layout, vector = plan.layout, plan.vector(buckets)
-        self.unused.note(vector, layout, plan.sizes)
         mine = {self.transport.rank: vector}
+        idle = layout.within(plan.sizes, unused) if unused else ()
         mean = vector if vector.dtype == torch.float32 else torch.empty_like(vector, dtype=torch.float32)
         if not driver.is_dense:
             which = [one for one in driver.levels.every if one.collects(self.step + 1) and not one.begins]
             driver.levels.observe(mine, layout.segments, self.step, which)
         arrived = nothing_left
         with self._finite_or_skipped(mean):
-            arrived = driver.begin(mine, layout, Key(self.hook.seed, self.step, self.transport.rank), mean)
+            arrived = driver.begin(mine, layout, Key(self.hook.seed, self.step, self.transport.rank), mean, idle)
 
         def end() -> None:
             with self._finite_or_skipped(mean):
@@ -237,10 +249,11 @@ class BucketExchange:
 
     def _before_step(self) -> None:
         driver, step = self.driver, self.step
-        self.unused.settle()  # of a step in DDP's join, which ends outside of a backward pass
         if not self._agreed:
             fitted = [(one.fitted, one.levels.values.tolist()) for one in self._compressors.adaptive]
             same = {"collective": driver.collective_name, "checksum of the levels": zlib.crc32(repr(fitted).encode())}
+            if self._used is not None and self._used.looks:
+                same |= {"find_unused_parameters or static_graph": True}
             agreement.check_settings(self._told, {"step": step, **same})
             self._agreed = True
         if self.hook.gate and step == speed_gate.STEP and not driver.is_dense:

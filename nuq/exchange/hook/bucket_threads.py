@@ -33,19 +33,13 @@ class BucketThreads:
 
     begin: encodes and sends buckets that go together, in the first thread; what it returns waits for the other ranks'
     and writes the means into the buckets' memory, in the second one, and so takes no time from what is sent next.
-    waits: whether buckets of a step are kept until its last one is there.  ended: called in the backward pass' thread
-    when all buckets are exchanged and DDP itself has ended.  error: the first one of an exchange; nothing
+    waits: whether buckets of a step are kept until its last one is there.  error: the first one of an exchange; nothing
     is exchanged after it, and every bucket is done at once.  The threads begin with the first bucket.
     """
 
-    def __init__(
-        self,
-        begin: Callable[[list[Bucket]], Callable[[], None]],
-        waits: Callable[[], bool],
-        ended: Callable[[], None],
-    ) -> None:
+    def __init__(self, begin: Callable[[list[Bucket]], Callable[[], None]], waits: Callable[[], bool]) -> None:
         self.error: BaseException | None = None
-        self._begin, self._waits, self._ended = begin, waits, ended
+        self._begin, self._waits = begin, waits
         self._given: queue.SimpleQueue[Bucket | None] = queue.SimpleQueue()
         self._begun: queue.Queue[_Begun | None] = queue.Queue(_MOST_BEGUN)
         self._threads: list[threading.Thread] = []
@@ -56,7 +50,9 @@ class BucketThreads:
         """Whether the threads have begun and were not closed since."""
         return bool(self._threads)
 
-    def submit(self, buffer: Tensor, names: tuple[str, ...], is_last: bool) -> torch.futures.Future[Tensor]:
+    def submit(
+        self, buffer: Tensor, names: tuple[str, ...], is_last: bool, used: frozenset[str]
+    ) -> torch.futures.Future[Tensor]:
         """Hand a bucket to the threads; returns the future of its mean, in the bucket's own memory.
 
         An error that a future carries becomes a RuntimeError in DDP; one of the backward pass stays what it is.
@@ -65,22 +61,18 @@ class BucketThreads:
         ready = torch.cuda.current_stream(buffer.device).record_event() if cuda else None
         done: torch.futures.Future[None] = torch.futures.Future(devices=[buffer.device] if cuda else [])
         inside = torch._C._current_graph_task_id() != -1  # of a backward pass, unlike in DDP's join
-        bucket = Bucket(buffer, names, is_last, done, ready)
+        bucket = Bucket(buffer, names, is_last, done, ready, used)
         self._put(bucket)
         if inside and is_last:
             after = torch.autograd.Variable._execution_engine.queue_callback
             # behind DDP's own callback, which is not there yet and waits for all futures
-            after(lambda: after(self._end_step))
+            after(lambda: after(self._raise))
         return done.then(lambda _: self._result(bucket, told=inside))
 
     def _result(self, bucket: Bucket, *, told: bool) -> Tensor:
         if not told:
             self._raise()
         return bucket.buffer
-
-    def _end_step(self) -> None:
-        self._raise()
-        self._ended()
 
     def _raise(self) -> None:
         if self.error is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,13 +15,21 @@ from nuq.parameters import dense
 
 @dataclass
 class Bucket:
-    """One bucket on its way through the exchange."""
+    """One bucket on its way through the exchange.
+
+    used: of its parameters those that this rank used, where that is asked.
+    """
 
     buffer: Tensor
     names: tuple[str, ...]
     last: bool
     done: torch.futures.Future[None]
     ready: Any  # torch.cuda.Event, or None on the CPU
+    used: frozenset[str] = frozenset()
+
+    def pieces(self, sizes: Mapping[str, int]) -> dict[str, Tensor]:
+        """The gradients float[n] by name, as they lie in the buffer.  sizes: of the parameters."""
+        return dict(zip(self.names, self.buffer.split([sizes[name] for name in self.names]), strict=True))
 
 
 @dataclass(frozen=True)
@@ -59,11 +67,24 @@ class Plan:
         """Views of the buffers by name, as DDP fills them: in a parameter's own memory format, if it has no gaps."""
         views = {}
         for bucket in buckets:
-            parameters = [self.parameters[name] for name in bucket.names]
-            pieces = bucket.buffer.split([p.numel() for p in parameters])
-            for name, p, piece in zip(bucket.names, parameters, pieces, strict=True):
+            for name, piece in bucket.pieces({name: self.parameters[name].numel() for name in bucket.names}).items():
+                p = self.parameters[name]
                 views[name] = piece.as_strided(p.shape, p.stride()) if dense(p) else piece.view(p.shape)
         return views
+
+
+def emptied(buckets: Sequence[Bucket], sizes: Mapping[str, int], names: Collection[str]) -> Callable[[], None]:
+    """Make the gradients of some parameters zero, until what is returned puts them back."""
+    every = {name: piece for bucket in buckets for name, piece in bucket.pieces(sizes).items()} if names else {}
+    held = [(every[name], every[name].clone()) for name in names]
+    for piece, _ in held:
+        piece.zero_()
+
+    def put_back() -> None:
+        for piece, before in held:
+            piece.copy_(before)
+
+    return put_back
 
 
 def made(
