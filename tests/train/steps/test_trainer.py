@@ -12,6 +12,7 @@ from torch.nn.functional import cross_entropy
 from nuq.compressors.quantized import AdaptiveQuantizer
 from nuq.errors import NonFiniteError
 from settings import resolving
+from train import models
 from train.logs.run_log import Log
 from train.process.status import Status
 from train.steps import optim
@@ -41,6 +42,32 @@ def test_supersgd_is_sgd_on_the_joined_batch():
         plain.step()
     for mine, theirs in zip(ours.model.parameters(), model.parameters(), strict=True):
         assert torch.allclose(mine, theirs, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "settings", [{"method": "topk", "method__scope": "tensor"}, {"method": "supersgd", "exchange__local_steps": 2}]
+)
+def test_a_parameter_that_no_worker_uses_stays_as_plain_pytorch_leaves_it(settings, monkeypatch):
+    plain, build = trainer(workers=2, **settings), models.without_weights_file
+
+    def with_one_more(*arguments):
+        model = build(*arguments)
+        model.register_parameter("never", torch.nn.Parameter(torch.ones(30)))
+        return model
+
+    monkeypatch.setattr(models, "without_weights_file", with_one_more)
+    ours, resumed = trainer(workers=2, **settings), trainer(workers=2, **settings)
+    for step in range(4):
+        for each in (plain, ours):
+            each.train_step()
+        if step == 1:
+            resumed.load_state_dict(copy.deepcopy(ours.state_dict()))
+        elif step > 1:
+            resumed.train_step()
+    for each in (ours, resumed):
+        found = each.state_dict()["model"]  # under weight decay, too, which 0 as a gradient would bring about
+        assert bool((found.pop("never") == 1).all())
+        assert all(torch.equal(found[name], tensor) for name, tensor in plain.state_dict()["model"].items())
 
 
 def test_step_decay_at_the_exact_step():
