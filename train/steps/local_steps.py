@@ -243,7 +243,7 @@ class LocalModels:
         return {
             "parameters": dict(zip(self._parameters, values[:num], strict=True)),
             "buffers": dict(zip((name for name, _ in self._model.named_buffers()), values[num:], strict=True)),
-            "optimizer": self._optimizer.state_dict()["state"],
+            "optimizer": optim.saved(self._optimizer)["state"],
         }
 
     def outline(self, num_workers: int, *, stepped: bool) -> dict[str, Any]:

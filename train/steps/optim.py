@@ -99,6 +99,15 @@ def outline(optimizer: torch.optim.Optimizer, *, stepped: bool) -> dict[str, Any
     return {"state": AtLeast(state) if stepped else Open(state), "param_groups": []}
 
 
+def saved(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+    """The optimizer's state; a parameter that no worker has used yet has the zeros with which it begins."""
+    state = optimizer.state_dict()
+    known = outline(optimizer, stepped=True)["state"] if state["state"] else {}
+    begins = {number: own for number, own in known.items() if number not in state["state"]}
+    zeros = {number: {name: torch.zeros_like(value) for name, value in own.items()} for number, own in begins.items()}
+    return {**state, "state": {**state["state"], **zeros}}
+
+
 def _remembers(optimizer: torch.optim.Optimizer, group: Mapping[str, Any]) -> bool:
     """Whether the optimizer remembers something of each parameter of a group."""
     if isinstance(optimizer, DecaySGD):

@@ -340,7 +340,7 @@ class Trainer:
             return {**self._unfinished, "evaluated": self.evaluated, **finished}
         if self.local is None:
             check_state(self.optimizer, self.parameters, self.step)
-            own = {"optimizer": self.optimizer.state_dict()}
+            own = {"optimizer": optim.saved(self.optimizer)}
         else:
             own = {"local": self.local.state_dict(self.trained.driver, self.step)}
         return {

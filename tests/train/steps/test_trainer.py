@@ -45,7 +45,12 @@ def test_supersgd_is_sgd_on_the_joined_batch():
 
 
 @pytest.mark.parametrize(
-    "settings", [{"method": "topk", "method__scope": "tensor"}, {"method": "supersgd", "exchange__local_steps": 2}]
+    "settings",
+    [
+        {"method": "topk", "method__scope": "tensor"},
+        {"method": "qsgdinf", "method__scope": "tensor", "optim": "adamw"},
+        {"method": "supersgd", "exchange__local_steps": 2},
+    ],
 )
 def test_a_parameter_that_no_worker_uses_stays_as_plain_pytorch_leaves_it(settings, monkeypatch):
     plain, build = trainer(workers=2, **settings), models.without_weights_file
