@@ -58,7 +58,7 @@ def bands_sentence(figure: Figure) -> str:
     gids = {str(line.get_gid()) for axes in figure.axes for line in axes.lines}
     kinds = [words for kind, words in BANDS.items() if f"bands: {kind}" in gids]
     if not kinds:
-        return f"No bands: {HIDING}" if "no bands" in gids else ""
+        return "No bands: they would hide the curves" if "no bands" in gids else ""
     return f"Bands: {'; '.join(kinds)}" + (f"; none {HIDING}" if "no bands" in gids else "")
 
 
