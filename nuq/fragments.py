@@ -16,10 +16,12 @@ from torch import Tensor, nn
 
 from nuq.compressors.feedback import ErrorFeedback
 from nuq.exchange import saved_ranks
+from nuq.exchange.compressor_map import CompressorMap
 from nuq.exchange.driver import Driver
 from nuq.exchange.finite import first_not_finite, largest
 from nuq.exchange.flat_layout import FlatLayout
 from nuq.exchange.parts import parts_of
+from nuq.exchange.saved_encoders import checked_encoders, dictionary, is_list_of, require, tensor, whole
 from nuq.kernels.spec import Key
 from nuq.parameters import places_of, shard
 from nuq.settings.outer import Outer
@@ -185,36 +187,79 @@ def load(fragments: Sequence[Fragment], state: Mapping[str, Any], every: int, ov
             fragment.coming.set_result(Arrived(own["mean"].to(device), [kept.to(device) for kept in own["before"]]))
 
 
-def check_saved(state: Any, own: Mapping[str, Any], world: int, parameters: Mapping[str, nn.Parameter]) -> None:
-    """ValueError for what is no state of an outer loop like this one, which trains these parameters.
+def checked(
+    state: Any,
+    own: Mapping[str, Any],
+    world: int,
+    fragments: Sequence[Fragment],
+    compressors: CompressorMap,
+    *,
+    second: bool,
+) -> dict[str, Any]:
+    """The state of an outer loop like this one, with its encoders' states as they are loaded; ValueError for any other.
 
     own: what must be alike, by name: method, collective and settings.  The collective, which ``auto`` chooses by the
-    number of ranks, may be another one on another number than ``world``.
+    number of ranks, may be another one on another number than ``world``.  second: as ``checked_encoders`` takes it.
     """
-    if not isinstance(state, Mapping):
-        raise ValueError(f"a state={state!r:.100}: must be what state_dict gave")
+    require(isinstance(state, Mapping), "", state, "what state_dict gave")
     if missing := [key for key in _KEYS if key not in state]:
         raise ValueError(f"a state without {', '.join(missing)}: it takes what OuterLoop.state_dict gave")
+    dictionary(state["settings"], "settings")
+    require(whole(state.get("rank")), "rank", state["rank"], "a whole number from 0 on")
+    before = state.get("ranks", world)
+    require(whole(before) and before > 0, "ranks", before, "a whole number from 1 on")
     for key, value in own.items():
         theirs = state[key] if key in ("method", "collective") else state["settings"].get(key)
-        if theirs != value and not (key == "collective" and state.get("ranks", world) != world):
-            raise ValueError(f"a state of {key}={theirs!r}: this loop has {key}={value!r}")
+        if type(theirs) is type(value) and (theirs == value or (key == "collective" and before != world)):
+            continue
+        raise ValueError(f"a state of {key}={theirs!r:.100}: this loop has {key}={value!r}")
     for key in ("count", "taken"):
-        if type(state[key]) is not int or not 0 <= state[key] < 1 << 63:
-            raise ValueError(f"a state of {key}={state[key]!r:.50}: must be a whole number from 0 on, below 2^63")
+        require(whole(state[key]), key, state[key], "a whole number from 0 on, below 2^63")
+    if "taken_at" in state:  # older states have none
+        steps, rule = state["taken_at"], f"a list of {len(fragments)} local steps, each from 0 to {state['count']}"
+        good = is_list_of(int, steps) and len(steps) == len(fragments)
+        require(good and all(0 <= step <= state["count"] for step in steps), "taken_at", steps, rule)
+    parameters = {name: p for fragment in fragments for name, p in fragment.parameters.items()}
     places = places_of(parameters)
-    for name, place in state.get("shards", places).items():
-        if place != places.get(name):
+    dictionary(shards := state.get("shards", places), "shards")
+    for name, place in shards.items():
+        if not isinstance(place, dict) or place != places.get(name):
             raise ValueError(f"a state of another shard of {name!r}: every rank saves its own, and loads it again")
-    for name, p in parameters.items():
-        shape = shard(p).shape
-        for kind in KINDS:
-            found = state[kind].get(name)
+    for kind in KINDS:
+        dictionary(vectors := state[kind], kind)
+        for name, p in parameters.items():
+            shape, found = shard(p).shape, vectors.get(name)
             if not isinstance(found, Tensor) or found.shape != shape:
                 has = list(found.shape) if isinstance(found, Tensor) else "nothing"
                 raise ValueError(f"a state with {has} as {kind} of {name!r}: it is of shape {list(shape)} here")
-            if not bool(torch.isfinite(found).all()):
-                raise ValueError(f"a state whose {kind} of {name!r} is not finite: no loop saves one")
+            tensor(found, f"{kind} of {name!r}", torch.float32)
+        foreign = [name for name in vectors if name not in parameters]
+        require(not foreign, kind, foreign, "of this model's trained parameters alone")
+    memories = compressors.memories
+    _check_pending(state, fragments, memories, own["overlap"])
+    sizes = {name: size for memory in memories for name, size in memory.sizes.items()}
+    return {**state, "coders": checked_encoders(state["coders"], compressors.state_dict(), sizes, second=second)}
+
+
+def _check_pending(
+    state: Mapping[str, Any], fragments: Sequence[Fragment], memories: Sequence[ErrorFeedback], overlap: int
+) -> None:
+    """ValueError for means on their way that ``saved`` cannot have given."""
+    dictionary(state["pending"], "pending")
+    for number, own in state["pending"].items():
+        where, last = f"pending[{number!r}]", len(fragments) - 1
+        require(whole(number) and number <= last, "pending", number, f"by fragment, 0 to {last}")
+        dictionary(own, where, ("due", "mean", "before"))
+        low, high = overlap, state["count"] + overlap
+        good = whole(own["due"]) and low <= own["due"] <= high
+        require(good, f"{where}.due", own["due"], f"a local step from {low} to {high}")
+        layout = fragments[number].layout
+        tensor(own["mean"], f"{where}.mean", torch.float32, [layout.num_coordinates])
+        sizes = [each.size for memory in memories for each in layout.segments if not each.exact for _ in memory.kinds]
+        good = isinstance(own["before"], list) and len(own["before"]) == len(sizes)
+        require(good, f"{where}.before", own["before"], f"a list of {len(sizes)} tensors")
+        for at, (kept, size) in enumerate(zip(own["before"], sizes, strict=True)):
+            tensor(kept, f"{where}.before[{at}]", torch.float32, [size])
 
 
 def own_or_mean(by_rank: Mapping[int | None, Any], driver: Driver) -> Mapping[str, Any]:
@@ -229,7 +274,10 @@ def own_or_mean(by_rank: Mapping[int | None, Any], driver: Driver) -> Mapping[st
     states = [by_rank[rank] for rank in which]
     first, *others = states
     for one in others:
-        if (one["count"], one["taken"]) != (first["count"], first["taken"]):
+        if (
+            any(one[key] != first[key] for key in ("count", "taken"))
+            or one["pending"].keys() != first["pending"].keys()
+        ):
             raise ValueError(f"states of local steps {first['count']} and {one['count']}: must be of one step")
     coders = saved_ranks.combined([one["coders"] for one in states], driver.compressors, driver.remembering)
     pending = {}

@@ -40,7 +40,7 @@ from nuq.exchange.driver import Driver, Memory
 from nuq.exchange.payload import RemoteNonFinite
 from nuq.exchange.summary import of_exchanges
 from nuq.exchange.transport import Transport, apart, backend_of
-from nuq.fragments import Arrived, Fragment, check_saved, fragments_of, load, own_or_mean, saved
+from nuq.fragments import Arrived, Fragment, checked, fragments_of, load, own_or_mean, saved
 from nuq.inner_optimizers import several, trained_by
 from nuq.kernels.spec import Key
 from nuq.parameters import places_of, reshard, shard
@@ -380,9 +380,9 @@ class OuterLoop:
         states, settings = saved_ranks.by_rank(state), self._settings()
         fixed = ("every", "fragments", "overlap", "feedback", *vars(self._own))
         own = {"method": self.method, "collective": self.collective, **{key: settings[key] for key in fixed}}
-        for one in states.values():
-            check_saved(one, own, self._driver.transport.world, self._parameters)
-        state = own_or_mean(states, self._driver)
+        how = (own, self._driver.transport.world, self._fragments, self._compressors)
+        second = self._exchange.collective != "auto"
+        state = own_or_mean({at: checked(one, *how, second=second) for at, one in states.items()}, self._driver)
         self._drop()
         device = self._fragments[0].outer.device if self._fragments else torch.device("cpu")
         self._compressors.load_state_dict(state["coders"], device)

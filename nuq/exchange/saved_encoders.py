@@ -14,7 +14,30 @@ from torch import Tensor
 
 from nuq.compressors.feedback import MEANS
 from nuq.compressors.powersgd import START
+from nuq.exchange.compressor_map import by_encoder
 from nuq.levels.level_sets import Levels
+
+
+def checked_encoders(
+    coders: Any, present: Mapping[str, Any], sizes: Mapping[str, int], *, second: bool
+) -> dict[str, Any]:
+    """The encoders' states as they are loaded, once all of them are checked.
+
+    present: what ``CompressorMap.state_dict`` gives now; sizes: coordinates of every encoded vector.
+
+    second: whether the encoders of means must be those of the state.  Where ``auto`` decides, they may have other bits
+    with other ranks: then those of other levels stay as they are.
+    """
+    dictionary(coders, "coders", ("compressor", "second"))
+    layers = coders.get("layers")
+    require(isinstance(coders.get("layers", []), list), "coders.layers", layers, "a list")
+    theirs, ours = by_encoder(coders), by_encoder(dict(present))
+    require(len(theirs) == len(ours), "coders.layers", layers, f"as many as here, {len(ours) - 1}")
+    for number, (their, our) in enumerate(zip(theirs, ours, strict=True)):
+        check_encoder(their, our, sizes, f"coders.layers[{number - 1}]" if number else "coders", second=second)
+        if not second and num_levels(their["second"]) != num_levels(our["second"]):
+            theirs[number] = {**their, "second": our["second"]}
+    return {**theirs[0], "layers": theirs[1:]}
 
 
 def check_encoder(

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from nuq.exchange.compressor_map import by_encoder
 from nuq.exchange.level_updates import LevelUpdater
-from nuq.exchange.saved_encoders import check_encoder, dictionary, is_list_of, num_levels, require, tensor, whole
+from nuq.exchange.saved_encoders import checked_encoders, dictionary, is_list_of, require, tensor, whole
 from nuq.kernels.statistics import Statistics
 
 _COLLECTIVES = ("gather", "two_stage", "server", "hierarchical", "power", "dense")
@@ -40,29 +40,16 @@ def check_head(state: Any, method: str, layers: list[str]) -> None:
 def checked(
     state: dict[str, Any], present: Mapping[str, Any], sizes: Mapping[str, int], *, second: bool
 ) -> dict[str, Any]:
-    """The encoders' states, once all else is checked.
+    """The encoders' states as they are loaded (``checked_encoders``), once all else is checked.
 
-    present: what ``state_dict`` gives now; sizes: coordinates of every encoded vector.
-
-    second: whether the encoders of means must be those of the state.  Where ``auto`` decides, they may have other bits
-    with other ranks: then those of other levels stay as they are.
+    present: what ``state_dict`` gives now.
     """
-    dictionary(state["coders"], "coders", ("compressor", "second"))
-    layers = state["coders"].get("layers")
-    require(isinstance(state["coders"].get("layers", []), list), "coders.layers", layers, "a list")
-    theirs, ours = by_encoder(state["coders"]), by_encoder(present["coders"])
-    require(len(theirs) == len(ours), "coders.layers", layers, f"as many as here, {len(ours) - 1}")
-    for number, (their, our) in enumerate(zip(theirs, ours, strict=True)):
-        where = f"coders.layers[{number - 1}]" if number else "coders"
-        check_encoder(their, our, sizes, where, second=second)
+    coders = checked_encoders(state["coders"], present["coders"], sizes, second=second)
     found = _rows(state)
     dictionary(found, "statistics", present["statistics"])
     for number, row in present["statistics"].items():
         tensor(found[number], f"statistics[{number}]", row.dtype, row.shape)
-    for number, our in enumerate(ours):
-        if not second and num_levels(theirs[number]["second"]) != num_levels(our["second"]):
-            theirs[number] = {**theirs[number], "second": our["second"]}
-    return {**theirs[0], "layers": theirs[1:]}
+    return coders
 
 
 def check_alike(states: Mapping[int, Mapping[str, Any]]) -> None:
