@@ -25,10 +25,10 @@ from nuq.compressors.quantizer import Quantizer
 from nuq.exchange import saved_ranks
 from nuq.exchange.compressor_map import by_encoder
 from nuq.exchange.hook import saved_state
-from nuq.exchange.hook.bucket_exchange import BucketExchange
+from nuq.exchange.hook.bucket_exchange import BucketExchange, ranks_of
 from nuq.exchange.hook.bucket_threads import BucketThreads
 from nuq.exchange.hook.settings import HookSettings
-from nuq.exchange.transport import Transport
+from nuq.exchange.transport import AtTheDoor, Transport
 from nuq.settings.feedback import HookFeedback
 from nuq.settings.typed import OfHook
 
@@ -63,7 +63,8 @@ class CompressionState:
         layers: Sequence[str] = (),
         **settings: Unpack[OfHook],
     ) -> None:
-        self.settings = HookSettings.of(method, layers, settings)
+        with AtTheDoor(None if model is None else ranks_of(model, group)):
+            self.settings = HookSettings.of(method, layers, settings)
         self._saved: dict[str, Any] | None = None
         self._attached: BucketExchange | None = None
         self._threads = BucketThreads(lambda some: self._here.begin(some), lambda: self._here.waits)
@@ -89,7 +90,8 @@ class CompressionState:
                     keep_fitting(by_encoder(kept["coders"]), attached.vectors)
                 attached.gate_s = before.gate_s
             self._attached, self._saved = None, carried  # kept where it does not fit
-            attached.load_state_dict(saved_ranks.by_rank(carried))
+            with attached.transport.telling():
+                attached.load_state_dict(saved_ranks.by_rank(carried))
         self._attached, self._saved = attached, None
 
     @property

@@ -20,7 +20,7 @@ from nuq.exchange.compressor_map import CompressorMap, sorted_settings
 from nuq.exchange.driver import Driver
 from nuq.exchange.flat_layout import FlatLayout, Segment
 from nuq.exchange.payload import told_plainly
-from nuq.exchange.transport import Transport
+from nuq.exchange.transport import AtTheDoor, Transport, group_of
 from nuq.kernels.spec import DTYPES, Key
 from nuq.registry import method as entry_of
 from nuq.settings.exchange import Exchange
@@ -53,20 +53,22 @@ def all_reduce(
     ValueError for settings that do not exist, and where ranks differ in what they ask for; NonFiniteError, on all
     ranks, where one rank's tensor is not finite; RankLost.
     """
-    if not isinstance(tensor, Tensor):
-        legal = ", ".join(str(dtype).removeprefix("torch.") for dtype in DTYPES)
-        raise ValueError(f"tensor={tensor!r:.999}: must be a torch.Tensor of {legal}, as torch.tensor([3.0]) is")
-    name = repr((method, sorted(settings.items()), timeout_s))
-    group = group or dist.group.WORLD
-    kept = None if group is None else _kept_by(group, tensor.device)
-    # taken out, so that a call that fails leaves nothing behind
-    call = (kept.calls.pop(name, None) if kept else None) or _Call(method, settings)
-    if group is None or kept is None:
-        raise ValueError("nuq.all_reduce exchanges between processes: call torch.distributed.init_process_group first")
+    group = group_of(group)
+    with AtTheDoor(group):
+        if not isinstance(tensor, Tensor):
+            legal = ", ".join(str(dtype).removeprefix("torch.") for dtype in DTYPES)
+            raise ValueError(f"tensor={tensor!r:.999}: must be a torch.Tensor of {legal}, as torch.tensor([3.0]) is")
+        name = repr((method, sorted(settings.items()), timeout_s))
+        kept = None if group is None else _kept_by(group, tensor.device)
+        # taken out, so that a call that fails leaves nothing behind
+        call = (kept.calls.pop(name, None) if kept else None) or _Call(method, settings)
+        if group is None or kept is None:
+            remedy = "call torch.distributed.init_process_group first"
+            raise ValueError(f"nuq.all_reduce exchanges between processes: {remedy}")
+        kept.control.wait_for(timeout_s)
     asked = {"shape": list(tensor.shape), "type": str(tensor.dtype), "layout": str(tensor.layout)}
     asked |= {"step": step, "seed": seed}
     kept.control.group = group
-    kept.control.wait_for(timeout_s)
     try:
         driver = call.driver if kept.all_have_built(call, asked) else None
         if driver is None:  # all ranks build together

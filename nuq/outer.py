@@ -39,14 +39,13 @@ from nuq.exchange.compressor_map import CompressorMap, sorted_settings
 from nuq.exchange.driver import Driver, Memory
 from nuq.exchange.payload import RemoteNonFinite
 from nuq.exchange.summary import of_exchanges
-from nuq.exchange.transport import Transport, apart, backend_of
+from nuq.exchange.transport import AtTheDoor, Transport, apart, backend_of, group_of
 from nuq.fragments import Arrived, Fragment, checked, fragments_of, load, own_or_mean, saved
 from nuq.inner_optimizers import several, trained_by
 from nuq.kernels.spec import Key
 from nuq.parameters import places_of, reshard, shard
 from nuq.registry import method as entry_of
-from nuq.settings.feedback import Feedback, check_leaves_out
-from nuq.settings.outer import Outer, OuterExchange, check_fragments
+from nuq.settings.outer import Outer, OuterExchange
 from nuq.settings.typed import OfOuter
 
 OTHER_DEFAULTS: dict[str, Any] = {"scope": "tensor"}  # one vector per parameter
@@ -82,26 +81,16 @@ class OuterLoop:
         group: dist.ProcessGroup | None = None,
         **settings: Unpack[OfOuter],
     ) -> None:
-        own, self._exchange, self._chosen = sorted_settings(method, (OuterExchange, Outer), settings, OTHER_DEFAULTS)
-        chosen = self._chosen
-        check_fragments(chosen.every, chosen.fragments, chosen.overlap)
-        if entry_of(method).single_worker:
-            raise ValueError(f"method={method!r}: sends one rank's move alone, not all ranks'; legal here: all others")
-        kind = entry_of(method).feedback if chosen.feedback == "auto" else chosen.feedback
-        self._feedback = Feedback(kind="error" if kind == "momentum" else kind, decay=chosen.decay)
-        if chosen.feedback == "error":
-            check_leaves_out("feedback='error'", [method])
-        if chosen.decay != 1 and kind == "none":
-            raise ValueError(
-                f"decay={chosen.decay}: nothing is remembered with method={method!r} and feedback={chosen.feedback!r}"
-            )
-        self._casts = entry_of(method).casts and self._feedback.kind == "none"  # small parameters, too
-        self.method, self.model = method, model
-        self.inner_optimizer: Any = inner_optimizer  # one or several, as they were given
-        self._own = own
-        self._optimizers = several(inner_optimizer)
-        reshard(model)
-        self._parameters = trained_by(self._optimizers, model)
+        with AtTheDoor(group_of(group)):
+            schemas = (OuterExchange, Outer)
+            self._own, self._exchange, self._chosen = sorted_settings(method, schemas, settings, OTHER_DEFAULTS)
+            self._feedback = self._chosen.memory(method)
+            self._casts = entry_of(method).casts and self._feedback.kind == "none"  # small parameters, too
+            self.method, self.model = method, model
+            self.inner_optimizer: Any = inner_optimizer  # one or several, as they were given
+            self._optimizers = several(inner_optimizer)
+            reshard(model)
+            self._parameters = trained_by(self._optimizers, model)
         self._closed = False
         self.count = 0  # local steps so far
         self.taken = 0  # exchanges whose mean has been taken over
@@ -120,16 +109,16 @@ class OuterLoop:
         A new one remembers nothing of its own messages, and one behind by an exchange that failed on it alone what that
         message left out, as its move is in the others' mean.  Means that were on their way are dropped.
         """
-        self._check_open()
-        group = group or dist.group.WORLD
+        group = group_of(group)
         if group is None:
-            raise ValueError(
-                "an OuterLoop exchanges between processes: call torch.distributed.init_process_group first"
-            )
-        reshard(self.model)
-        device = next(iter(self._parameters.values())).device if self._parameters else torch.device("cpu")
-        shapes = {name: shard(p).shape for name, p in self._parameters.items()}
-        told = Transport(group, timeout_s=self._chosen.timeout_s, device=device)
+            remedy = "call torch.distributed.init_process_group first"
+            raise ValueError(f"an OuterLoop exchanges between processes: {remedy}")
+        with AtTheDoor(group):
+            self._check_open()
+            reshard(self.model)
+            device = next(iter(self._parameters.values())).device if self._parameters else torch.device("cpu")
+            shapes = {name: shard(p).shape for name, p in self._parameters.items()}
+            told = Transport(group, timeout_s=self._chosen.timeout_s, device=device)
         agreement.check_shards(told, places_of(self._parameters))
         same = {"method": self.method, **vars(self._own), **vars(self._exchange), **vars(self._chosen)}
         same |= {f"parameter {name}": list(shape) for name, shape in shapes.items()}
@@ -255,10 +244,11 @@ class OuterLoop:
     def finish(self) -> None:
         """End a training: all ranks have one model then, the outer parameters, which is the one to save and evaluate.
 
-        A collective call, after the last local step.  Means on their way are taken over.  What was moved since it was
-        last sent is sent now, and its mean is taken as it is: the ranks end with the mean of their models, as the outer
-        optimizer's momentum is for whole rounds.  A second call does nothing, and where a round has just ended nothing
-        is exchanged.  Buffers stay each rank's own.
+        A collective call, after the last local step; ValueError, on all ranks, where they have taken unequal numbers of
+        them.  Means on their way are taken over.  What was moved since it was last sent is sent now, and its mean is
+        taken as it is: the ranks end with the mean of their models, as the outer optimizer's momentum is for whole
+        rounds.  A second call, or one where a round has just ended, only compares the numbers of steps.  Buffers stay
+        each rank's own.
 
         A state to go on from is saved before it: a training that goes on as if it had not ended needs the ranks' own
         models.  One that goes on afterwards, which is legal, begins with the outer parameters.
@@ -267,6 +257,7 @@ class OuterLoop:
         pending = [fragment for fragment in self._fragments if fragment.coming is not None]
         for fragment in sorted(pending, key=lambda fragment: fragment.sent):
             self._take(fragment, self._mixing if self.count > fragment.sent else 0.0)
+        agreement.check_steps(self._driver.transport, self.count)  # meets the exchange of a rank that trains on
         moved = [fragment for fragment in self._fragments if self.count > fragment.taken]
         for fragment in moved:
             self._send(fragment)
@@ -293,6 +284,7 @@ class OuterLoop:
         key, out = Key(self._chosen.seed, count, driver.transport.rank), torch.empty_like(moved)
         before = [kept.clone() for kept in self._kept(fragment)]
         fragment.left = []
+        agreement.check_steps(driver.transport, count)
         try:
             with driver.transport.telling(), torch.no_grad():
                 driver.fit_levels(moved, driver.sent(layout), key)

@@ -30,6 +30,18 @@ def check_settings(transport: Transport, mine: dict[str, Any]) -> None:
                 raise ValueError(f"rank 0 has {here} and rank {rank} has {there}: all ranks need the same")
 
 
+def check_steps(transport: Transport, mine: int) -> None:
+    """Check that all ranks have taken as many local steps; ValueError, on all, with two ranks and their numbers.
+
+    A collective call: every rank makes it.
+    """
+    taken = [row[0] for row in transport.numbers([mine], "control")]
+    for rank, other in enumerate(taken):
+        if other != taken[0]:
+            pair = f"rank 0 has taken {taken[0]} local steps and rank {rank} has taken {other}"
+            raise ValueError(f"{pair}: all ranks need as many when they exchange, and when they finish")
+
+
 def check_shards(transport: Transport, mine: Mapping[str, Mapping[str, Any]]) -> None:
     """Check that all ranks own the same shards (``nuq.parameters.places_of``), by parameter; ValueError, on all.
 

@@ -9,7 +9,6 @@ away for longer than they wait for it names itself.
 from __future__ import annotations
 
 import itertools
-import math
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -28,6 +27,7 @@ from nuq.errors import NonFiniteError, RankFailed, RankLost
 from nuq.exchange import missing
 from nuq.exchange.missing import FAILED, GONE, GRACE_S, LATE, ROLL_CALL, absence
 
+_LONGEST_S = 1e9  # thirty years, which backends still count in nanoseconds
 _TAG_BITS = 18  # exchanges before the tags of one Transport begin anew; gloo matches sends and receives by tag
 _ROLL_CALL_TAG, _SILENT_TAG, _FIRST_TAG = range(3)  # the second is never sent
 _BROKEN = re.compile(  # what gloo and NCCL say of a connection that broke or waited in vain
@@ -36,6 +36,16 @@ _BROKEN = re.compile(  # what gloo and NCCL say of a connection that broke or wa
     re.IGNORECASE,
 )
 _built: WeakKeyDictionary[dist.ProcessGroup, int] = WeakKeyDictionary()  # Transport of every group so far
+
+
+def group_of(group: Any) -> dist.ProcessGroup | None:
+    """The group that a caller gave, or that of all ranks, if there is one; ValueError for what is no group."""
+    if group is None:
+        return dist.group.WORLD
+    if not isinstance(group, dist.ProcessGroup):
+        remedy = "as torch.distributed.new_group and mesh.get_group give one, or None for all ranks"
+        raise ValueError(f"group={group!r:.100}: must be a torch.distributed.ProcessGroup with this rank, {remedy}")
+    return group
 
 
 def apart(group: dist.ProcessGroup, timeout_s: float | None = None) -> dist.ProcessGroup:
@@ -113,6 +123,23 @@ class _Telling:
             self.transport.tell(error)
 
 
+@dataclass(frozen=True, slots=True)
+class AtTheDoor:
+    """``Transport.telling`` for what a rank checks before a collective call has its Transport.
+
+    group: of the ranks that wait in that call; None where there is none.
+    """
+
+    group: dist.ProcessGroup | None
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _: object, error: BaseException | None, trace: object) -> None:
+        if error is not None and not isinstance(error, NonFiniteError | RankLost):
+            Transport(self.group, numbered=False).tell(error)
+
+
 class Transport:
     """The transport between the ranks of a process group (None: this process alone).
 
@@ -120,7 +147,7 @@ class Transport:
     ``patience`` times in fact.  device: where the gradients lie (the CPU, unless told otherwise).  bytes_sent: by
     purpose, this rank's own.  siblings: others, of other groups, that are of no use any more when a rank of these is
     lost.  failure: the error of this rank for which it has closed the group.  All ranks have to build the Transport of
-    a group in the same order: their number keeps their messages apart.
+    a group in the same order: their number keeps their messages apart.  numbered: False for one that only tells.
     """
 
     def __init__(
@@ -130,6 +157,7 @@ class Transport:
         timeout_s: float | None = None,
         device: torch.device | None = None,
         patience: int = 1,
+        numbered: bool = True,
     ) -> None:
         self.group = group
         self.rank, self.world = (dist.get_rank(group), dist.get_world_size(group)) if group is not None else (0, 1)
@@ -141,7 +169,7 @@ class Transport:
         if group is not None:
             if group not in _built:
                 missing.go_on()
-            number = _built[group] = _built.get(group, 0) + 1
+            number = _built[group] = _built.get(group, 0) + numbered
         self.number, self._number = number, number % (1 << 30 - _TAG_BITS)
         self._exchanges = itertools.count(1)
         cuda = device is not None and device.type == "cuda"
@@ -155,9 +183,10 @@ class Transport:
 
     def wait_for(self, timeout_s: float | None) -> None:
         """Wait so long for a rank from now on, as ``timeout_s`` says above; ValueError for what is no time."""
-        is_number = isinstance(timeout_s, int | float) and math.isfinite(timeout_s)
-        if timeout_s is not None and not (is_number and timeout_s > 0):
-            raise ValueError(f"timeout_s={timeout_s!r}: must be a number of seconds above 0, or None")
+        is_number = isinstance(timeout_s, int | float) and not isinstance(timeout_s, bool)
+        if timeout_s is not None and not (is_number and 0 < timeout_s <= _LONGEST_S):
+            rule = f"must be a number of seconds above 0 and up to {_LONGEST_S:g}, or None"
+            raise ValueError(f"timeout_s={timeout_s!r:.100}: {rule}")
         limit = limit_of(self.group, self._device_type) if timeout_s is None else timedelta(seconds=timeout_s)
         self.timeout_s, self.timeout = timeout_s, self._patience * limit
         own = f"None, the process group's own {self.timeout.total_seconds():g} s"

@@ -17,6 +17,7 @@ import re
 import types
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import field
 from typing import Any, Literal, NamedTuple
 
@@ -120,7 +121,8 @@ def converted(value: Any, annotation: Any, shown: str, rule: Mapping[str, Any] =
         return {key: converted(item, parts[1], f"{shown}.{key}", rule) for key, item in named(value, shown).items()}
     is_text = annotation is str and rule.get("pattern")
     if annotation in (float, str) and isinstance(value, int | float) and not isinstance(value, bool) and not is_text:
-        return annotation(value)
+        with suppress(OverflowError):  # a whole number that no float holds
+            return annotation(value)
     if is_text:
         must = "be text; quote it"
     elif rule.get("must"):

@@ -83,6 +83,9 @@ class Hook:
     )
     seed: int = setting(0, "seed of the roundings", low=0, high=2**63 - 1)
     timeout_s: float | None = setting(
-        None, "seconds to wait for a rank before it counts as lost; None: the process group's own timeout", low=0.1
+        None,
+        "seconds to wait for a rank before it counts as lost; None: the process group's own timeout",
+        low=0.1,
+        high=1e9,
     )
     debug: bool = setting(False, "true: every step compares the levels and the means of all ranks by checksum")

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from nuq.registry import method as entry_of
 from nuq.settings import FROM_ONE, setting
 from nuq.settings.exchange import Exchange
+from nuq.settings.feedback import Feedback, check_leaves_out
 
 OUTER_LR = "learning rate of the outer optimizer; DiLoCo's"
 OUTER_MOMENTUM = "momentum of the outer optimizer; DiLoCo's"
@@ -51,8 +53,24 @@ class Outer:
     )
     seed: int = setting(0, "seed of the roundings", low=0, high=2**63 - 1)
     timeout_s: float | None = setting(
-        None, "seconds to wait for a rank before it counts as lost; None: the process group's own timeout", low=0.1
+        None,
+        "seconds to wait for a rank before it counts as lost; None: the process group's own timeout",
+        low=0.1,
+        high=1e9,
     )
+
+    def memory(self, method: str) -> Feedback:
+        """The memory of a loop by this method; ValueError for settings that do not go with it, or with each other."""
+        check_fragments(self.every, self.fragments, self.overlap)
+        if entry_of(method).single_worker:
+            raise ValueError(f"method={method!r}: sends one rank's move alone, not all ranks'; legal here: all others")
+        kind = entry_of(method).feedback if self.feedback == "auto" else self.feedback
+        if self.feedback == "error":
+            check_leaves_out("feedback='error'", [method])
+        if self.decay != 1 and kind == "none":
+            what = f"nothing is remembered with method={method!r} and feedback={self.feedback!r}"
+            raise ValueError(f"decay={self.decay}: {what}")
+        return Feedback(kind="error" if kind == "momentum" else kind, decay=self.decay)
 
 
 def check_fragments(every: int, fragments: int, overlap: int, name: str = "every", section: str = "") -> None:

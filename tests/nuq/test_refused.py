@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
+import pytest
 import torch
 import torch.distributed as dist
 
 import nuq
+from nuq.errors import RankFailed
+from nuq.fsdp import CompressedReduceScatter
+from tests.nuq.exchange.test_rank_failed import QUICKLY_S, VICTIM
 from tests.nuq.exchange.test_saved_state import replaced, shown
-from tests.nuq.small_training import backward, net, own_entry
+from tests.nuq.small_training import backward, net, own_entry, wrapped
 
 
 def _loop(group: dist.ProcessGroup, **settings: Any) -> nuq.OuterLoop:
@@ -94,3 +101,111 @@ def odd_states(group: dist.ProcessGroup) -> list[str]:
 
 def test_odd_states_of_an_outer_loop_are_refused_and_nothing_is_taken(ranks: Any) -> None:
     assert ranks.run(odd_states, world=1) == [[]]
+
+
+# --- bad arguments of one rank ---
+
+
+def _all_reduce(group: Any, **given: Any) -> object:
+    return nuq.all_reduce(**{"tensor": torch.ones(50), "group": group, "step": 0} | given)
+
+
+def _hook(group: Any, **given: Any) -> object:
+    return nuq.CompressionState(**{"model": net(), "group": group, "min_size": 0} | given)
+
+
+def _attach(group: Any, statistics: Any = None) -> object:
+    """A state from a file, of which a part may be another one, and a step with it."""
+    saved = own_entry(nuq.CompressionState(net(), group=group, min_size=0))
+    state, model = nuq.CompressionState(min_size=0), wrapped(group, net())
+    state.load_state_dict(saved if statistics is None else replaced(saved, ["statistics"], statistics))
+    state.attach(model, group)
+    model.register_comm_hook(state, nuq.compress_hook)
+    return backward(model, dist.get_rank(group), 0)
+
+
+def _attach_again(group: Any, *, closed: bool = False) -> object:
+    loop = _loop(group)
+    if closed:
+        loop.close()
+    return loop.attach(group)
+
+
+DOORS: list[tuple[Callable[..., object], dict[str, Any], str]] = [
+    (_all_reduce, {"tensor": 3.0}, "ValueError: tensor=3.0"),
+    (_all_reduce, {"bits": 99}, "ValueError: bits=99"),
+    (_all_reduce, {"timeout_s": -1}, "ValueError: timeout_s=-1"),
+    (_hook, {"bits": 99}, "ValueError: bits=99"),
+    (_hook, {"model": 3.0}, "ValueError: the model"),
+    (_attach, {"statistics": {}}, "ValueError: a state whose statistics"),
+    (_loop, {"every": 0}, "ValueError: every=0"),
+    (_loop, {"timeout_s": 1e300}, "ValueError: timeout_s=1e+300"),
+    (_attach_again, {"closed": True}, "RuntimeError: this OuterLoop is closed"),
+]
+
+
+def refused_on_one(_: dist.ProcessGroup, door: Callable[..., object], bad: dict[str, Any]) -> Any:
+    """The errors of three ranks, of which one gives bad arguments, and the seconds that they took."""
+    group = dist.new_group(range(3), timeout=timedelta(seconds=20))  # which is closed with it
+    if not isinstance(group, dist.ProcessGroup):
+        return None
+    dist.barrier(group)
+    began, found = time.monotonic(), None
+    try:
+        door(group, **(bad if dist.get_rank(group) == VICTIM else {}))
+    except Exception as met:  # noqa: BLE001 - returned
+        found = met
+    return f"{type(found).__name__}: {found}", isinstance(found, RankFailed), time.monotonic() - began
+
+
+@pytest.mark.some(3)
+@pytest.mark.parametrize(("door", "bad", "sentence"), DOORS, ids=str)
+def test_bad_arguments_of_one_rank_keep_no_other_waiting(door: Any, bad: Any, sentence: str, ranks: Any) -> None:
+    outcomes = ranks.run(refused_on_one, door, bad)[:3]
+    assert outcomes[VICTIM][0].startswith(sentence) and not outcomes[VICTIM][1]
+    for text, is_failed, took_s in (outcomes[0], outcomes[2]):
+        assert is_failed and f"rank {VICTIM} of 4 failed: {sentence}" in text, text
+        assert took_s < QUICKLY_S
+
+
+def refused(group: dist.ProcessGroup) -> None:
+    for door in (_all_reduce, _hook, _loop):
+        for name, value in (
+            *(("timeout_s", value) for value in (True, 1e300, 10**400, float("nan"), "x", -1)),
+            *(("group", value) for value in ("world", dist.GroupMember.NON_GROUP_MEMBER, [0, 1])),
+        ):
+            with pytest.raises(ValueError, match=rf"{name}=.*: must be"):
+                door(**{"group": group, name: value})
+    with pytest.raises(ValueError, match=r"timeout_s=1e\+300: must be"):
+        CompressedReduceScatter("qsgdinf", "layer", timeout_s=1e300)
+
+
+def test_what_is_no_time_and_what_is_no_group_is_refused(ranks: Any) -> None:
+    ranks.run(refused, world=1)
+
+
+# --- unequal numbers of local steps ---
+
+
+def unequal(group: dist.ProcessGroup, steps: list[int], settings: dict[str, Any]) -> str:
+    loop = _loop(group, method="qsgdinf", every=4, **settings)
+    with pytest.raises(ValueError, match="local steps") as refusal:
+        _train(loop, group, range(steps[dist.get_rank(group)]))
+        loop.finish()
+    loop.close()
+    assert torch.equal(nuq.all_reduce(torch.ones(3), "supersgd", group, step=0), torch.ones(3))
+    return str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("steps", "settings", "told"),
+    [
+        ([6, 7], {}, (6, 7)),
+        ([7, 9], {}, (7, 8)),  # one ends, and one exchanges a round
+        ([12, 7], {"overlap": 2}, (8, 7)),
+        ([4, 5], {"overlap": 3, "fragments": 2}, (4, 5)),
+    ],
+)
+def test_unequal_numbers_of_local_steps_are_refused_on_all_ranks(steps, settings, told, ranks):
+    for sentence in ranks.run(unequal, steps, settings, world=2):
+        assert f"rank 0 has taken {told[0]} local steps and rank 1 has taken {told[1]}" in sentence

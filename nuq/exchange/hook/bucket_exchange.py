@@ -26,9 +26,14 @@ from nuq.exchange.hook.buckets import Bucket, Plan, emptied, made
 from nuq.exchange.hook.settings import HookSettings
 from nuq.exchange.hook.used_parameters import UsedParameters
 from nuq.exchange.payload import check_mean
-from nuq.exchange.transport import Transport, apart, backend_of
+from nuq.exchange.transport import AtTheDoor, Transport, apart, backend_of, group_of
 from nuq.kernels.spec import Key
 from nuq.parameters import is_sharded, refuse_sparse_gradients, trained
+
+
+def ranks_of(model: nn.Module | None, group: dist.ProcessGroup | None) -> dist.ProcessGroup | None:
+    """The group that was given, or the model's own, or that of all ranks; None where there is none."""
+    return group_of(getattr(model, "process_group", None) if group is None else group)
 
 
 class BucketExchange:
@@ -44,22 +49,23 @@ class BucketExchange:
                 "a CompressionState exchanges between processes: call torch.distributed.init_process_group first"
             )
         self.chosen, self.hook = chosen, chosen.hook
-        self.parameters = trained(model)
-        if sharded := [name for name, p in self.parameters.items() if is_sharded(p)]:
-            why = "of which each rank has a part, and DDP's hook is given whole gradients"
-            raise ValueError(
-                f"parameter {sharded[0]!r} is a DTensor, {why}; for FSDP2 call nuq.compress_fsdp(model, ...)"
-            )
-        refuse_sparse_gradients(self.parameters)
+        with AtTheDoor(ranks_of(model, group)):
+            self.parameters = trained(model)
+            if sharded := [name for name, p in self.parameters.items() if is_sharded(p)]:
+                why = "of which each rank has a part, and DDP's hook is given whole gradients"
+                raise ValueError(
+                    f"parameter {sharded[0]!r} is a DTensor, {why}; for FSDP2 call nuq.compress_fsdp(model, ...)"
+                )
+            refuse_sparse_gradients(self.parameters)
         self._model = model  # keeps the parameters alive, whose identities are the keys
         self.names = {id(p): name for name, p in self.parameters.items()}
         self.device = next(iter(self.parameters.values())).device if self.parameters else torch.device("cpu")
         self.sizes = {name: p.numel() for name, p in self.parameters.items()}
         self.shapes = {name: tuple(p.shape) for name, p in self.parameters.items()}
-        shared = getattr(model, "process_group", None) or dist.group.WORLD
-        assert isinstance(shared, dist.ProcessGroup)
-        # a transport apart from the buckets' messages
-        self._told = Transport(group or shared, timeout_s=self.hook.timeout_s, device=self.device)
+        shared = ranks_of(model, group)
+        assert shared is not None
+        with AtTheDoor(shared):  # a transport apart from the buckets' messages
+            self._told = Transport(shared, timeout_s=self.hook.timeout_s, device=self.device)
         same = {"method": chosen.method, **chosen.plain, "layers": chosen.layers}
         same |= {f"parameter {name}": list(shape) for name, shape in self.shapes.items()}
         agreement.check_settings(self._told, same)
