@@ -109,12 +109,12 @@ class OuterLoop:
         A new one remembers nothing of its own messages, and one behind by an exchange that failed on it alone what that
         message left out, as its move is in the others' mean.  Means that were on their way are dropped.
         """
+        self._check_open()
         group = group_of(group)
         if group is None:
             remedy = "call torch.distributed.init_process_group first"
             raise ValueError(f"an OuterLoop exchanges between processes: {remedy}")
         with AtTheDoor(group):
-            self._check_open()
             reshard(self.model)
             device = next(iter(self._parameters.values())).device if self._parameters else torch.device("cpu")
             shapes = {name: shard(p).shape for name, p in self._parameters.items()}
