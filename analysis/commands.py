@@ -177,7 +177,8 @@ def _listed(logs: Logs, options: argparse.Namespace) -> int:
         drawn = names.intersection(each.name for each in (first, *others))
         table.append(["*" if drawn else "", first.name, first.title + also])
     print(aligned(table, words=3))
-    if lacking := sorted({one.kind for one in every if missing[one.name] and one.kind.partition("-")[2] not in AXES}):
+    kinds = {one.kind for one in every if one.kind.partition("-")[2] not in AXES}
+    if lacking := sorted(kinds - {one.kind for one in every if not missing[one.name]}):
         note([f"these runs have no data for {', '.join(lacking)}"])
     return 0 if lines else 1
 

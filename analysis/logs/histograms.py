@@ -17,7 +17,7 @@ import numpy as np
 from analysis.logs.crc32c import crc32c, masked
 from analysis.logs.framing import FOOTER, HEADER, Records, records
 from analysis.logs.protobuf import decode, signed, varint
-from analysis.logs.reading import attempt, merged
+from analysis.logs.reading import ATTEMPT, attempt, merged
 from files.plain import Unreadable, read_bytes
 
 COORDINATES, FIT = "stats/coordinates", "stats/fit"  # the tags that training logs
@@ -41,18 +41,27 @@ def read(folder: Path, tag: str) -> list[Histogram]:
     steps: list[int] = []
     files: list[int] = []
     found: dict[int, Histogram] = {}  # index into ``steps`` -> what was logged there
-    for file, path in enumerate(sorted(folder.glob("events.out.tfevents.*"), key=lambda path: attempt(path.name))):
-        content = b""
-        with suppress(OSError, Unreadable):
-            content = read_bytes(path, None)
+    paths = sorted(folder.glob("events.out.tfevents.*"), key=lambda path: attempt(path.name))
+    contents = [_content(path) for path in paths]
+    if not any(tag.encode() in content for content in contents):
+        return []  # without a look at the checksums
+    for file, content in enumerate(contents):
         for step, histogram in _values(content, tag.encode()):
             if histogram is not None:
                 found[len(steps)] = Histogram(step, *histogram)
             steps.append(step)
             files.append(file)
-    stay = merged(np.array(steps, np.int64), np.array(files, np.int64))
+    own = np.array([ATTEMPT.search(path.name) is not None for path in paths], bool)
+    of_tag = np.array([index in found for index in range(len(steps))], bool)
+    stay = merged(np.array(steps, np.int64), np.array(files, np.int64), of_tag, own)
     last = {histogram.step: histogram for index, histogram in found.items() if stay[index]}
     return [last[step] for step in sorted(last)]
+
+
+def _content(path: Path) -> bytes:
+    with suppress(OSError, Unreadable):
+        return read_bytes(path, None)
+    return b""
 
 
 # --- records ------------------------------------------------------------------------------------------------------

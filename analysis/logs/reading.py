@@ -23,7 +23,7 @@ import numpy as np
 from analysis.logs import events, parts
 from analysis.logs.discovery import EVALUATOR
 
-_ATTEMPT = re.compile(r"\.a(\d+)$")
+ATTEMPT = re.compile(r"\.a(\d+)$")
 _PORTION_BYTES = 4 << 20  # the arrays of a portion then stay near the caches of a core
 _ALONE_BYTES = 48 << 20  # below this, a second process would take longer to start than to help
 _MOST_PROCESSES = 8
@@ -55,23 +55,30 @@ Runs = tuple[parts.Part, list[list[tuple[str, str]]], list[list[str]]]  # the ro
 
 def attempt(name: str) -> tuple[int, str]:
     """The sort key of an event file of a run: by attempt (``.a3``), then by the time; an evaluator's come first."""
-    match = _ATTEMPT.search(name)
+    match = ATTEMPT.search(name)
     return (int(match[1]) if match else 0, name)
 
 
-def merged(step: np.ndarray, file: np.ndarray) -> np.ndarray:
+def merged(step: np.ndarray, file: np.ndarray, tag: np.ndarray, own: np.ndarray) -> np.ndarray:
     """A mask of a run's rows that stay where its files overlap: beyond a later's first step the earlier give way.
 
     At that step itself both files may have values, of which the last counts for each tag: an attempt that goes on from
     step 100 may begin with a measurement there, and the values that the one before logged at step 100 led to the
-    checkpoint.  ``file`` counts the event files of the run in the order they were begun.
+    checkpoint.
+
+    file: of each row, among the run's files in the order they were begun.  own: bool of each file, whether an attempt
+    of ours wrote it.  An attempt takes the place of earlier attempts whatever it logs; other files may be of writers
+    that log other tags, and take that of their own tags only.
     """
     if not len(step):
         return np.zeros(0, bool)
-    first = np.full(int(file.max()) + 2, np.iinfo(np.int64).max)
-    np.minimum.at(first, file, step)
-    first_of_later = np.minimum.accumulate(first[::-1])[::-1][1:]
-    return step <= first_of_later[file]
+    code = np.unique(tag, return_inverse=True)[1]
+    last = np.iinfo(np.int64).max
+    first = np.full((len(own) + 1, int(code.max()) + 1), last)
+    np.minimum.at(first, (file, code), step)
+    of_attempts = np.where(np.append(own, False), first.min(axis=1), last)
+    first, of_attempts = (np.minimum.accumulate(each[::-1])[::-1][1:] for each in (first, of_attempts))
+    return step <= np.minimum(first[file, code], np.where(own, of_attempts, last)[file])
 
 
 def writers(names: Sequence[str], begun: np.ndarray, ended: np.ndarray) -> np.ndarray:
@@ -82,7 +89,7 @@ def writers(names: Sequence[str], begun: np.ndarray, ended: np.ndarray) -> np.nd
     """
     number, until = np.zeros(len(names), np.int64), -np.inf
     for file, name in enumerate(names):
-        apart = bool(_ATTEMPT.search(name)) or begun[file] >= until
+        apart = bool(ATTEMPT.search(name)) or begun[file] >= until
         number[file] = number[file - 1] + apart if file else 0
         until = ended[file] if apart else max(until, ended[file])
     return number
@@ -114,7 +121,8 @@ def read_runs(runs: Sequence[Files]) -> Runs:
         pieces = [order[edges[k] : edges[k + 1]] for k in range(len(runs))]
         for k in doubtful:
             remarks[k] += _without_steps(pieces[k], found, tags, tag)
-            pieces[k], at_once = _last_of_each(pieces[k], found, tag, _writers(found, paths, run_of_file == k), beside)
+            writer, own = _writers(found, paths, run_of_file == k)
+            pieces[k], at_once = _last_of_each(pieces[k], found, tag, writer, own, beside)
             remarks[k] += [
                 f"{tags[code]}: {count} values of the same step by two writers at once, of which the later one counts"
                 for code, count in at_once
@@ -127,14 +135,20 @@ def read_runs(runs: Sequence[Files]) -> Runs:
     return parts.Part(len(runs), tuple(tags), spans, *columns), damage, remarks
 
 
-def _writers(found: events.Scalars, paths: Sequence[Path], of_run: np.ndarray) -> np.ndarray:
-    """For each file the number of its writer within the run (``writers``); of_run: a mask of the run's files."""
+def _writers(found: events.Scalars, paths: Sequence[Path], of_run: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """For each file the number of its writer within the run (``writers``); for each writer, whether it is an attempt.
+
+    of_run: a mask of the run's files.
+    """
     files = np.flatnonzero(of_run)
     ended = np.full(len(paths), -np.inf)
     np.maximum.at(ended, found.file, found.wall_time)
     number = np.zeros(len(paths), np.int64)
-    number[files] = writers([paths[file].name for file in files.tolist()], found.begun[files], ended[files])
-    return number
+    names = [paths[file].name for file in files.tolist()]
+    number[files] = writers(names, found.begun[files], ended[files])
+    own = np.zeros(number.max() + 1, bool)
+    np.logical_or.at(own, number[files], [ATTEMPT.search(name) is not None for name in names])
+    return number, own
 
 
 def _passed_over(found: events.Scalars, of_run: np.ndarray) -> list[str]:
@@ -165,18 +179,25 @@ def _renamed(found: events.Scalars, runs: Sequence[Files], run_of_file: np.ndarr
 
 
 def _last_of_each(
-    rows: np.ndarray, found: events.Scalars, tag: np.ndarray, writer: np.ndarray, beside: np.ndarray
+    rows: np.ndarray,
+    found: events.Scalars,
+    tag: np.ndarray,
+    writer: np.ndarray,
+    own: np.ndarray,
+    beside: np.ndarray,
 ) -> tuple[np.ndarray, list[tuple[int, int]]]:
     """The rows of a run by tag and step, each once: the last row written by the last file that counts there.
 
-    writer: of each file (``writers``).  Files that were written at the same time do not give way to one another, and of
-    their rows the one with the later wall time counts; returned with the rows is how many there were, by tag.
+    writer: of each file (``writers``).  own: of each writer, whether it is an attempt of ours.  Files that were written
+    at the same time do not give way to one another, and of their rows the one with the later wall time counts; returned
+    with the rows is how many there were, by tag.
 
     The rows of an evaluator (``beside``) belong to no attempt: it neither gives way to later files nor makes earlier
     ones give way, but a row that the run logged itself has the last word.
     """
-    own = rows[~beside[rows]]
-    rows = np.concatenate([rows[beside[rows]], own[merged(found.step[own], writer[found.file[own]])]])
+    logged = rows[~beside[rows]]
+    stay = merged(found.step[logged], writer[found.file[logged]], tag[logged], own)
+    rows = np.concatenate([rows[beside[rows]], logged[stay]])
     of = writer[found.file[rows]]
     several = np.isin(writer, np.flatnonzero(np.bincount(writer[np.unique(found.file[rows])]) > 1))[found.file[rows]]
     when = np.where(several & ~beside[rows], found.wall_time[rows], 0.0)

@@ -118,7 +118,7 @@ def _text_width(text: str, size: float) -> float:
 DROP: dict[str, Any] = {"color": "#777777", "linewidth": 0.7, "linestyle": (0, (4, 2.5))}
 DROP_OF_CURVE: dict[str, Any] = {"linestyle": "none", "marker": "|", "markersize": 9, "markeredgewidth": 1.1}
 BANDS = {
-    "range": "the range of the seeds",
+    "range": "the range of two or three seeds",
     "interval": "95 % intervals of the mean over seeds",
     "error": "95 % intervals of the measurement of one seed",
 }

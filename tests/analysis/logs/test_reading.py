@@ -27,7 +27,7 @@ def one_by_one(files: list[list[int]]) -> list[list[int]]:
 def test_merging_follows_the_rule_for_any_interruptions(files: list[list[int]]) -> None:
     step = np.array([step for steps in files for step in steps], np.int64)
     file = np.repeat(np.arange(len(files)), [len(steps) for steps in files])
-    stay = merged(step, file)
+    stay = merged(step, file, step % 2, np.ones(len(files), bool))
     found = [step[stay & (file == index)].tolist() for index in range(len(files))]
     assert found == one_by_one(files)
 
@@ -43,7 +43,8 @@ def test_a_run_resumed_from_checkpoints_reads_like_one_that_was_not_stopped(stop
         rows += [(attempt, step) for step in range(begin, stop + 1)]
         begin = max(begin, stop // 10 * 10) if stop >= begin else begin
     file, step = np.array(rows, np.int64).T
-    stay = merged(step, np.unique(file, return_inverse=True)[1])
+    number = np.unique(file, return_inverse=True)[1]
+    stay = merged(step, number, step % 2, np.ones(number.max() + 1, bool))
     found, times = np.unique(step[stay], return_counts=True)
     assert found.tolist() == list(range(last + 1))
     assert {int(one) for one in found[times > 1]} <= {int(step[file == one].min()) for one in np.unique(file)[1:]}
@@ -148,6 +149,18 @@ def test_a_writer_that_begins_after_the_other_has_ended_is_a_run_that_goes_on(tm
     first = [("loss", step, 1.0, 10.0 + step) for step in range(5)]
     found, remarks = two_writers(tmp_path, first, [("loss", 2, 2.0, 21.0)], begun=20.0)
     assert (found, remarks) == ({("loss", 0): 1.0, ("loss", 1): 1.0, ("loss", 2): 2.0}, [])
+
+
+@pytest.mark.parametrize("name", ["events.out.tfevents.1.host", "events.out.tfevents.1.host.a1"])
+def test_writers_of_different_tags_both_count_whenever_they_write(tmp_path: Path, name: str) -> None:
+    """Also beside an attempt of ours, whose file is taken to be the later one."""
+    (tmp_path / name).write_bytes(event_file([("loss", step, 1.0, 10.0 + step) for step in range(10)], 0.0))
+    later = [("Vloss", step, 2.0, 100.0 + step) for step in (0, 5, 9)]
+    (tmp_path / "events.out.tfevents.2.host.eval").write_bytes(event_file(later, 99.0))
+    files = sorted(tmp_path.iterdir(), key=lambda path: reading.attempt(path.name))
+    part, *_ = read_runs([Files([str(path) for path in files], 1, {})])
+    found = set(told(part)[0])
+    assert found == {("loss", step) for step in range(10)} | {("Vloss", step) for step in (0, 5, 9)}
 
 
 def test_our_own_attempts_follow_one_another_whatever_their_clocks_say(tmp_path: Path) -> None:
