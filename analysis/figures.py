@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.gridspec import GridSpec
 
 from analysis.axes import TITLES, checked
-from analysis.groups.seed_groups import Group, begun, groups, short_name, shown
+from analysis.groups.seed_groups import Group, begun, groups
 from analysis.logs.load import Logs
 from analysis.plots import level_figures
 from analysis.plots.accuracy_per_bit import accuracy_per_bit
@@ -37,6 +37,7 @@ from analysis.plots.variance_and_loss import variance_and_loss
 from analysis.restyled import chosen, labelled
 from analysis.time_to_accuracy import time_to_accuracy
 from nuq.settings import unknown
+from settings.conditions import short_name, shown
 
 _MOST_ROWS = 24  # rows of a legend: four inches
 

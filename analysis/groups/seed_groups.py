@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from analysis.logs.load import Logs
 from analysis.logs.parents import AT, OF, no_result_names
 from nuq.registry import METHODS
 from nuq.settings import declared
+from settings.conditions import absent, short_name, shown
 
 
 @dataclass(frozen=True)
@@ -48,15 +48,6 @@ class Group:
         return "-".join(parts + [f"{short_name(key)}={shown(value)}" for key, value in self.differs.items()])
 
 
-def shown(value: Any) -> str:
-    """A setting's value as text: the form in which values are compared and printed."""
-    if isinstance(value, float):
-        return f"{value:g}"
-    if isinstance(value, tuple):
-        return f"[{','.join(shown(item) for item in value)}]"
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
 _TELLING = ("method.fit", "method.bits", "method.bucket_size", "method.table")
 
 
@@ -66,7 +57,7 @@ _TELLING = ("method.fit", "method.bits", "method.bucket_size", "method.table")
 def _varying(settings: pd.DataFrame, names: Sequence[str]) -> list[str]:
     """The settings with two or more values; absent ones do not count as a value."""
     columns = {name: _distinct(settings[name].to_list()) for name in names}
-    return [name for name, values in columns.items() if len({shown(each) for each in values if not _absent(each)}) > 1]
+    return [name for name, values in columns.items() if len({shown(each) for each in values if not absent(each)}) > 1]
 
 
 def _distinct(values: Sequence[Any]) -> Iterable[Any]:
@@ -75,11 +66,6 @@ def _distinct(values: Sequence[Any]) -> Iterable[Any]:
         return {(type(value), value): value for value in values}.values()  # True is not 1
     except TypeError:  # a list inside, which has no hash
         return values
-
-
-def short_name(name: str) -> str:
-    """A setting's name without its section: ``bits`` of ``method.bits``, ``method`` of ``method.name``."""
-    return name.removesuffix(".name").rpartition(".")[2]
 
 
 _WORDS = {
@@ -134,7 +120,7 @@ def without_chosen_rate(settings: pd.DataFrame) -> pd.DataFrame:
     def most_rates(names: Sequence[str]) -> int:
         rates: dict[tuple[str, ...], set[str]] = {}
         for rate, row in zip(settings[RATE], settings[list(names)].itertuples(index=False), strict=True):
-            if not _absent(rate):
+            if not absent(rate):
                 rates.setdefault(tuple(map(shown, row)), set()).add(shown(rate))
         return max(map(len, rates.values()), default=0)
 
@@ -212,7 +198,7 @@ def seed_groups(settings: pd.DataFrame) -> tuple[SeedGroup, ...]:
         for variant, key in enumerate(sorted(points)):
             whole = wholes[key]
             row = {name: whole[name] for name in varying}
-            differs = {name: value for name, value in row.items() if not _absent(value)}
+            differs = {name: value for name, value in row.items() if not absent(value)}
             in_head = {f"method.{name}" for name in uneven(whole)} if with_tensors else ()
             told = [name for name in differs if name in telling and name not in in_head and _is_read(name, whole)]
             text = ", ".join(_phrase(name, differs[name]) for name in told)
@@ -278,19 +264,15 @@ def _is_read(name: str, row: Mapping[str, Any]) -> bool:
         return True
     value, needed = row[f"{section}.{rule[0]}"], rule[1]
     if isinstance(needed, range):
-        return _absent(value) or needed.start <= value < needed.stop
+        return absent(value) or needed.start <= value < needed.stop
     if (section, rule[0], value) == ("feedback", "kind", "auto") and known:
         value = known.feedback
     return value in (needed if isinstance(needed, tuple) else (needed,))
 
 
-def _absent(value: Any) -> bool:
-    return value is None or (isinstance(value, float) and math.isnan(value))
-
-
 def _sortable(value: Any) -> tuple[int, float, str]:
     """A sort key that puts numbers in numeric order and everything else by its text."""
-    if _absent(value):
+    if absent(value):
         return (-1, 0.0, "")
     number = isinstance(value, int | float) and not isinstance(value, bool)
     return (0, float(value), shown(value)) if number else (1, 0.0, shown(value))
@@ -331,13 +313,13 @@ def groups(logs: Logs) -> list[Group]:
         points: dict[tuple[str | None, ...], dict[str, Any]] = {}
         rows: dict[tuple[str | None, ...], list[int]] = {}
         for number, row in enumerate(settings[cuts].to_numpy(object)):
-            text = tuple(None if _absent(value) else shown(value) for value in row)
+            text = tuple(None if absent(value) else shown(value) for value in row)
             rows.setdefault(text, []).append(number)
             if None not in text:
                 points.setdefault(text, dict(zip(cuts, row, strict=True)))
         for text in [text for text in rows if not any(_stands_in(text, other) for other in points)]:  # by themselves
             row = settings[cuts].iloc[rows[text][0]]
-            points[text] = {str(name): value for name, value in row.items() if not _absent(value)}
+            points[text] = {str(name): value for name, value in row.items() if not absent(value)}
         order = {text: (-len(point), list(map(_sortable, point.values()))) for text, point in points.items()}
         for text, point in sorted(points.items(), key=lambda item: order[item[0]]):
             alike = [own for key, own in rows.items() if _stands_in(key, text)]

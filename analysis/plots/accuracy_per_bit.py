@@ -9,11 +9,12 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
 from analysis.groups.aggregate import final, geometric_mean
-from analysis.groups.seed_groups import groups, shown
+from analysis.groups.seed_groups import groups
 from analysis.logs.load import Logs
 from analysis.plots.across import Panel, Series, arithmetic, varies_within_a_method, without
 from analysis.plots.comparisons import FULL_PRECISION
 from analysis.plots.panels import Counts, draw, limit, line, reference
+from settings.conditions import shown
 
 # The settings by which one method sends more or fewer bits.
 _NAMES = ("bits", "ratio", "svd_rank", "rank", "clusters", "cells_ratio", "num_levels")

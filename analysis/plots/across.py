@@ -10,8 +10,9 @@ import numpy as np
 import pandas as pd
 
 from analysis.groups.aggregate import estimate
-from analysis.groups.seed_groups import Group, SeedGroup, groups, seed_groups, short_name, shown, without_chosen_rate
+from analysis.groups.seed_groups import Group, SeedGroup, groups, seed_groups, without_chosen_rate
 from analysis.logs.load import Logs, number
+from settings.conditions import short_name, shown
 
 
 class Mean(NamedTuple):

@@ -29,7 +29,7 @@ import pandas as pd
 import args
 from analysis import axes
 from analysis.groups.aggregate import best, runs_to_use
-from analysis.groups.seed_groups import SeedGroup, groups, of_the_method, seed_groups, shown
+from analysis.groups.seed_groups import SeedGroup, groups, of_the_method, seed_groups
 from analysis.logs.load import Logs, load
 from analysis.logs.parents import RUN
 from analysis.run_costs import ALONE, KNOWN, POWER, RING, RunCosts, costs
@@ -38,6 +38,7 @@ from files.aligned import some
 from nuq.prediction.rates import Profile
 from nuq.prediction.steps import Costs, Network
 from nuq.settings import declared
+from settings.conditions import shown
 
 WORKERS, EVERY, OVERLAP = "workers", "exchange.local_steps", "exchange.overlap"
 BASELINES = ("bf16", "supersgd")  # the methods in full precision, the first of which a speed-up is over

@@ -11,10 +11,10 @@ from urllib.parse import quote
 
 from markupsafe import Markup
 
-from analysis.groups.seed_groups import short_name, shown
 from analysis.logs.load import Logs
 from analysis.report.page import part
 from analysis.report.runs import RESULTS, Runs, differing, results, shared
+from settings.conditions import short_name, shown
 
 
 @dataclass(frozen=True)

@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.groups.seed_groups import shown
 from analysis.logs.load import Logs
 from analysis.results import of_runs
 from grid.engine.states import triage
 from grid.engine.states.judge import Record, judge
 from grid.engine.states.run_files import RunFolder
 from grid.engine.states.state import State
+from settings.conditions import shown
 
 _ENDED_BADLY = ("failed", "diverged", "lost", "cancelled", "preempted", "checkpointed")
 _NO_SETTINGS = ("run_dir", "data_dir")  # they say where things are, not how a run was set

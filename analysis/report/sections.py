@@ -11,7 +11,7 @@ import pandas as pd
 from markupsafe import Markup
 
 from analysis import axes
-from analysis.groups.seed_groups import method_order, shown, title
+from analysis.groups.seed_groups import method_order, title
 from analysis.logs.load import Logs
 from analysis.report import provenance
 from analysis.report.interactive import Curves
@@ -21,6 +21,7 @@ from analysis.report.plots import plots
 from analysis.report.runs import Runs, differing, shared
 from analysis.tables import columns
 from analysis.tables.result_table import cells
+from settings.conditions import shown
 
 _PAGE_WIDE = 10_000  # characters: the page scrolls, so no column of the result table is left out
 _OPEN_SECTIONS = 4  # sections of figures: the rest is folded

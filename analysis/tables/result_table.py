@@ -13,7 +13,7 @@ from rich.table import Table
 
 from analysis import published
 from analysis.groups.aggregate import Estimate, estimate, geometric_mean
-from analysis.groups.seed_groups import RATE, SeedGroup, begun, of_the_method, seed_groups, shown, without_chosen_rate
+from analysis.groups.seed_groups import RATE, SeedGroup, begun, of_the_method, seed_groups, without_chosen_rate
 from analysis.logs.load import Logs
 from analysis.results import of_complete_runs
 from analysis.tables.columns import COLUMNS, PAGE, WIDTH, Column, column_named, left_out, legend, shown_columns, written
@@ -22,6 +22,7 @@ from files.aligned import aligned
 from files.atomic import aside
 from files.escaped import escaped
 from files.tables import FORMATS, encoded, latex_escaped, tabular
+from settings.conditions import shown
 
 __all__ = ["COLUMNS", "arranged", "cells", "latex", "left_out", "legend", "rich_table", "table", "text", "write"]
 

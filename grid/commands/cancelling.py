@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def cancel(argv: Sequence[str], root: Path) -> int:
     """Take runs out of the queue."""
     parser = command_parser(
-        "cancel", "Cancel queued and running jobs of a sweep, or of one experiment.", one="all of the sweep"
+        "cancel", "Cancel queued and running jobs of a sweep, or of some experiments.", some="all of the sweep"
     )
     add_consent(parser)
     parser.add_argument("--pending", action="store_true", help="only what has not begun")
@@ -25,7 +25,7 @@ def cancel(argv: Sequence[str], root: Path) -> int:
     from grid.engine.states.runs import others
     from grid.engine.sweep import load
 
-    whole = parsed.name is None and parsed.seeds is None and not parsed.overrides
+    whole = not (parsed.names or parsed.where or parsed.overrides) and parsed.seeds is None
     as_planned(parsed, root)
     runs = runs_named(parsed, root)
     folder = runs[0].experiment.folder

@@ -93,10 +93,12 @@ COMPLETERS: Mapping[str, Completer] = {  # by the ``dest`` of the argument
     "grid": families,
     "run_name": run_names,
     "name": labels,
+    "names": labels,
     "runs": folders,
     "site": sites,
     "overrides": overrides,
     "sweep": sweep_words,
+    "where": sweep_words,
     "ignore": _listed("grid.engine.submission.preflight", "CHECKS"),
     "kind": _listed("grid.engine.states.triage", "KINDS"),
     "cluster": _listed("grid.commands.legacy_cli", "CLUSTERS"),
@@ -105,7 +107,7 @@ COMPLETERS: Mapping[str, Completer] = {  # by the ``dest`` of the argument
 
 def answer(parser: argparse.ArgumentParser) -> NoReturn:
     """Tell the shell what may follow in the line of a subcommand, and end the process."""
-    positional = ("grid", "run_name", "name")
+    positional = ("grid", "run_name", "name", "names")
     for action in parser._actions:
         if action.dest in positional[:2]:
             action.nargs = None  # not both at once

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def run(argv: Sequence[str], root: Path) -> int:
     """Run the missing experiments of a sweep on this machine."""
     parser = command_parser(
-        "run", "Run what is missing of a sweep on this machine. Done runs are skipped, stopped ones go on.", one="all"
+        "run", "Run what is missing of a sweep on this machine. Done runs are skipped, stopped ones go on.", some="all"
     )
     parser.add_argument(
         "--slots", type=int, metavar="N", help="runs at once (default: as many as cores and GPUs allow)"

@@ -66,6 +66,55 @@ def add_sweep_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_queue_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of a plan to a parser."""
+    parser.add_argument(
+        "--site",
+        metavar="FILE",
+        help="the cluster's profile: a YAML file (default: $NUQ_SITE, else site.yaml, else none)",
+    )
+    parser.add_argument(
+        "--per_script",
+        type=int,
+        default=1,
+        metavar="N",
+        help="experiments per job script, one after another (default: 1)",
+    )
+    parser.add_argument(
+        "--parallel", type=int, default=1, metavar="K", help="so many of a script's experiments at a time (default: 1)"
+    )
+    parser.add_argument(
+        "--max_running", type=int, metavar="N", help="at most N scripts at once, over all arrays (default: no cap)"
+    )
+    parser.add_argument(
+        "--canary",
+        action="store_true",
+        help="run one experiment of each resource shape first; the rest only if it succeeds",
+    )
+    add_ignore(parser)
+    add_resources(parser, "resources of one experiment (they come before those of the sweep and of the site)")
+
+
+def add_ignore(parser: argparse.ArgumentParser) -> None:
+    """Add the option --ignore to a parser."""
+    parser.add_argument(
+        "--ignore",
+        action="append",
+        default=[],
+        metavar="CHECK",
+        help="submit whatever a check says: time, data, folders, disk, opinion, build",
+    )
+
+
+def options_of(parsed: argparse.Namespace) -> Options:
+    """The options of a plan that the command line names."""
+    from grid.engine.submission.planning import Options, file_of
+    from nuq.settings import declared
+
+    said = {name: getattr(parsed, name) for name in declared(Options) if hasattr(parsed, name)}
+    return Options(**said, resources=resources_of(parsed), file=file_of(parsed.grid))
+
+
 class Parser(argparse.ArgumentParser):
     """The parser of a subcommand: it takes options between the names, too: ``cancel GRID RUN_NAME --yes NAME``.
 
@@ -96,24 +145,30 @@ def _name_sweep(parser: argparse.ArgumentParser, options: argparse.Namespace) ->
             raise ValueError(f"--name {options.sweep_name}: names what --sweep writes out; GRID RUN_NAME is a name")
         return
     from grid.engine.sweeps import written
+    from grid.engine.sweeps.families import families
 
-    words = [word for word in (options.grid, options.run_name, getattr(options, "name", None)) if word is not None]
-    if len(words) > ("name" in options):
+    names = options.names if "names" in options else [getattr(options, "name", None)]
+    words = [word for word in (options.grid, options.run_name, *names) if word is not None]
+    is_named = words[1:] and (words[0] in families() or words[0].endswith(".py"))
+    if is_named or ("names" not in options and len(words) > ("name" in options)):
         raise ValueError(
             f"{shlex.join(words)} beside --sweep: a sweep is named by GRID RUN_NAME or written out by --sweep; give "
             f"one of them"
         )
-    if words:
+    if "names" in options:
+        options.names = words
+    elif words:
         options.name = words[0]
     options.grid, options.run_name = written.GRID, written.run_name(options.sweep, options.sweep_name)
 
 
 def command_parser(
-    name: str, what: str, *, one: str | None = None, sweep_options: bool = True
+    name: str, what: str, *, one: str | None = None, some: str | None = None, sweep_options: bool = True
 ) -> argparse.ArgumentParser:
     """A parser for ``grid_run.py <name> GRID RUN_NAME``, or ``--sweep`` in the place of these two.
 
-    It also takes NAME for one experiment where ``one`` says what the absence of NAME means.
+    It also takes NAME for one experiment where ``one`` says what the absence of NAME means, or where ``some`` does
+    several of them, and --where.
     """
     parser = Parser(prog=f"grid_run.py {name}", description=what)
     parser.add_argument("grid", metavar="GRID", nargs="?", help=GRID_HELP)
@@ -121,6 +176,20 @@ def command_parser(
     if one:
         which = f"an experiment, by number, label (all its seeds) or run name (default: {one})"
         parser.add_argument("name", metavar="NAME", nargs="?", help=which)
+    if some:
+        which = (
+            f"experiments, by number, label (all its seeds), run name or a pattern of these: 'ALQ*' (default: {some})"
+        )
+        parser.add_argument("names", metavar="NAME", nargs="*", help=which)
+        parser.add_argument(
+            "--where",
+            nargs="+",
+            action="extend",
+            default=[],
+            metavar="NAME=VALUE",
+            help="only experiments with these settings, and of methods without such a setting: --where "
+            "method=alq,amq bits=3",
+        )
     parser.add_argument(
         "--sweep",
         nargs="+",
@@ -200,14 +269,28 @@ def words_of(options: Options) -> str:
 
 
 def runs_named(options: argparse.Namespace, root: Path) -> list[Run]:
-    """The runs of that sweep, or those of NAME."""
+    """The runs of that sweep, or those of NAME and --where; standard error has what no run fulfils."""
     from grid.engine.states.runs import check_folder, runs_of
     from grid.engine.sweep import find
 
     sweep, experiments = experiments_of(options)
     check_folder(sweep, root)
-    name = getattr(options, "name", None)
-    return runs_of(experiments if name is None else find(experiments, name), root)
+    if names := options.names if "names" in options else [options.name] if getattr(options, "name", None) else []:
+        meant = {item.name for name in names for item in find(experiments, name)}
+        experiments = [item for item in experiments if item.name in meant]
+    if getattr(options, "where", None):
+        from settings.conditions import chosen
+        from settings.sections import dotted
+
+        known = [dotted(item.config) for item in experiments]
+        legal = list(dict.fromkeys(name for each in known for name in each))
+        kept, notes = chosen(options.where, legal, lambda name: [each.get(name) for each in known])
+        for note in notes:
+            print(f"note: {note}", file=sys.stderr)
+        if not kept:
+            raise ValueError(f"no experiment with {' '.join(options.where)}")
+        experiments = [experiments[number] for number in kept]
+    return runs_of(experiments, root)
 
 
 def looked_at(options: argparse.Namespace, root: Path) -> tuple[list[Run], View]:

@@ -12,13 +12,15 @@ from files.tables import add_json, as_json, beside_json
 from grid.commands.cancelling import cancel_unwanted
 from grid.commands.options import (
     add_consent,
-    add_resources,
+    add_ignore,
+    add_queue_options,
     again,
     as_planned,
     command_parser,
     consent,
     count,
-    resources_of,
+    options_of,
+    runs_named,
     words_of,
 )
 from grid.commands.report import doubts, show_plan
@@ -32,52 +34,6 @@ if TYPE_CHECKING:
 WAITS = 75  # exit code: something waits for room, and the same command goes on with it
 
 
-def _add_queue_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--site",
-        metavar="FILE",
-        help="the cluster's profile: a YAML file (default: $NUQ_SITE, else site.yaml, else none)",
-    )
-    parser.add_argument(
-        "--per_script",
-        type=int,
-        default=1,
-        metavar="N",
-        help="experiments per job script, one after another (default: 1)",
-    )
-    parser.add_argument(
-        "--parallel", type=int, default=1, metavar="K", help="so many of a script's experiments at a time (default: 1)"
-    )
-    parser.add_argument(
-        "--max_running", type=int, metavar="N", help="at most N scripts at once, over all arrays (default: no cap)"
-    )
-    parser.add_argument(
-        "--canary",
-        action="store_true",
-        help="run one experiment of each resource shape first; the rest only if it succeeds",
-    )
-    _add_ignore(parser)
-    add_resources(parser, "resources of one experiment (they come before those of the sweep and of the site)")
-
-
-def _add_ignore(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--ignore",
-        action="append",
-        default=[],
-        metavar="CHECK",
-        help="submit whatever a check says: time, data, folders, disk, opinion, build",
-    )
-
-
-def _options(parsed: argparse.Namespace) -> Options:
-    from grid.engine.submission.planning import Options, file_of
-    from nuq.settings import declared
-
-    said = {name: getattr(parsed, name) for name in declared(Options) if hasattr(parsed, name)}
-    return Options(**said, resources=resources_of(parsed), file=file_of(parsed.grid))
-
-
 # --- plan ---------------------------------------------------------------------------------------------------------
 
 
@@ -88,7 +44,7 @@ def plan(argv: Sequence[str], root: Path) -> int:
         "What `submit` would do with a sweep: new, done, running, failed and changed runs, the arrays, and the hours "
         "left.",
     )
-    _add_queue_options(parser)
+    add_queue_options(parser)
     parser.add_argument(
         "--scripts", action="store_true", help="also write the exact scripts that submit would use, and say where"
     )
@@ -97,7 +53,7 @@ def plan(argv: Sequence[str], root: Path) -> int:
     from grid.engine.submission import planning
 
     with beside_json(parsed.json):
-        made = planning.make(_options(parsed), root, max_age_s=0)
+        made = planning.make(options_of(parsed), root, max_age_s=0)
         found = _planned(made, parsed.scripts, root)
     if parsed.json:
         whole = made.plan
@@ -169,7 +125,7 @@ def submit(argv: Sequence[str], root: Path) -> int:
         sweep_options=False,
     )
     add_consent(parser)
-    _add_ignore(parser)
+    add_ignore(parser)
     parsed = parser.parse_args(argv)
     from grid.engine.slurm import sbatch_command
     from grid.engine.states import chunk_submission, evidence, ledger
@@ -290,9 +246,11 @@ def _report(item: Submission, why: str, options: Options) -> int:
 def retry(argv: Sequence[str], root: Path) -> int:
     """Submit failed runs again; each kind of failure gets the resources that it needs."""
     parser = command_parser(
-        "retry", "Submit failed runs again: with more time or memory, or on other nodes, as their failure asks for."
+        "retry",
+        "Submit failed runs again: with more time or memory, or on other nodes, as their failure asks for.",
+        some="all that failed",
     )
-    _add_queue_options(parser)
+    add_queue_options(parser)
     add_consent(parser)
     parser.add_argument(
         "--kind",
@@ -332,21 +290,22 @@ def retry(argv: Sequence[str], root: Path) -> int:
     from grid.engine.local.machine import check_slots
     from grid.engine.slurm import sbatch_command
     from grid.engine.states import chunk_submission, evidence, ledger
-    from grid.engine.states.runs import named
     from grid.engine.submission import planning
     from grid.engine.submission.retry import choose
 
     check_slots(parsed.slots)
     bounds = _bounds(parsed)
     as_planned(parsed, root, needs_plan=True)
-    options = _options(parsed)
-    folder = named(parsed.grid, parsed.run_name, parsed.seeds, parsed.overrides)[1][0].folder
+    options = options_of(parsed)
+    runs = runs_named(parsed, root)
+    folder, meant = runs[0].experiment.folder, {run.run_dir for run in runs}
     if not parsed.here:
         sbatch_command.check_sbatch()
     with chunk_submission.only_one(root, folder):
         evidence.settle(ledger.read_all(root, folder), root)
         options = _inherited(options, planning.reviewed(root, folder))
         made = planning.make(options, root, max_age_s=0)
+        made = dataclasses.replace(made, runs=[run for run in made.runs if run.run_dir in meant])
         chosen, lines = choose(
             made, root, kinds=parsed.kind, with_code=parsed.code, factor=parsed.factor, bounds=bounds
         )

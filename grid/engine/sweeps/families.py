@@ -13,6 +13,7 @@ import pkgutil
 import re
 import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 from types import CodeType, ModuleType
 from typing import TypeVar
@@ -209,7 +210,10 @@ def seeds_text(seeds: Iterable[int]) -> str:
 
 
 def find(experiments: Sequence[Experiment], name: str) -> list[Experiment]:
-    """The experiment of this number (from 1), run name, or start of an identity; for a label those of all seeds."""
+    """The experiment of this number (from 1), run name, or start of an identity; for a label those of all seeds.
+
+    A pattern (``ALQ*``) is that of labels; of run names where it fits no label.
+    """
     if name.isdecimal() and len(name) < 5 and 1 <= int(name) <= len(experiments):
         return [experiments[int(name) - 1]]
     folded = name.casefold()
@@ -218,9 +222,13 @@ def find(experiments: Sequence[Experiment], name: str) -> list[Experiment]:
     for item in experiments:
         if name == item.name or (len(name) >= 5 and item.name.rpartition("-")[2].startswith(name)):
             return [item]
+    labelled = [(item, (item.label, *item.aliases)) for item in experiments]
+    for words in (labelled, [(item, (item.name,)) for item in experiments]):
+        if found := [item for item, each in words if any(fnmatchcase(word.casefold(), folded) for word in each)]:
+            return found
     near = difflib.get_close_matches(name, [item.label for item in experiments], n=1, cutoff=0.4)
     hint = f"; did you mean {near[0]!r}?" if near else ""
     raise ValueError(
-        f"unknown experiment {name!r}{hint} (legal: 1..{len(experiments)}, a label or a run name; grid_run.py show "
-        f"lists them)"
+        f"unknown experiment {name!r}{hint} (legal: 1..{len(experiments)}, a label, a run name or a pattern of these; "
+        f"grid_run.py show lists them)"
     )

@@ -259,3 +259,34 @@ def test_run_and_retry_agree_about_what_diverged(
     assert (run.folder.path / "started").stat().st_size == 1
     assert grid_run.main(["retry", *words, "--here", "--yes", "--kind", "non_finite"], root) == 1
     assert (run.folder.path / "started").stat().st_size == 2
+
+
+def test_several_names_patterns_and_conditions(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """run and retry take what analysis takes; nothing else is started."""
+    root, user = fake.checkout(tmp_path / "co", {1: [1, 0], 2: [1, 0]}), tmp_path / "mine.py"
+    user.write_text(
+        "from grid.engine.sweep import Sweep, axis, point, product, union\n"
+        "def tiny() -> Sweep:\n"
+        "    bits = product(union(point('QSGD', method='qsgd'), point('ALQ', method='alq')), axis('method.bits=2,3'))\n"
+        "    return Sweep(product(point(steps=7), union(bits, point('Full', method='supersgd'))), seeds=2)\n"
+    )
+    monkeypatch.setenv("NUQ_PYTHON", sys.executable)
+
+    def started(*words: str) -> set[str]:
+        before = {path: path.stat().st_size for path in root.rglob("started")}
+        assert grid_run.main([*words[:1], str(user), "tiny", *words[1:], "--slots", "4"], root) < 2
+        moved = [path.parent for path in root.rglob("started") if path.stat().st_size != before.get(path, 0)]
+        return {folder.name for folder in moved}
+
+    once = started("run", "ALQ*", "full", "--where", "seed=1", "bits=2")
+    assert len(once) == 2 and {name.partition("-")[0] for name in once} == {"alq", "supersgd"}
+    assert all("-s1" in name for name in once)
+    assert len(started("run", "--where", "method=qsgd")) == 4
+    again = started("retry", "QSGD*3*", "--here", "--yes", "--where", "seed=2", "method=qsgd,amq")
+    assert len(again) == 1 and "qsgd-3b" in next(iter(again)) and "-s2" in next(iter(again))
+    assert "method=amq" in capsys.readouterr().err, "a value that no run has is told"
+    for words in (["QSGD*", "TopK*"], ["--where", "bits=4"]):
+        assert grid_run.main(["run", str(user), "tiny", *words], root) == 2
+        assert words[-1] in capsys.readouterr().err
