@@ -14,7 +14,7 @@ from typing import Any
 from args import GROUPS, SECTIONS, Config
 from nuq.settings import Unless, declared
 from settings.fork import Fork
-from settings.sections import methods_of
+from settings.sections import dotted, methods_of
 
 
 def counting(schema: type, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -64,6 +64,20 @@ def result_settings(config: Mapping[str, Any]) -> dict[str, Any]:
 def identity(config: Mapping[str, Any]) -> str:
     """14 hexadecimal digits (56 bits) of SHA-256 over the canonical JSON of ``result_settings``."""
     return digits(canonical(result_settings(config)))
+
+
+def differing(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
+    """The settings that can change a result and differ, with both values: ``steps=3, not 4``.
+
+    Of a group whose choice differs (``method``) that is all.
+    """
+    first, second = (dotted(result_settings(config)) for config in (one, other))
+    names = [name for name in {**first, **second} if canonical(first.get(name)) != canonical(second.get(name))]
+    groups = tuple(f"{name.removesuffix('name')}" for name in names if name.endswith(".name"))
+    told = [name for name in names if name.endswith(".name") or not name.startswith(groups)]
+    return [
+        f"{name.removesuffix('.name')}={first.get(name, 'unset')}, not {second.get(name, 'unset')}" for name in told
+    ]
 
 
 def canonical(value: Any) -> str:

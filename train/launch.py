@@ -34,6 +34,7 @@ from train.steps.trainer import Trainer
 
 BAD_SETTINGS = (CheckpointError, WeightsError, DataError)  # errors of a trainer that stands, which people can put right
 OF_A_START = ("config.yaml", "status.json", "exit_code", "scalars.csv", "events.out.tfevents.*")  # before a first step
+FEW = 6  # at most so many settings are named
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EIO)  # errors that are nobody's setting
 
 
@@ -170,7 +171,9 @@ def _check_folder(run_dir: Path, config: dict[str, Any]) -> None:
     except (yaml.YAMLError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{path} is damaged ({type(error).__name__}): {remedy}") from error
     if its_identity != run_identity.identity(config):
-        what = "holds a run of other settings (see its config.yaml)"
+        which = run_identity.differing(before, config)
+        more = f"; {len(which) - FEW} more in its config.yaml" if len(which) > FEW else ""
+        what = f"holds a run of other settings ({'; '.join(which[:FEW])}{more})"
         raise ValueError(f"run_dir={str(run_dir)!r} {what}: choose another folder")
     if config["fork"]["run"] and _are_other_runs(before["fork"]["run"], config["fork"]["run"]):
         what = f"holds a fork of another run ({before['fork']['run']})"

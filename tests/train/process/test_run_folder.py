@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from settings import resolving
 from train.launch import launch
@@ -164,6 +165,23 @@ def test_a_signal_ends_the_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         for number, handler in stop._before.items():
             signal.signal(number, handler)
     assert json.loads((tmp_path / "status.json").read_text()) == record
+
+
+@pytest.mark.parametrize(
+    ("more", "told", "untold"),
+    [
+        ({"steps": 3, "seed": 2}, ["steps=2, not 3", "seed=1, not 2"], ["method", "more"]),
+        ({"method": "alq", "method.bits": 5, "device": "cpu"}, ["method=sgd, not alq"], ["bits", "device", "more"]),
+        ({"schedule": "step", "schedule.at": [1], "optim.lr": 0.5}, ["schedule=constant, not step"], ["[1]"]),
+    ],
+)
+def test_which_settings_are_others_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], more: dict[str, Any], told: list[str], untold: list[str]
+) -> None:
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump(_settings(tmp_path)))
+    assert launch(_settings(tmp_path, **more)) == 2
+    said = capsys.readouterr().err
+    assert all(words in said for words in told) and not any(words in said for words in untold)
 
 
 def test_a_run_that_was_taken_over_leaves_everything_to_the_other(
