@@ -18,8 +18,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import args
+from files.aligned import some
 from grid.engine.sweeps.points import Point, Settings, axis, check_resources, kept, product
-from nuq.settings import unknown
+from nuq.registry import METHODS
+from nuq.settings import declared, unknown
 from settings import resolving, run_identity
 from settings.fork import check_alike
 
@@ -149,6 +151,18 @@ class Sweep:
             - {name for item in self.points for name in kept(item)}
         )
 
+    def check_read(self, *, may_be_one: bool = True) -> None:
+        """Raise ValueError for an axis of a setting that no method of the sweep reads.
+
+        A single value, as of ``where_read``, is refused unless it ``may_be_one``.
+        """
+        for name in self.unread():
+            values = {repr(item.settings[name]) for item in self.points if name in item.settings}
+            if len(values) > may_be_one:
+                short = name.removeprefix("method.")
+                readers = some([method for method, entry in METHODS.items() if short in declared(entry.settings)])
+                raise ValueError(f"{name}: no method of {self.title} reads this setting; others do: {readers}")
+
     @functools.cached_property
     def _expanded(self) -> tuple[list[Experiment], list[str]]:
         first: dict[str, Experiment] = {}  # the first experiment of each identity
@@ -207,6 +221,7 @@ class Sweep:
         for key, points in others.items():
             aliases = dict.fromkeys(item.label for item in points if item.label != first[key].label)
             first[key] = dataclasses.replace(first[key], aliases=tuple(aliases))
+        self.check_read()
         return list(first.values()), list(dict.fromkeys(_reports(first, others, several)))
 
     def _waits(

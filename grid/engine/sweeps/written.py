@@ -12,11 +12,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import args
-from files.aligned import some
 from grid.engine.sweeps.experiments import Sweep
 from grid.engine.sweeps.points import Point, kept, parsed, point, product, where_read
-from nuq.registry import METHODS
-from nuq.settings import declared
 from settings import run_identity
 from settings.overrides import to_override
 
@@ -83,10 +80,7 @@ def load(text: str) -> Written:
         name=name,
         doc=f"the runs lie in runs/{name} (python -m analysis report {name})",
     )
-    for unread in made.unread():
-        short = unread.removeprefix("method.")
-        readers = some([method for method, entry in METHODS.items() if short in declared(entry.settings)])
-        raise ValueError(f"{unread}: no method of {made.title} reads this setting; others do: {readers}")
+    made.check_read(may_be_one=False)
     return made
 
 

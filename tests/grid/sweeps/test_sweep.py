@@ -176,6 +176,14 @@ def test_what_no_method_reads_is_reported() -> None:
     assert Sweep(product(METHODS_OF_TWO_KINDS, where_read({"method.bits": 3}))).unread() == []
 
 
+def test_an_axis_that_no_method_reads_is_refused_as_on_the_line() -> None:
+    topk, bits = point("TopK", method="topk"), axis("method.bits=2,3")
+    with pytest.raises(ValueError, match=r"method\.bits: no method of .* qsgd"):
+        Sweep(product(topk, bits)).experiments()
+    made = Sweep(product(union(topk, point("QSGD", method="qsgd")), bits)).experiments()
+    assert [item.config["method"].get("bits") for item in made] == [None, 2, 3]
+
+
 METHODS_OF_TWO_KINDS = union(point("SGD", method="sgd"), point("QSGD", method="qsgd"))
 
 
