@@ -39,7 +39,9 @@ class Outcome:
     left: list[tuple[Run, str]] = field(default_factory=list)  # not started: alive elsewhere, or in doubt
     failed: list[tuple[Run, str]] = field(default_factory=list)
     given_up: list[Run] = field(default_factory=list)  # not started: the first ones were refused for their settings
-    stopped: bool = False
+    stopped: bool = False  # by a signal, and with it:
+    halted: list[Run] = field(default_factory=list)  # these, which were running
+    waiting: list[Run] = field(default_factory=list)  # and these before they were started
 
     @property
     def exit_code(self) -> int:
@@ -131,12 +133,15 @@ def run_all(
                     waiting.clear()
         finally:
             outcome.stopped = stopping() > 0
+            outcome.waiting = waiting
             if children:
                 display.note(
                     f"stopping {len(children)} run{'s' if len(children) > 1 else ''}; a second Ctrl-C stops them at "
                     f"once"
                 )
                 _stop(list(children.values()), stopping)
+                for run in (child.run for child in children.values()):
+                    (outcome.done if run.state().word == "done" else outcome.halted).append(run)
     return outcome
 
 
@@ -285,6 +290,7 @@ def summary(outcome: Outcome) -> str:
     if outcome.stopped:
         lines.append("stopped; the same command goes on from the last checkpoints")
     counts = [(len(outcome.done), "done"), (len(outcome.skipped), "done before"), (len(outcome.failed), "failed")]
-    counts.append((len(outcome.left) + len(outcome.given_up), "not started"))
+    counts.append((len(outcome.halted), "stopped"))
+    counts.append((len(outcome.left) + len(outcome.given_up) + len(outcome.waiting), "not started"))
     lines.append(", ".join(f"{count} {word}" for count, word in counts if count) or "nothing to do")
     return "\n".join(lines)

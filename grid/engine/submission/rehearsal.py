@@ -64,6 +64,9 @@ def rehearse(
             earlier.setdefault(_data(run.experiment.config, places[run.run_dir]), []).append(run)
     if not combinations and not earlier:
         return Rehearsal()
+    parts = [f"building {_number(len(combinations), 'combination')} of model, data and method"] if combinations else []
+    parts += [f"reading {_number(len(earlier), 'data set')} that runs were made on"] if earlier else []
+    print(f"first {', '.join(parts)}: this takes some seconds", flush=True)
     try:
         answer = _ask(
             [found[0] for found in combinations.values()], [found[0] for found in earlier.values()], places, root
@@ -148,6 +151,10 @@ def _of_other_data(here: str, runs: Sequence[Run], states: Mapping[str, State], 
 def _some(runs: Sequence[Run]) -> str:
     labels = list(dict.fromkeys(run.experiment.label for run in runs))
     return f"{len(runs)} run{'s' * (len(runs) > 1)} ({', '.join(labels[:FEW])}{', ...' * (len(labels) > FEW)})"
+
+
+def _number(number: int, what: str) -> str:
+    return f"{number} {what}{'s' * (number > 1)}"
 
 
 def _data(config: Config, place: str) -> str:

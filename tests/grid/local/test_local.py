@@ -208,6 +208,7 @@ def test_ctrl_c_stops_every_child_and_leaves_no_orphan(tmp_path: Path, behaviour
         assert driver.returncode == 130
         assert "stopping 2 runs" in output
         assert "goes on from the last checkpoints" in output
+        assert {"2 stopped", "1 not started"} == set(output.splitlines()[-1].split(", "))
         _until(
             lambda: not fake.processes(root), "an orphan is left", seconds=2
         )  # a killed process takes a moment to go

@@ -55,6 +55,7 @@ def test_runs_that_would_end_before_their_first_step_are_refused(here: Bench) ->
     problem = "3 runs (QSGD bits=3) would end before the first step: resnet8 needs 32x32"
     said = here("plan")
     assert said.code == 1 and f"problem: {problem}" in said.out
+    assert "1 combination" in said.out, "what takes seconds is told before"
     here.refused("submit", f"nothing was submitted: {problem}")
     here.refused("run", f"nothing was started: {problem}")
     assert here.slurm.jobs() == [] and not list((here.root / "runs").glob("*/*/stdout.log"))
