@@ -64,8 +64,10 @@ def main() -> None:
         sys.argv[1:] = command_line.with_plugins(sys.argv[1:])  # Hydra knows of no --import
     except ValueError as error:
         _end(_refuse(error))
-    words = get_args_parser().parse_args()
+    words, odd = get_args_parser().parse_known_args()
     try:
+        if odd:
+            raise command_line.unknown_option(odd[0], sys.argv[1:])
         if words.shell_completion:
             raise ValueError(
                 "-sc: Hydra's completion knows none of these settings; docs/start.md has the line for ours"

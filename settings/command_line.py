@@ -6,6 +6,7 @@ This module imports no torch.
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import itertools
 import json
 import re
@@ -65,6 +66,20 @@ def split_mode(overrides: Sequence[str]) -> tuple[str, list[str]]:
             f"several values in {' '.join(f'mode={mode}' for mode in modes)}: main.py does one thing at a time"
         )
     return modes[0] if modes else "train", [text for text in overrides if not text.startswith("mode=")]
+
+
+def unknown_option(option: str, words: Sequence[str]) -> ValueError:
+    """The error for an option of a command line that is none: settings have no dashes (``--method alq``)."""
+    name, equals, value = option.lstrip("-").partition("=")
+    following = [] if equals else words[list(words).index(option) + 1 :][:1]
+    value = next((word for word in following if word[:1] != "-" and "=" not in word), value) or "VALUE"
+    name = name.replace("-", "_")
+    sections = {part: {schema} for part, schema in SECTIONS.items()} | {g: {*GROUPS[g].values()} for g in GROUPS}
+    dotted = {f"{part}.{key}": key for part, schemas in sections.items() for one in schemas for key in declared(one)}
+    meant = [full for full, key in dotted.items() if key == name and full.partition(".")[0] in GROUPS]
+    near = meant or difflib.get_close_matches(name, [*declared(Config), *GROUPS, *dotted], n=1)
+    hint = f"did you mean {near[0]}={value}?" if near else "--help lists them"
+    return ValueError(f"unknown option {option!r}: a setting is given without dashes, name=value; {hint}")
 
 
 def evaluation(values: Mapping[str, Any]) -> Evaluation:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import math
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -351,3 +353,29 @@ def test_hints_name_what_was_meant(chosen: dict[str, Any], hint: str) -> None:
     with pytest.raises(ValueError) as error:
         resolving.resolve(chosen)
     assert hint in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (["--method", "alq"], "method=alq"),
+        (["--methd=alq"], "method=alq"),
+        (["steps=3", "--batch-size", "4"], "batch_size=4"),
+        (["--lr=0.1"], "optim.lr=0.1"),
+        (["--method.bits", "3", "--steps=2"], "method.bits=3"),
+        (["--frobnicate", "seed=1"], "--help"),
+    ],
+)
+def test_a_setting_given_as_an_option_gets_a_hint(words: list[str], meant: str) -> None:
+    option = next(word for word in words if word.startswith("--"))
+    said = str(command_line.unknown_option(option, words))
+    assert repr(option) in said and meant in said
+
+
+@pytest.mark.slow
+def test_main_says_so_in_one_sentence() -> None:
+    done = subprocess.run(
+        [sys.executable, "main.py", "--method", "alq"], capture_output=True, text=True, cwd=ROOT, check=False
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("main.py: ") and "method=alq" in done.stderr and done.stderr.count("\n") == 1
