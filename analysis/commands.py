@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from analysis import fresh, restyled
 from analysis.axes import AXES
-from analysis.groups.aggregate import incomplete
+from analysis.groups.aggregate import UNMEASURED, incomplete
 from analysis.groups.seed_groups import check_titles
 from analysis.groups.selection import select
 from analysis.logs.load import Logs, load
@@ -179,7 +179,8 @@ def _listed(logs: Logs, options: argparse.Namespace) -> int:
     print(aligned(table, words=3))
     kinds = {one.kind for one in every if one.kind.partition("-")[2] not in AXES}
     if lacking := sorted(kinds - {one.kind for one in every if not missing[one.name]}):
-        note([f"these runs have no data for {', '.join(lacking)}"])
+        why = f" {UNMEASURED}" if "est_var" in lacking else ""
+        note([f"these runs have no data for {', '.join(lacking)}{why}"])
     return 0 if lines else 1
 
 

@@ -15,6 +15,7 @@ from analysis.logs.load import Logs
 CONFIDENCE = 0.95
 UNFINISHED = "unfinished"
 RELATIVE_VARIANCE = "est_var / super_var"
+UNMEASURED = "(measure.every=N measures the variance every N steps; 0, the default, never)"  # why there is none
 _NORMAL = float(ndtri((1 + CONFIDENCE) / 2))  # for an error that is known, so without Student's t
 
 

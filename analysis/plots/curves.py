@@ -17,6 +17,7 @@ from analysis.decay import drops
 from analysis.groups.aggregate import (
     RELATIVE_VARIANCE,
     UNFINISHED,
+    UNMEASURED,
     any_complete,
     fewer,
     marked,
@@ -31,7 +32,7 @@ from analysis.plots.legends import DROP, DROP_OF_CURVE
 from analysis.plots.style import look
 from analysis.plots.ticks import log_ticks, x_axis
 
-BOTH = ("method", "sgd")
+BOTH = ("method", "sgd")  # the trajectories of what a run measures beside its training
 REFERENCES = {"super_var": "supersgd", "sgd_var": "sgd"}  # tag -> the method that it is the variance of
 _UNEVEN = 4.0  # largest over smallest
 _CROWD = 6  # bands; more are drawn only where each leaves the others to be seen
@@ -146,7 +147,7 @@ class Means:
         there = set(self.group.logs.tags)
         tag = next((tag for tag in plot.tags if there.issuperset(tag.split(" / "))), None)
         if tag is None:
-            return f"no run has logged {' or '.join(plot.tags)}"
+            return f"no run has logged {' or '.join(plot.tags)}{f' {UNMEASURED}' if plot.trajectories == BOTH else ''}"
         found = [_curve(self.group, *used, tag, plot.log) for used in self._used]
         drawable = [curve for curve in found if len(curve.step) > 1]
         if not drawable and any(len(curve.step) for curve in found):

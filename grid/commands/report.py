@@ -73,6 +73,12 @@ def changes(made: Made, root: Path) -> Iterator[str]:
         yield f"unreadable: the config.yaml of {count(unreadable, 'run folder')}"
 
 
+def unmeasured(experiments: Sequence[Experiment]) -> Iterator[str]:
+    """A sentence where no run of the sweep will log what figures of the variance are drawn of."""
+    if not any(item.config["measure"]["every"] for item in experiments):
+        yield "note: no variance is logged, as measure.every is 0 in all runs (figures of it need measure.every=N)"
+
+
 def left_beside(sweep: Sweep, experiments: Sequence[Experiment], root: Path) -> list[Path]:
     """The run folders that are part of no sweep; where that cannot be told, all beside this sweep's, of any seed."""
     from grid.engine.states.runs import left_over, other_seeds
@@ -207,6 +213,8 @@ def show_plan(made: Made, root: Path) -> None:
     if shell := planning.of_the_shell(made, root):
         told = ", ".join(f"{name}={value}" for name, value in sorted(shell.items()))
         print(f"of this shell the jobs get {told}")
+    for line in unmeasured([run.experiment for run in made.runs if run.run_dir in submit]) if submit else ():
+        print(line)
     for item in plan.cancel:
         print(f"to cancel: {item.element}, {Path(item.run_dir).name}: no longer in the sweep")
     if not plan.submit:

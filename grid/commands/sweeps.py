@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from files.tables import add_json, as_json
 from grid.commands.options import Parser, aliases, command_parser, count, experiments_of, runs_named, table
+from grid.commands.report import unmeasured
 
 if TYPE_CHECKING:
     from grid.engine.sweep import Experiment
@@ -106,6 +107,8 @@ def show(argv: Sequence[str], root: Path) -> int:
             print(f"note: {line}")
         if unread := sweep.unread():
             print(f"note: no method of this sweep reads {', '.join(unread)}")
+        for line in unmeasured(experiments):
+            print(line)
         return 0
     import yaml
 

@@ -223,3 +223,17 @@ def test_a_selection_without_the_baseline_says_so(
     sentence = f"note: --where leaves out SuperSGD, with which 2 of these runs would be compared{way_out}\n"
     assert (sentence in said.err) == (way_out is not None)
     assert ("vs SuperSGD" in said.out) == (way_out is None)
+
+
+def test_missing_variance_names_the_setting_that_measures_it(
+    write_run: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Measured runs are told nothing of it."""
+    for method in ("qsgd", "alq"):
+        write_run("plain", {"method": method}, [("Vacc", step, step / 2) for step in (0, 10, 20)])
+        write_run("measured", {"method": method, "measure.every": 10}, measured(2.0, (0, 10, 20)))
+    monkeypatch.chdir(tmp_path)
+    for words in (["--list"], ["--only", "est_var"]):
+        for sweep in ("plain", "measured"):
+            main(["figures", sweep, *words])
+            assert ("measure.every" in capsys.readouterr().err) == (sweep == "plain"), (sweep, words)

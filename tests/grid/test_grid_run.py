@@ -123,6 +123,23 @@ def test_show_a_sweep_and_one_experiment(capsys: pytest.CaptureFixture[str], tmp
     assert (tmp_path / "runs" / "interval" / item.name / "config.yaml").read_text() in output
 
 
+@pytest.mark.parametrize(
+    ("words", "is_told"), [([], True), (["measure.every=5"], False), (["measure.every=0,5"], False)]
+)
+@pytest.mark.parametrize("command", ["show", "plan"])
+def test_a_sweep_without_measurements_is_told_of(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str, words: list[str], is_told: bool
+) -> None:
+    assert (
+        grid_run.main(
+            [command, "--sweep", "method=qsgd,alq", *words, *["--ignore", "opinion"] * (command == "plan")], tmp_path
+        )
+        == 0
+    )
+    told = [line for line in capsys.readouterr().out.splitlines() if "variance" in line and "measure.every" in line]
+    assert len(told) == is_told
+
+
 def test_run_and_status(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     root = fake.checkout(tmp_path / "co", {2: 3})
     user = tmp_path / "mine.py"
