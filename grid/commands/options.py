@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import re
 import shlex
 import sys
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, NoReturn, get_args
 
 from files import completion
 from files.aligned import aligned
@@ -121,6 +122,19 @@ class Parser(argparse.ArgumentParser):
     A shell that completes a line gets its answer here, before anything is done.
     """
 
+    takes_a_plan = False  # whose options are held by the reviewed plan
+
+    def error(self, message: str) -> NoReturn:
+        """As argparse's; ValueError for an option that the reviewed plan holds."""
+        found = re.search(r"unrecognized arguments: (--\w+)", message)
+        if self.takes_a_plan and found:
+            of_plan = argparse.ArgumentParser(add_help=False)
+            add_queue_options(of_plan)
+            add_sweep_options(of_plan)
+            if found[1] in of_plan._option_string_actions:
+                raise ValueError(f"{found[1]}: the reviewed plan holds it: give it to plan, and submit without it")
+        super().error(message)
+
     def parse_args(self, args=None, namespace=None):  # type: ignore[override]
         if completion.is_asked():
             from grid.commands.completion import answer
@@ -164,7 +178,7 @@ def _name_sweep(parser: argparse.ArgumentParser, options: argparse.Namespace) ->
 
 def command_parser(
     name: str, what: str, *, one: str | None = None, some: str | None = None, sweep_options: bool = True
-) -> argparse.ArgumentParser:
+) -> Parser:
     """A parser for ``grid_run.py <name> GRID RUN_NAME``, or ``--sweep`` in the place of these two.
 
     It also takes NAME for one experiment where ``one`` says what the absence of NAME means, or where ``some`` does

@@ -124,6 +124,7 @@ def submit(argv: Sequence[str], root: Path) -> int:
         "Submit what `plan` showed: exactly that, or nothing. An interrupted submission goes on.",
         sweep_options=False,
     )
+    parser.takes_a_plan = True
     add_consent(parser)
     add_ignore(parser)
     parsed = parser.parse_args(argv)

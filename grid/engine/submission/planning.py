@@ -251,7 +251,7 @@ def check(made: Made, root: Path, *, is_built: bool = False) -> list[Finding]:
     start = [run for run in made.runs if run.run_dir in submit]
     found = [] if "build" in made.options.ignore else rehearsed(start, made.runs, made.view.states, root, made.site)
     if not plan.submit:
-        return found
+        return [item.with_way_out() for item in found]
     item = submission_of(made)
     # SLURM's opinion is asked of one element: how many there may be is the matter of ``waves``
     bare = {
@@ -259,7 +259,8 @@ def check(made: Made, root: Path, *, is_built: bool = False) -> list[Finding]:
     }
     text = lambda name: writing.sbatch_text(item, bare[name], root, made.site)  # noqa: E731
     asked = sbatch_command.test_only if slurm_is_here() else None
-    return found + findings(plan, made.runs, root, made.site, asked, text, made.options.ignore)
+    found += findings(plan, made.runs, root, made.site, asked, text, made.options.ignore)
+    return [item.with_way_out() for item in found]
 
 
 def of_the_shell(made: Made, root: Path) -> dict[str, str]:

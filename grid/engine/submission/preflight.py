@@ -42,6 +42,12 @@ class Finding(NamedTuple):
     text: str
     forbids: bool = True
 
+    def with_way_out(self) -> Finding:
+        """The finding with the option that goes on all the same, where something is forbidden."""
+        option = f"--ignore {self.check}"
+        known = not self.forbids or option in self.text
+        return self if known else self._replace(text=f"{self.text} ({option} goes on all the same)")
+
 
 def known(names: Sequence[str]) -> Sequence[str]:
     """The names of checks; ValueError for one that is none."""

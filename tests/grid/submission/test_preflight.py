@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
@@ -111,6 +112,19 @@ def test_each_check_can_be_ignored(here: Bench, monkeypatch: pytest.MonkeyPatch)
         patch.setattr(os, "access", lambda place, how, real=os.access: how != os.W_OK | os.X_OK and real(place, how))
         problem(here, "cannot be written")
         here.good("submit --yes --ignore folders")
+
+
+def test_where_slurm_is_silent_the_way_out_is_named(here: Bench) -> None:
+    here.slurm.controller_down()
+    said = here("plan")
+    (line,) = [line for line in said.out.splitlines() if line.startswith("problem: ")]
+    assert said.code == 1 and "--ignore opinion" in line
+    assert here("plan --ignore opinion").code == 0
+
+
+@pytest.mark.parametrize("option", ["--site x.yaml", "--per_script=2", "--canary", "--seeds 3", "--time 1:00:00"])
+def test_what_the_plan_holds_is_told_by_submit(here: Bench, option: str) -> None:
+    here.refused(f"submit {option}", re.split("[ =]", option)[0], "plan holds it")
 
 
 def test_a_check_that_is_none_cannot_be_ignored(here: Bench) -> None:
