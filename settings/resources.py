@@ -16,6 +16,7 @@ from nuq.settings import check, declared, setting, unknown
 
 TIME_FORMS = "minutes (90), MM:SS, HH:MM:SS (12:00:00), D-HH, D-HH:MM or D-HH:MM:SS"
 MEM_FORMS = "a whole number with its unit: 18GB, 18G, 500M, 1T; without one it counts megabytes; 0 is all of the node"
+FEW_MB = 256  # no run goes on so little: a bare number up to this was meant in GB
 MEGABYTES = {"K": 1 / 1024, "M": 1, "G": 1024, "T": 1024 * 1024}
 # One word each, for they become options of sbatch; brackets and signs belong to lists of nodes and features, but name
 # nothing by themselves.
@@ -148,4 +149,6 @@ class Resources:
         for name in changes:
             if name not in declared(Resources):
                 raise unknown("resource", name, declared(Resources))
+        if re.fullmatch(r"0*[1-9]\d*", mem := str(changes.get("mem")), re.ASCII) and int(mem) <= FEW_MB:
+            raise ValueError(f"mem={mem}: is {mem} MB for SLURM; are GB meant? Write {mem}G, else {mem}M")
         return dataclasses.replace(self, **changes) if changes else self

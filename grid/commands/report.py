@@ -237,10 +237,10 @@ def _row(made: Made, chunk: Chunk) -> tuple[str, ...]:
     parallel = made.options.parallel
     words = [f"{asked.nodes} nodes" if asked.nodes > 1 else "", f"{asked.ranks} ranks" if asked.ranks > 1 else ""]
     words += [
-        f"{asked.gpus_for(parallel)} {asked.gpu_type + ' ' if asked.gpu_type else ''}GPUs",
-        f"{asked.cpus_for(parallel)} cores",
+        count(asked.gpus_for(parallel), f"{asked.gpu_type + ' ' if asked.gpu_type else ''}GPU"),
+        count(asked.cpus_for(parallel), "core"),
         asked.mem_for(parallel),
-        asked.time or "the default time",
+        f"{asked.time} min" if asked.time and asked.time.isdecimal() else asked.time or "the default time",
     ]
     words += [
         f"{name}={value}"

@@ -387,8 +387,13 @@ def collect(argv: Sequence[str], root: Path) -> int:
         print(content.decode(errors="surrogateescape"), end="")
         return 0
     path = Path(out) if out else root / "runs" / runs[0].experiment.folder / f"runs.{FORMATS[form]}"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with aside(path) as place:
-        place.write_bytes(content)
+    if path.exists() and not path.is_file():
+        raise ValueError(f"--out {path}: is no file (-: standard output)")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with aside(path) as place:
+            place.write_bytes(content)
+    except OSError as error:
+        raise ValueError(f"{path}: {error.strerror}; --out FILE writes the table elsewhere") from error
     print(f"wrote {path}: {count(len(rows), 'run')}, {len(columns)} columns")
     return 0

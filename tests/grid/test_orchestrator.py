@@ -31,7 +31,7 @@ def test_from_plan_to_results(here: Bench) -> None:
     shown = here.good("plan --scripts")
     assert "mine.tiny: 3 experiments; code snapshot " in shown
     assert "new    3     3" in shown
-    assert "s0c0   3        3                     0 GPUs, 1 cores, 1G, 1:00:00" in shown
+    assert "s0c0   3        3                     0 GPUs, 1 core, 1G, 1:00:00" in shown
     assert "left: unknown, for no sibling of the 3 runs is done yet" in shown
     assert f"next: python grid_run.py submit {here.family} tiny" in shown
     (written,) = [line.split()[1] for line in shown.splitlines() if line.startswith("wrote ")]
@@ -202,7 +202,7 @@ def test_a_remedy_never_asks_for_more_than_there_is(tmp_path: Path) -> None:
 
 def test_several_runs_a_script_share_its_gpus(here: Bench) -> None:
     here.sweep((1, 2, 3, 4), resources={**bench.SMALL, "gpus": 0.5})
-    assert "1 GPUs, 2 cores, 2048M" in here.good("plan --per_script 2 --parallel 2")
+    assert "1 GPU, 2 cores, 2048M" in here.good("plan --per_script 2 --parallel 2")
     assert "2 scripts, 4 runs" in here.good("submit")
     here.wait()
     assert here.starts() == {1: 1, 2: 1, 3: 1, 4: 1}

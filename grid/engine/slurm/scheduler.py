@@ -23,7 +23,7 @@ from grid.engine.slurm.elements import expand
 from grid.engine.slurm.scheduler_cache import ENDS, WAITING, Answer, Facts, Job, Unreachable, array_id
 
 MAX_AGE_S = 40.0  # a look younger than this serves the next command too
-MAX_WAIT_S = 300.0  # the longest pause after failures in a row; it begins with MAX_AGE_S and doubles
+HISTORY_AGE_S = 300.0  # accounting is asked again no sooner
 FACTS_AGE_S = 86400.0
 NEVER_S = 3600.0  # the age given to an id that accounting alone was asked for: too old to tell what is in the queue
 
@@ -47,9 +47,8 @@ def ask(
     """The jobs of these array ids: from the cache where it is young enough, else by exactly one command.
 
     A cluster may begin its ids anew: a job that has none of its id's ``marks`` is a stranger's, and not in the answer.
-    Never raises for what the scheduler does: an answer that is not ``reachable`` says why in ``error``.  After failures
-    it is left alone for 40, 80, 160, then 300 s; ``max_age_s=0`` asks now, as everything that starts or cancels a run
-    should.
+    Never raises for what the scheduler does: an answer that is not ``reachable`` says why in ``error``.  After a
+    failure it is left alone for 40 s; ``max_age_s=0`` asks now, as everything that starts or cancels a run should.
     """
     now, cluster = time.time(), cluster_name()
     known = scheduler_cache.read(cache, cluster)
@@ -57,8 +56,8 @@ def ask(
     if all(name in known.ids and 0 <= now - known.ids[name][0] < max_age_s for name in ids):
         return known.answer(ids, cluster) if ids else Answer(now, {}, cluster=cluster)
     count, failed_at, words = known.failures
-    left_s = failed_at + wait_s(count) - now
-    if max_age_s > 0 and count and 0 < left_s <= MAX_WAIT_S:
+    left_s = failed_at + MAX_AGE_S - now
+    if max_age_s > 0 and count and 0 < left_s <= MAX_AGE_S:
         why = f"{words} (not asked again for {left_s:.0f} s)"
         return Answer(failed_at, {}, False, why, frozenset(ids), cluster)
     try:
@@ -71,11 +70,6 @@ def ask(
     known.put(now, ids, jobs)
     scheduler_cache.write(cache, cluster, known, now)
     return known.answer(ids, cluster)
-
-
-def wait_s(failures: int) -> float:
-    """The pause in seconds after so many failures in a row."""
-    return min(MAX_WAIT_S, MAX_AGE_S * 2.0 ** (min(failures, 10) - 1)) if failures else 0.0
 
 
 def history(elements: Collection[str], since: float, *, cache: Path | None = None, marks: Marks = NO_MARKS) -> Answer:
@@ -93,7 +87,7 @@ def history(elements: Collection[str], since: float, *, cache: Path | None = Non
     open_ids = {
         array_id(el) for el in elements if el not in ended[array_id(el)] and array_id(el) not in ended[array_id(el)]
     }
-    asking = sorted(name for name in open_ids if not 0 <= now - known.history.get(name, 0.0) < MAX_WAIT_S)
+    asking = sorted(name for name in open_ids if not 0 <= now - known.history.get(name, 0.0) < HISTORY_AGE_S)
     try:
         found = _accounts(asking, since, marks) if asking else {}
     except Unreachable as error:

@@ -25,6 +25,7 @@ def _amount(parse: Callable[[str], int]) -> Callable[[Any], str]:
     def read(value: Any) -> str:
         text = str(value) if type(value) is int else value
         parse(text)
+        Resources().merged({"mem": text} if parse is megabytes else {})
         return text
 
     return read

@@ -7,6 +7,7 @@ may be alive is not to be started.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -20,6 +21,8 @@ from settings import run
 LAG_S = run.lag_s(os.environ.get("NUQ_LAG_S"))
 MARGIN_S = 5.0  # a heartbeat this much later than a look was written after it, as far as clocks agree
 
+
+_HELD = re.compile(r"held|_HOLD\b|SPECIAL_EXIT", re.IGNORECASE)  # SLURM waits for a word of somebody's
 
 Record = Mapping[str, Any] | Damaged | None
 # (host, pid): whether the process exists; None where that cannot be told from here
@@ -203,7 +206,10 @@ def _standing(claim: Claim, job: Job | None, answer: Answer | None) -> tuple[str
     if not answer.reachable:
         return "silent", f"the scheduler does not answer: {answer.error}"
     if job is not None and job.word in WAITING:
-        return "waiting", job.reason or job.word
+        why = job.reason or ("" if job.word == "PENDING" else job.word)
+        if _HELD.search(f"{job.reason} {job.word}"):
+            why += f": scontrol release {element} lets it go on"
+        return "waiting", why
     if job is not None and job.word in LIVE:
         return "live", job.word
     if job is not None:

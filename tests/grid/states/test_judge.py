@@ -65,6 +65,7 @@ OUTLIVED, LONG_NOTED = replace(NOTED, ended_at=NOW - 60), replace(NOTED, ended_a
 QUEUED = _job("PENDING", queued=NOW - 100)
 BEFORE = {"start": BEGUN}  # of the job's life before it was queued again
 PENDING = _job("PENDING")
+HELD_BACK = _job("REQUEUE_HOLD", reason="job requeued in held state")
 SHELL = {"SLURM_JOB_ID": "130"}
 EARLIER_RUNS = _record("running", slurm=OTHER) | OLDER
 NO_SCRIPT = _job("FAILED", reason="NonZeroExitCode")
@@ -87,6 +88,8 @@ TABLE: dict[str, Evidence] = {
     "reply lost, but it runs": (FRESH, replace(CLAIM, element=None), None, ASKED, "running", False, ""),
     "waits": (None, CLAIM, _job("PENDING", reason="Priority"), ASKED, "pending", False, "Priority"),
     "held": (None, CLAIM, _job("RESV_DEL_HOLD"), ASKED, "pending", False, "RESV_DEL_HOLD"),
+    "held after a requeue": (None, CLAIM, HELD_BACK, ASKED, "pending", False, f"scontrol release {CLAIM.element}"),
+    "held by its user": (None, CLAIM, _job("PENDING", reason="JobHeldUser"), ASKED, "pending", False, "release"),
     "waits again": (PREEMPTED, CLAIM, _job("PENDING", reason="BeginTime"), ASKED, "pending", False, "BeginTime"),
     "waits again, killed a moment ago": (FRESH, CLAIM, PENDING, ASKED, "pending", False, ""),
     "waits, as an older look has it": (FRESH, CLAIM, PENDING, replace(ASKED, asked=NOW - 32), "running", False, ""),
@@ -287,7 +290,8 @@ def test_a_state_carries_what_status_shows() -> None:
     found = judge(record, CLAIM, RUNNING, ASKED, NOW)
     assert (found.step, found.steps, found.seconds, found.attempt, found.element) == (3, 9, 12.5, 2, "123_4")
     assert (found.age_s, found.stale, found.metrics, found.code) == (700.0, True, {"loss": 0.5, "Vacc": 0.0}, "0123")
-    assert judge(None, CLAIM, _job("PENDING"), ASKED, NOW).element == "123_4"
+    waits = judge(None, CLAIM, _job("PENDING"), ASKED, NOW)
+    assert (waits.element, waits.reason) == ("123_4", ""), "that it is pending is no reason"
     assert judge(record, None, None, None, NOW).element == "123_4"
 
 

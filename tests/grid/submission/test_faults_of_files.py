@@ -9,6 +9,7 @@ import io
 import json
 import os
 import shutil
+import stat
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -321,3 +322,17 @@ def test_no_plan_no_slurm(here: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
         here.good("plan")
         here.refused("submit", "there is no sbatch on this machine")
         here.refused("retry", "there is no sbatch on this machine")
+
+
+def test_a_table_that_cannot_be_written_names_the_file_and_another_way(
+    here: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: Path, content: bytes) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+
+    os.mkfifo(tmp_path / "pipe")
+    here.refused(f"collect --out {tmp_path / 'pipe'}", f"{tmp_path / 'pipe'}", "-: standard output")
+    assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode), "what is no file is not replaced"
+    here.refused("collect --out /proc/nuq/runs.csv", "/proc/nuq/runs.csv: ", "--out FILE")
+    monkeypatch.setattr(Path, "write_bytes", full)
+    here.refused("collect", "runs/tiny/runs.csv: No space left", "--out FILE")

@@ -160,3 +160,17 @@ def test_a_full_queue_is_no_matter_of_the_plan(here: Bench) -> None:
     here.slurm.configure(max_job_count=3)
     here.slurm.run("sbatch", "--array=0-1", "--wrap", "true")
     assert "submit hands over 0 of 3 scripts now" in here.good("plan")
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ("--gpus 1 --cpus 1 --time 30", ["1 GPU,", "1 core,", "30 min"]),
+        ("--gpus a100:1 --cpus 2 --time 30:00", ["1 a100 GPU,", "2 cores,", "30:00"]),
+        ("--gpus 2", ["2 GPUs,"]),
+    ],
+)
+def test_what_a_script_asks_for_in_words(here: Bench, options: str, told: list[str]) -> None:
+    said = here(f"plan {options} --ignore opinion").out
+    (row,) = [line for line in said.splitlines() if line.startswith("s0c0 ")]
+    assert all(words in f"{row}," for words in told)

@@ -11,6 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from grid.engine.slurm.site_yaml import read_site
+from grid.engine.sweep import needs
 from settings.resources import Resources, megabytes, seconds, time_text
 
 
@@ -151,3 +153,16 @@ def test_gpus_of_a_type_are_a_number_and_a_type() -> None:
     for wrong in ("a100", "a100:", "a100:x", "2:a100", "a100:1.5", "a b:1"):
         with pytest.raises(ValueError, match="gpus="):
             Resources().merged({"gpus": wrong})
+
+
+@pytest.mark.parametrize("mem", ["16", "128", 64])
+def test_a_small_amount_without_a_unit_is_asked_about(mem: str | int) -> None:
+    for asked in (
+        lambda: Resources().merged({"mem": str(mem)}),
+        lambda: needs(mem=str(mem)),
+        lambda: read_site(f"defaults: {{mem: {mem}}}", "f"),
+        lambda: read_site(f"partitions: {{main: {{mem: {mem}}}}}", "f"),
+    ):
+        with pytest.raises(ValueError, match=rf"{mem} MB.*GB.*{mem}G.*{mem}M"):
+            asked()
+    assert {Resources().merged({"mem": text}).mem for text in ("0", "500", f"{mem}M")} == {"0", "500", f"{mem}M"}
