@@ -13,6 +13,7 @@ from typing import Any
 import torch
 import yaml
 
+from files.aligned import some
 from files.plain import Unreadable, opened, read_text
 from nuq.errors import NonFiniteError, RankLost
 from nuq.settings.quantized_training import formats_of
@@ -35,6 +36,7 @@ from train.steps.trainer import Trainer
 BAD_SETTINGS = (CheckpointError, WeightsError, DataError)  # errors of a trainer that stands, which people can put right
 OF_A_START = ("config.yaml", "status.json", "exit_code", "scalars.csv", "events.out.tfevents.*")  # before a first step
 FEW = 6  # at most so many settings are named
+BEFORE_A_RUN = (".*", "*.log", "*.out", "*.err", "run.sh", "exit_code", "*.tmp")  # what scripts leave without a run
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EIO)  # errors that are nobody's setting
 
 
@@ -165,7 +167,7 @@ def _check_folder(run_dir: Path, config: dict[str, Any]) -> None:
             if path.exists():  # the first rank has written both meanwhile
                 return _check_folder(run_dir, config)
             raise ValueError(f"{path} is missing from a folder that holds a run: {remedy}") from None
-        return
+        return _check_place(run_dir, config)
     except Unreadable as error:
         raise ValueError(f"{path} {error}: {remedy}") from error
     except (yaml.YAMLError, KeyError, TypeError, AttributeError) as error:
@@ -178,6 +180,23 @@ def _check_folder(run_dir: Path, config: dict[str, Any]) -> None:
     if config["fork"]["run"] and _are_other_runs(before["fork"]["run"], config["fork"]["run"]):
         what = f"holds a fork of another run ({before['fork']['run']})"
         raise ValueError(f"run_dir={str(run_dir)!r} {what}: choose another folder")
+
+
+def _check_place(run_dir: Path, config: dict[str, Any]) -> None:
+    """Raise ValueError where a folder without a run is no place for one: it is somebody's, or holds other files."""
+    places = {Path(os.path.expanduser("~")).resolve(): "your home", statuses.ROOT.resolve(): "the checkout"}
+    if what := {**places, Path("/"): "the root"}.get(run_dir.resolve()):
+        raise ValueError(f"run_dir={str(run_dir)!r}: is {what}, and a run has a folder of its own: name one inside it")
+    try:
+        found = sorted(path.name for path in run_dir.iterdir() if not any(map(path.match, BEFORE_A_RUN)))
+    except FileNotFoundError:
+        return
+    if found and (run_dir / "config.yaml").exists():  # the first rank has written it meanwhile
+        return _check_folder(run_dir, config)
+    if found:
+        raise ValueError(
+            f"run_dir={str(run_dir)!r}: holds {some(found)} and no run: choose a folder that is empty or not there yet"
+        )
 
 
 def _are_other_runs(one: str, other: str) -> bool:

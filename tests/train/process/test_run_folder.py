@@ -184,6 +184,25 @@ def test_which_settings_are_others_is_told(
     assert all(words in said for words in told) and not any(words in said for words in untold)
 
 
+def test_what_is_no_place_for_a_run_is_refused_untouched(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (home := tmp_path / "home").mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    (notes := tmp_path / "notes").mkdir()
+    (notes / "thesis.tex").write_text("mine")
+    for folder, word in ((home, "home"), (Path("/"), "root"), (ROOT, "checkout"), (notes, "thesis.tex")):
+        before = sorted(os.listdir(folder))
+        assert launch(_settings(folder)) == 2
+        said = capsys.readouterr().err
+        assert repr(str(folder)) in said and word in said
+        assert sorted(os.listdir(folder)) == before
+    (begun := tmp_path / "begun").mkdir()
+    for name in ("stdout.log", "job_1.out", "run.sh"):
+        (begun / name).write_text("")
+    assert launch(_settings(begun)) == 0, "what scripts leave is no other's"
+
+
 def test_a_run_that_was_taken_over_leaves_everything_to_the_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
