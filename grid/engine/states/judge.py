@@ -22,6 +22,7 @@ LAG_S = run.lag_s(os.environ.get("NUQ_LAG_S"))
 MARGIN_S = 5.0  # a heartbeat this much later than a look was written after it, as far as clocks agree
 
 
+_MEANS_WORK = {"TIMEOUT", "OUT_OF_MEMORY"}  # of the job's first run, though it has said nothing yet
 _HELD = re.compile(r"held|_HOLD\b|SPECIAL_EXIT", re.IGNORECASE)  # SLURM waits for a word of somebody's
 
 Record = Mapping[str, Any] | Damaged | None
@@ -369,8 +370,11 @@ def _when_over(
     had_begun = mine and seen is not None and not _is_before(seen, job) and not at_its_start
     if claim.ended_code == 75 and spoke is None and word not in ("CANCELLED", "PREEMPTED"):
         return State("checkpointed", f"not requeued, stopped before it got under way: {told}")
-    if word in FAILURES and (had_begun or (claim.first and not later)):
+    its_turn = claim.first and (mine or (word in _MEANS_WORK and not later))
+    if word in FAILURES and (had_begun or its_turn):
         return State("failed", told)
+    if word in FAILURES and claim.first and not later:
+        return State("lost", f"it never began: {told}")
     if word in ("CANCELLED", "PREEMPTED") and not later:
         return State(word.lower(), told)
     if seen is not None and seen.word != "running":  # the record is of an earlier submission: this one never came to it

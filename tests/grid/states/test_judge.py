@@ -217,7 +217,8 @@ TABLE: dict[str, Evidence] = {
     "time limit, before its turn": (None, CLAIM, _job("TIMEOUT"), ASKED, "lost", True, "TIMEOUT"),
     "time limit, before its turn came again": (SILENT | BEFORE, CLAIM, _job("TIMEOUT"), ASKED, "lost", True, "TIMEOUT"),
     "time limit, it had failed": (FAILED, CLAIM, _job("TIMEOUT"), ASKED, "failed", True, "why"),
-    "could not begin": (None, FIRST, NO_SCRIPT, ASKED, "failed", True, "FAILED NonZeroExitCode"),
+    "could not begin": (None, FIRST, NO_SCRIPT, ASKED, "lost", True, "never began: job 123_4 ended: FAILED NonZeroEx"),
+    "out of memory at once": (None, FIRST, _job("OUT_OF_MEMORY"), ASKED, "failed", True, "OUT_OF_MEMORY"),
     "out of memory": (SILENT, CLAIM, _job("OUT_OF_MEMORY"), ASKED, "failed", True, "OUT_OF_MEMORY"),
     "node failed": (SILENT, CLAIM, _job("NODE_FAIL"), ASKED, "failed", True, "NODE_FAIL"),
     "node failed, may live on": (
