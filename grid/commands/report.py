@@ -76,7 +76,7 @@ def changes(made: Made, root: Path) -> Iterator[str]:
 def unmeasured(experiments: Sequence[Experiment]) -> Iterator[str]:
     """A sentence where no run of the sweep will log what figures of the variance are drawn of."""
     if not any(item.config["measure"]["every"] for item in experiments):
-        yield "note: no variance is logged, as measure.every is 0 in all runs (figures of it need measure.every=N)"
+        yield "no variance is logged, as measure.every is 0 in all runs (figures of it need measure.every=N)"
 
 
 def left_beside(sweep: Sweep, experiments: Sequence[Experiment], root: Path) -> list[Path]:

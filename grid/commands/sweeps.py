@@ -108,7 +108,7 @@ def show(argv: Sequence[str], root: Path) -> int:
         if unread := sweep.unread():
             print(f"note: no method of this sweep reads {', '.join(unread)}")
         for line in unmeasured(experiments):
-            print(line)
+            print(f"note: {line}")
         return 0
     import yaml
 
