@@ -314,7 +314,7 @@ def test_a_renamed_checkout(here: Bench) -> None:
     here.slurm.release_all()
     here.wait()
     there.age()
-    assert set(there.states().values()) == {"failed"}
+    assert set(there.states().values()) == {"lost"}
     assert there.starts() == {}
     there.good("retry --yes --code")
     there.each_once(3, 2, in_vain=3)
