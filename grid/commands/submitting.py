@@ -190,9 +190,32 @@ def _go_on(item: Submission, options: Options, root: Path) -> int:
         raise ValueError(
             f"{len(alive)} of the runs that were still to be submitted are alive or done meanwhile ({some}): plan again"
         )
+    _renew_scripts([run for chunk in left for run in chunk.runs], options, root)
     item = planning.released(item, view)
     print(f"going on with {item.id}: {len(left)} of {count(len(item.chunks), 'array')} left")
     return _report(*waves.hand_over(item, load_site(options.site), root, _note), options)
+
+
+def _renew_scripts(run_dirs: Sequence[str], options: Options, root: Path) -> None:
+    """Write each run.sh again that does not read NUQ_NPROC: today's job scripts name the ranks by it alone.
+
+    ValueError where such a run has left the sweep.
+    """
+    from grid.engine.states.run_files import RunFolder
+    from grid.engine.states.runs import named, prepare, runs_of
+
+    scripts = {name: RunFolder(root / name).script for name in run_dirs}
+    earlier = {name for name, path in scripts.items() if not path.is_file() or "NUQ_NPROC" not in path.read_text()}
+    if not earlier:
+        return
+    _, experiments = named(options.file or options.grid, options.run_name, options.seeds, options.overrides)
+    runs = [run for run in runs_of(experiments, root) if run.run_dir in earlier]
+    if gone := sorted(earlier - {run.run_dir for run in runs}):
+        raise ValueError(
+            f"{gone[0]}/run.sh: was written by earlier code and would start one rank alone, and the run has left the "
+            f"sweep: {again('plan', options.grid, options.run_name)}"
+        )
+    prepare(runs)
 
 
 def _stopped(item: Submission, options: Options, root: Path) -> Made | None:

@@ -5,6 +5,9 @@
 set -u
 checkout="$(dirname "${BASH_SOURCE[0]}")/../../.."
 CDPATH='' cd -- "${NUQ_CODE:-$checkout}" || exit 2
+if [ -n "${SUBMITIT_EXECUTOR:-}" ] && [ -z "${NUQ_NPROC:-}" ]; then # a job script of before these names calls
+  NUQ_NPROC="${NPROC:-}" NUQ_PYTHON="${NUQ_PYTHON:-${PYTHON:-}}"
+fi
 if [ -z "${NUQ_PYTHON:-}" ]; then
   if [ -x .venv/bin/python ]; then NUQ_PYTHON=.venv/bin/python; else NUQ_PYTHON=python; fi
 fi

@@ -11,6 +11,7 @@ import signal
 import socket
 import stat
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -152,7 +153,7 @@ fi
 """
 
 
-def _ranks(root: Path, nproc: int, run: Any) -> tuple[int, str]:
+def _ranks(root: Path, nproc: int | str, run: Any, **others: str) -> tuple[int, str]:
     python = root / "torchrun.sh"
     python.write_text(TORCHRUN)
     python.chmod(python.stat().st_mode | stat.S_IXUSR)
@@ -162,7 +163,7 @@ def _ranks(root: Path, nproc: int, run: Any) -> tuple[int, str]:
         "NUQ_NPROC": str(nproc),
         "OMP_DYNAMIC": "true",
     }
-    code = fake.bash(run.folder.script, **more).returncode
+    code = fake.bash(run.folder.script, **more, **others).returncode
     return code, (root / "torchrun.args").read_text()
 
 
@@ -205,6 +206,18 @@ def test_never_more_ranks_than_workers_and_one_rank_needs_no_torchrun(tmp_path: 
     (run,) = fake.runs(root, 1)  # four workers
     assert "--nproc-per-node=4" in _ranks(root, 8, run)[1]
     assert "torch.distributed" not in _ranks(root, 1, run)[1]
+
+
+def test_the_names_of_earlier_job_scripts_are_read_in_their_jobs_alone(tmp_path: Path) -> None:
+    root = fake.checkout(tmp_path)
+    (run,) = fake.runs(root, 1)
+    assert "--nproc-per-node=2" in _ranks(root, "", run, NPROC="2", SUBMITIT_EXECUTOR="slurm")[1]
+    assert "torch.distributed" not in _ranks(root, "", run, NPROC="2")[1], "a name that others use, too"
+    assert "--nproc-per-node=3" in _ranks(root, 3, run, NPROC="2", SUBMITIT_EXECUTOR="slurm")[1]
+    (root / "torchrun.args").unlink()
+    python = {"NUQ_PYTHON": "", "REAL_PYTHON": sys.executable, "PYTHON": str(root / "torchrun.sh")}
+    assert fake.bash(run.folder.script, **python, NPROC="2", SUBMITIT_EXECUTOR="slurm").returncode == 0
+    assert "--nproc-per-node=2" in (root / "torchrun.args").read_text()
 
 
 def test_an_old_exit_code_is_not_taken_for_a_new_one(tmp_path: Path) -> None:

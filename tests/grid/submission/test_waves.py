@@ -162,3 +162,20 @@ def test_a_limit_that_leaves_room_for_none_is_a_matter_of_waiting(here: Bench) -
     here.slurm.configure(max_submit=100)
     here.good("submit")
     assert sum(state == "PENDING" for state in here.submitted().values()) == 8
+
+
+def test_what_earlier_code_kept_back_gets_the_ranks_that_were_planned(here: Bench) -> None:
+    here.slurm.configure(max_submit=5)
+    here.good("plan")
+    waits(here)
+    scripts = sorted(
+        (here.root / "runs/tiny").glob("*/run.sh"), key=lambda path: int(path.parent.name.split("-s")[-1][0])
+    )
+    for path in scripts:  # as 3902daa2 wrote them
+        path.write_text(path.read_text().replace("NUQ_NPROC", "NPROC").replace("NUQ_PYTHON", "PYTHON"))
+    here.slurm.configure(max_submit=100)
+    here.sweep(range(1, 8))
+    here.refused("submit", "-s8-", "has left the sweep")
+    here.sweep(SEEDS)
+    here.good("submit")
+    assert [index for index, path in enumerate(scripts, 1) if "NUQ_NPROC" in path.read_text()] == [6, 7, 8]
