@@ -263,10 +263,14 @@ class Checkout:
 
     def rows(self, hours_later: float = 0) -> dict[int, dict[str, str]]:
         """Seed -> the row of ``collect``, from a fresh look at the queue."""
+        return {int(row["setting.seed"]): row for row in self.table(hours_later)}
+
+    def table(self, hours_later: float = 0) -> list[dict[str, str]]:
+        """The rows of ``collect``, from a fresh look at the queue."""
         (self.root / "jobs/scheduler.json").unlink(missing_ok=True)
         done = self.call("collect", "sweeps.py", self.name, "--out", "-", hours_later=hours_later)
         assert done.code == 0, done.out
-        return {int(row["setting.seed"]): row for row in csv.DictReader(io.StringIO(done.out))}
+        return list(csv.DictReader(io.StringIO(done.out)))
 
     def states(self, hours_later: float = 0) -> dict[int, str]:
         """Seed -> state, from a fresh look."""

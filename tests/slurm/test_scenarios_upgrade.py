@@ -16,8 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.compat.test_runs import unpacked
-from tests.slurm.checkout import MAIN, SITE, Checkout, queued
+from tests.compat import WRITTEN, trainings
+from tests.compat.test_runs import ALQ, TOPK, assert_same_bits, state, unpacked
+from tests.slurm.checkout import MAIN, SITE, Checkout, queued, whole
 from tests.slurm.cluster import Slurm
 
 SEEDS = range(1, 11)
@@ -118,3 +119,21 @@ def test_a_half_run_sweep_goes_on(slurm: Slurm, checkout: Checkout) -> None:
     words = {f"{first}_1": "FAILED", f"{first}_3": "CANCELLED", f"{second}_2": "CANCELLED"}
     assert {job: state for job, state in ended.items() if state != "COMPLETED"} == words
     assert "nothing to submit" in checkout.run("plan")
+
+
+def test_checkpoints_go_on_with_real_ranks(quiet: Slurm, tmp_path: Path) -> None:
+    """One process of 3902daa2 stopped both runs in the middle; two ranks of today's code end them."""
+    then = unpacked("runs.zip", tmp_path / "then")
+    sweep = (then / "sweep.py").read_text().replace('"gpus": 0', '"gpus": 0, "ranks": 2')
+    checkout = whole(tmp_path / "checkout", quiet, sweep, "digits")
+    (checkout.root / "runs").mkdir()
+    (then / "stopped").rename(checkout.root / "runs/digits")
+    checkout.submit("--seeds", "1")
+    checkout.wait_until_over(150)
+    for name in (ALQ, TOPK):
+        folder, undisturbed = checkout.root / "runs/digits" / name, then / "done" / name
+        told = json.loads((folder / "status.json").read_text())
+        assert (told["state"], told["attempt"]) == ("done", 2), (folder / "stdout.log").read_text()
+        assert state(folder)["step"] == state(undisturbed)["step"]
+        if (WRITTEN / "arithmetic").read_text() == trainings.arithmetic():
+            assert_same_bits(state(folder), state(undisturbed))
