@@ -121,7 +121,7 @@ def test_the_six_methods_with_a_preemption_end_with_the_figures_of_undisturbed_r
     assert sorted(lives) == sorted([f"{job}_0|PREEMPTED", *(f"{each}|COMPLETED" for each in elements)])
     wait_for(alone)
     for folder in folders.values():
-        assert "--nproc-per-node" in (folder / "run.sh").read_text()
+        assert "sent by the first process" in (folder / "stdout.log").read_text()  # so there were several
         assert_same_bits(checkout, folder, LONG)
     here, there = (drawn(checkout, place) for place in ("runs", "../alone"))
     assert {"table.csv", "accuracy.png", "relative_var.pdf", "levels.png", "overview.png"} <= here.keys()
