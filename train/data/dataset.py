@@ -107,6 +107,9 @@ class Arrays:
 def check_arrays(arrays: Arrays, input_shape: tuple[int, ...], where: str) -> None:
     """Raise ValueError where a split has inputs of another type or shape than a model is given, or too few labels."""
     inputs, labels = arrays.inputs, arrays.labels
+    for name, given in (("inputs", inputs), ("labels", labels)):
+        if not isinstance(given, np.ndarray):
+            raise ValueError(f"{where}: {name} of type {type(given).__name__}: must be a numpy.ndarray")
     pictures = inputs.dtype == np.uint8 and len(input_shape) == 3
     if not (pictures or inputs.dtype == np.float32) or inputs.shape[1:] != input_shape:
         wanted = f"uint8{['n', *input_shape]} or " if len(input_shape) == 3 else ""

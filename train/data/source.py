@@ -95,6 +95,9 @@ class Source:
             channels = train.inputs.shape[1]
             if normalization is None:
                 normalization = Normalization((0.0,) * channels, (1.0,) * channels)
+            elif {len(normalization.mean), len(normalization.std)} != {channels}:
+                rule = f"must have {channels} means and deviations, one a channel"
+                raise ValueError(f"data={self.name}: {normalization}: {rule}")
             elif is_stand_in:  # the mean and the deviation of what was drawn
                 normalization = Normalization((0.5,) * channels, (0.29,) * channels)
         if not is_stand_in:

@@ -36,8 +36,10 @@ class CsvFile:
             self._rows.writerows((self._attempt, step, tag, f"{value:.9g}", now) for tag, value in values.items())
 
     def flush(self) -> None:
+        """Write all rows to the disk itself. OSError, with the path."""
         with self._naming_the_file():
             self._file.flush()
+            os.fsync(self._file.fileno())
 
     def close(self) -> None:
         with self._naming_the_file():

@@ -382,3 +382,16 @@ def test_labels_that_are_no_int64_are_refused(plain: dict[str, Any], monkeypatch
     monkeypatch.setattr(Plain, "read", lambda self: (split, split))
     with pytest.raises(ValueError, match="int32"):
         Plain(plain).load(CPU)
+
+
+def test_what_is_no_array_and_a_normalization_of_other_channels_are_refused(
+    plain: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Plain, "normalization", Normalization((0.5,), (0.2,)))
+    for load in (Plain(plain).load, lambda device: Plain(plain).stand_in(device, 4, 4)):
+        with pytest.raises(ValueError, match=r"plain.*3 means"):
+            load(CPU)
+    given: Any = [0, 1]
+    monkeypatch.setattr(Plain, "read", lambda self: (Arrays(self.inputs, given),) * 2)
+    with pytest.raises(ValueError, match="labels of type list"):
+        Plain(plain).load(CPU)
