@@ -151,7 +151,7 @@ def refused_on_one(_: dist.ProcessGroup, door: Callable[..., object], bad: dict[
 
 
 @pytest.mark.some(3)
-@pytest.mark.parametrize(("door", "bad", "sentence"), DOORS, ids=str)
+@pytest.mark.parametrize(("door", "bad", "sentence"), DOORS, ids=lambda value: getattr(value, "__name__", str(value)))
 def test_bad_arguments_of_one_rank_keep_no_other_waiting(door: Any, bad: Any, sentence: str, ranks: Any) -> None:
     outcomes = ranks.run(refused_on_one, door, bad)[:3]
     assert outcomes[VICTIM][0].startswith(sentence) and not outcomes[VICTIM][1]
