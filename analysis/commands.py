@@ -172,7 +172,8 @@ def _listed(logs: Logs, options: argparse.Namespace) -> int:
             kind, _, axis = one.kind.rpartition("-")
             lines.setdefault((one.section, kind if axis in AXES else one.kind), []).append(one)
     table = []
-    for first, *others in lines.values():
+    for several in lines.values():
+        first, *others = sorted(several, key=lambda one: one.name not in names)  # what is drawn leads
         also = f"  Also: {', '.join(other.name for other in others)}." if others else ""
         drawn = names.intersection(each.name for each in (first, *others))
         table.append(["*" if drawn else "", first.name, first.title + also])

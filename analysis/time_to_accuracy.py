@@ -138,9 +138,9 @@ def _rows(axes: Axes, axis: str, seed_groups: list[SeedGroup], found: pd.Series)
         axes.plot(places, np.full(len(places), row), color=style.colour, **dots)
         if len(places) and places.notna().all():
             mean = estimate(places)
-            if np.isfinite(mean.half_width):
+            if np.isfinite(mean.low):
                 bar = {"fmt": "none", "ecolor": style.colour, "elinewidth": 1.0, "capsize": 2.5}
-                axes.errorbar(mean.mean, row, xerr=mean.half_width, zorder=3, **bar)
+                axes.errorbar(mean.mean, row, xerr=[[mean.mean - mean.low], [mean.high - mean.mean]], zorder=3, **bar)
             axes.plot([mean.mean], [row], linestyle="none", zorder=4, **style.point())
     _scale(axes, found.min() / size, found.max() / size)
     axes.set_xlabel(label)

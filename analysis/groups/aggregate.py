@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pandas as pd
@@ -13,6 +13,7 @@ from analysis.groups.seed_groups import SeedGroup
 from analysis.logs.load import Logs
 
 CONFIDENCE = 0.95
+FEW_SEEDS = 4  # of fewer figures show the range
 UNFINISHED = "unfinished"
 RELATIVE_VARIANCE = "est_var / super_var"
 UNMEASURED = "(measure.every=N measures the variance every N steps; 0, the default, never)"  # why there is none
@@ -21,11 +22,17 @@ _NORMAL = float(ndtri((1 + CONFIDENCE) / 2))  # for an error that is known, so w
 
 @dataclass(frozen=True)
 class Estimate:
-    """Mean of n values and the half-width of its interval (NaN for n below 2)."""
+    """Mean of n values and the half-width of its interval (NaN for n below 2).
+
+    low, high: what a figure shows of their spread: the ends of the interval, of fewer than ``FEW_SEEDS`` values the
+    range, as a t interval of two or three fills a figure.
+    """
 
     mean: float
     half_width: float
     n: int
+    low: float = field(default=np.nan, kw_only=True)
+    high: float = field(default=np.nan, kw_only=True)
 
 
 def half_width(std: np.ndarray | float, n: np.ndarray | int) -> np.ndarray:
@@ -42,8 +49,12 @@ def estimate(values: pd.Series | np.ndarray) -> Estimate:
     finite = finite[np.isfinite(finite)]
     if not len(finite):
         return Estimate(np.nan, np.nan, 0)
-    std = float(finite.std(ddof=1)) if len(finite) > 1 else np.nan
-    return Estimate(float(finite.mean()), float(half_width(std, len(finite))), len(finite))
+    n, mean = len(finite), float(finite.mean())
+    if n < 2:
+        return Estimate(mean, np.nan, n)
+    half = float(half_width(float(finite.std(ddof=1)), n))
+    low, high = (float(finite.min()), float(finite.max())) if n < FEW_SEEDS else (mean - half, mean + half)
+    return Estimate(mean, half, n, low=low, high=high)
 
 
 def runs_to_use(logs: Logs, seed_group: SeedGroup) -> list[str]:

@@ -16,7 +16,7 @@ from settings.conditions import short_name, shown
 
 
 class Mean(NamedTuple):
-    """The mean of one number over several runs, with its 95 % interval (NaN for one run)."""
+    """The mean of one number over several runs, and its spread as ``Estimate`` has it (NaN for one run)."""
 
     mean: float
     low: float
@@ -126,4 +126,4 @@ def geometric(values: pd.Series) -> Mean:
 def arithmetic(values: pd.Series) -> Mean:
     """The arithmetic mean of the finite values."""
     found = estimate(values)
-    return Mean(found.mean, found.mean - found.half_width, found.mean + found.half_width)
+    return Mean(found.mean, found.low, found.high)

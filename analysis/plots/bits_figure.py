@@ -12,6 +12,7 @@ from matplotlib.ticker import FuncFormatter
 from analysis.groups.aggregate import Estimate, estimate, final, geometric_mean, mark, marked, runs_to_use
 from analysis.groups.seed_groups import Group, SeedGroup
 from analysis.groups.tensor_formats import all_or_none
+from analysis.plots.legends import BARS
 from analysis.plots.style import look
 from analysis.plots.ticks import plain
 from analysis.results import compression_ratio
@@ -126,16 +127,17 @@ def ratio_against_accuracy(axes: Axes, group: Group) -> str | None:
 
 
 def _draw(axes: Axes, group: Group, points: _Points) -> None:
-    """Draw the mean and interval of each seed group's scores at its place, nearly equal places side by side."""
+    """Draw the mean and spread of each seed group's scores at its place, nearly equal places side by side."""
     values = np.array([place for _, place, _ in points])
     places, blocks, apart = _side_by_side(values, _width(axes))
     estimates = [estimate(accuracy) for _, _, accuracy in points]
     for (seed_group, _, accuracy), found, place in zip(points, estimates, places, strict=True):
         style = look(seed_group, lines=False)
         label = marked(seed_group.label, mark(group.logs, seed_group, len(accuracy)))
-        if np.isfinite(found.half_width):
+        if np.isfinite(found.low):
             bar = {"fmt": "none", "ecolor": style.colour, "elinewidth": 0.8, "capsize": 2, "zorder": 2}
-            axes.errorbar(place, found.mean, yerr=found.half_width, **bar)
+            reach = [[found.mean - found.low], [found.high - found.mean]]
+            axes.errorbar(place, found.mean, yerr=reach, **bar)[2][0].set_gid(BARS)
         axes.plot([place], [found.mean], label=label, linestyle="none", zorder=3, **style.point())
     _name_blocks(axes, values, places, blocks, apart)
     axes.set_xscale("log", base=2)
@@ -152,11 +154,10 @@ def _width(axes: Axes) -> float:
 
 
 def _limit(axes: Axes, estimates: Sequence[Estimate]) -> None:
-    """Fit the y axis to the means and the near part of their intervals, which over two seeds are often very wide."""
-    means, half_widths = (np.array([getattr(found, name) for found in estimates]) for name in ("mean", "half_width"))
-    half_widths = np.nan_to_num(half_widths)
-    beyond = max(0.35 * float(np.ptp(means)), float(np.median(half_widths)))
-    low = max((means - half_widths).min(), means.min() - beyond)
-    high = min((means + half_widths).max(), means.max() + beyond)
+    """Fit the y axis to the means and the near part of their bars, which may be very wide."""
+    means, lows, highs = (np.array([getattr(found, name) for found in estimates]) for name in ("mean", "low", "high"))
+    beyond = max(0.35 * float(np.ptp(means)), float(np.median(np.nan_to_num(highs - lows))) / 2)
+    low = max(np.fmin(lows, means).min(), means.min() - beyond)
+    high = min(np.fmax(highs, means).max(), means.max() + beyond)
     margin = 0.05 * (high - low) or 1.0
     axes.set_ylim(low - margin, high + margin)

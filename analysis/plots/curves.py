@@ -15,6 +15,7 @@ from matplotlib.ticker import MaxNLocator
 from analysis.axes import LINKS, MISSING, positions, unit
 from analysis.decay import drops
 from analysis.groups.aggregate import (
+    FEW_SEEDS,
     RELATIVE_VARIANCE,
     UNFINISHED,
     UNMEASURED,
@@ -37,7 +38,6 @@ REFERENCES = {"super_var": "supersgd", "sgd_var": "sgd"}  # tag -> the method th
 _UNEVEN = 4.0  # largest over smallest
 _CROWD = 6  # bands; more are drawn only where each leaves the others to be seen
 _WIDEST = 0.25  # share of the axis that a band of a crowd may take
-_FEW_SEEDS = 4  # of fewer the band is the range: a t interval of two or three fills the figure
 _SAME = 0.02  # share of the axis: places that are nearer to each other are one
 
 
@@ -178,7 +178,7 @@ def _curve(group: Group, seed_group: SeedGroup, runs: Sequence[str], complete: b
     step = found.step.astype(float)
     mean, low, high = mean_and_interval(found.values, geometric=log)
     band = "interval"
-    if 1 < len(found.runs) < _FEW_SEEDS:
+    if 1 < len(found.runs) < FEW_SEEDS:
         band, ends = "range", (found.values.min(axis=1), found.values.max(axis=1))
         low, high = (np.exp(end) if log else end for end in ends)
     # no seeds tell its interval

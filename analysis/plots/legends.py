@@ -54,9 +54,11 @@ def legend_below(figure: Figure, width: float) -> None:
 
 
 def bands_sentence(figure: Figure) -> str:
-    """The sentence on what the bands of all panels are; empty where there are none to speak of."""
-    gids = {str(line.get_gid()) for axes in figure.axes for line in axes.lines}
+    """The sentence on what the bands or bars of all panels are; empty where there are none to speak of."""
+    gids = {str(one.get_gid()) for axes in figure.axes for one in (*axes.lines, *axes.collections)}
     kinds = [words for kind, words in BANDS.items() if f"bands: {kind}" in gids]
+    if BARS in gids:
+        return f"Bars: {BANDS['range']}; {BANDS['interval']}"
     if not kinds:
         return "No bands: they would hide the curves" if "no bands" in gids else ""
     return f"Bands: {'; '.join(kinds)}" + (f"; none {HIDING}" if "no bands" in gids else "")
@@ -119,7 +121,8 @@ DROP: dict[str, Any] = {"color": "#777777", "linewidth": 0.7, "linestyle": (0, (
 DROP_OF_CURVE: dict[str, Any] = {"linestyle": "none", "marker": "|", "markersize": 9, "markeredgewidth": 1.1}
 BANDS = {
     "range": "the range of two or three seeds",
-    "interval": "95 % intervals of the mean over seeds",
+    "interval": "95 % intervals of the mean of four or more",
     "error": "95 % intervals of the measurement of one seed",
 }
+BARS = "bars"
 HIDING = "where they would hide the curves"

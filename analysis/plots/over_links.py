@@ -79,5 +79,5 @@ def _table(logs: Logs, series: Series, link: str) -> pd.DataFrame:
         loss, steps = estimate(final(logs, "Vloss", runs)), logs.of_tag("Vloss").index[-1:]
         seconds = float(positions(logs, link, runs, steps).to_numpy().mean())
         if np.isfinite(seconds) and loss.n:
-            rows[seconds] = (loss.mean, loss.mean - loss.half_width, loss.mean + loss.half_width, every)
+            rows[seconds] = (loss.mean, loss.low, loss.high, every)
     return pd.DataFrame.from_dict(rows, orient="index", columns=["mean", "low", "high", "every"])

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from analysis.groups.aggregate import marked
 from analysis.groups.seed_groups import SeedGroup
 from analysis.plots.across import Mean, Panel
-from analysis.plots.legends import legend_below
+from analysis.plots.legends import BARS, legend_below
 from analysis.plots.style import look, new_figure
 from analysis.plots.ticks import log_ticks
 
@@ -57,9 +57,9 @@ def limit(axes: Axes, log: bool) -> None:
 
 
 def line(axes: Axes, seed_group: SeedGroup, table: pd.DataFrame) -> None:
-    """Draw a marker with its interval at every value, and a line through them.
+    """Draw a marker with its spread at every value, and a line through them.
 
-    The intervals are bars, not bands: a dozen bands over each other cannot be told apart, least of all in grey. table:
+    The spread is a bar, not a band: a dozen bands over each other cannot be told apart, least of all in grey. table:
     mean, low, high, by ascending place on the x axis.
     """
     style = look(seed_group)
@@ -70,7 +70,7 @@ def line(axes: Axes, seed_group: SeedGroup, table: pd.DataFrame) -> None:
     if len(known):
         reach = np.abs(known[["low", "high"]].sub(known["mean"], axis=0).to_numpy().T)
         bars = {"fmt": "none", "ecolor": style.colour, "elinewidth": 0.7, "capsize": 1.6, "capthick": 0.7, "zorder": 2}
-        axes.errorbar(known.index, known["mean"], yerr=reach, **bars)
+        axes.errorbar(known.index, known["mean"], yerr=reach, **bars)[2][0].set_gid(BARS)
 
 
 def reference(axes: Axes, seed_group: SeedGroup, value: Mean) -> None:

@@ -12,7 +12,8 @@ from analysis.__main__ import main
 from analysis.figures import new_figure
 from analysis.groups.seed_groups import Group, groups
 from analysis.logs.load import load
-from analysis.plots.bits_figure import LEFT_OUT, ratio_against_accuracy
+from analysis.plots.bits_figure import LEFT_OUT, bits_against_accuracy, ratio_against_accuracy
+from analysis.plots.legends import bands_sentence
 from analysis.results import of_runs
 from analysis.tables import result_table, smaq_table
 from grid.engine.sweeps.families import load as sweep_named
@@ -98,12 +99,27 @@ def test_who_keeps_some_kinds_alone_is_no_figure(write_run: Write, tmp_path: Pat
 def test_a_long_interval_does_not_squeeze_the_rest(write_run: Write, tmp_path: Path) -> None:
     write_formats(write_run)
     write_near(write_run)
-    for seed, accuracy in ((1, 84.0), (2, 88.0)):  # t(1) = 12.7: 25 points on either side
+    for seed, accuracy in enumerate((35.0, 102.0, 102.0, 102.0)):  # t(3) = 3.2: 53 points on either side of 85
         write_run("s", {"method": "fp16", "tensors.all": "fp16", "seed": seed}, end(accuracy, 2.0))
     axes = new_figure(3.4, 2.4).add_subplot()
     assert ratio_against_accuracy(axes, the_group(tmp_path)) is None
     low, high = axes.get_ylim()
-    assert 60 < low < 81.5 - 6.35 and 89.5 + 6.35 < high < 100, "the other intervals, of 6.35, are whole"
+    assert 60 < low < 81 and 90 < high < 105, "the other ranges, of two seeds, are whole"
+
+
+def test_bars_are_ranges_below_four_seeds_and_the_legend_says_so(write_run: Write, tmp_path: Path) -> None:
+    methods = {"qsgd": (4, (80.0, 86.0)), "alq": (3, (80.0, 82.0, 84.0, 86.0)), "trn": (2, (70.0,))}
+    for method, (bits, accuracies) in methods.items():
+        for seed, accuracy in enumerate(accuracies):
+            write_run("s", {"method": method, "seed": seed}, end(accuracy, bits=bits))
+    figure = new_figure(3.4, 2.4)
+    axes = figure.add_subplot()
+    assert bits_against_accuracy(axes, the_group(tmp_path)) is None
+    places = [np.asarray(path.vertices)[:, 1] for bar in axes.collections for path in bar.get_paths()]
+    ends = sorted(sorted(place.tolist()) for place in places)
+    half = 3.1824463 * 2.5819889 / 2  # t(3), the deviation
+    np.testing.assert_allclose(ends, sorted([[80, 86], [83 - half, 83 + half]]), rtol=1e-6)
+    assert bands_sentence(figure).startswith("Bars: ")
 
 
 def test_the_ratio_is_the_mean_over_a_run_and_that_of_the_messages_where_gradients_alone_are_compressed(
