@@ -87,10 +87,11 @@ class Fragment:
         outer_step(self.outer, self.momentum, mean, lr=chosen.outer_lr, **how)
         self.write(torch.lerp(self.outer, self.local(), mixing) if mixing else self.outer)
 
-    def end(self) -> None:
-        """Take over the mean on its way as it is: all ranks have the mean of their parameters."""
-        self.outer.sub_(self._arrived())
+    def end(self, mean: Tensor, count: int) -> None:
+        """Take over the mean of the ranks' moves as it is: all ranks have the mean of their parameters."""
+        self.outer.sub_(mean)
         self.write(self.outer)
+        self.taken = self.sent = count
 
     def _arrived(self) -> Tensor:
         assert self.coming is not None

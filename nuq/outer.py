@@ -35,8 +35,10 @@ from torch.optim import Optimizer
 
 from nuq.errors import NonFiniteError
 from nuq.exchange import agreement, saved_ranks
+from nuq.exchange.collective_factory import Dense
 from nuq.exchange.compressor_map import CompressorMap, sorted_settings
 from nuq.exchange.driver import Driver, Memory
+from nuq.exchange.finite import first_not_finite
 from nuq.exchange.payload import RemoteNonFinite
 from nuq.exchange.summary import of_exchanges
 from nuq.exchange.transport import AtTheDoor, Transport, apart, backend_of, group_of
@@ -245,10 +247,10 @@ class OuterLoop:
         """End a training: all ranks have one model then, the outer parameters, which is the one to save and evaluate.
 
         A collective call, after the last local step; ValueError, on all ranks, where they have taken unequal numbers of
-        them.  Means on their way are taken over.  What was moved since it was last sent is sent now, and its mean is
-        taken as it is: the ranks end with the mean of their models, as the outer optimizer's momentum is for whole
-        rounds.  A second call, or one where a round has just ended, only compares the numbers of steps.  Buffers stay
-        each rank's own.
+        them.  Means on their way are taken over.  What was moved since it was last sent is sent now, in float32: the
+        ranks end with the mean of their models.  A message would leave out what no later one brings, and the outer
+        optimizer's momentum is for whole rounds.  A second call, or one where a round has just ended, only compares the
+        numbers of steps.  Buffers stay each rank's own.
 
         A state to go on from is saved before it: a training that goes on as if it had not ended needs the ranks' own
         models.  One that goes on afterwards, which is legal, begins with the outer parameters.
@@ -259,10 +261,9 @@ class OuterLoop:
             self._take(fragment, self._mixing if self.count > fragment.sent else 0.0)
         agreement.check_steps(self._driver.transport, self.count)  # meets the exchange of a rank that trains on
         moved = [fragment for fragment in self._fragments if self.count > fragment.taken]
-        for fragment in moved:
-            self._send(fragment)
-        for fragment in moved:
-            fragment.end()
+        means = [self._thread.submit(self._whole_mean, fragment).result() for fragment in moved]
+        for fragment, mean in zip(moved, means, strict=True):
+            fragment.end(mean, self.count)
             self.taken += 1
 
     @property
@@ -274,6 +275,17 @@ class OuterLoop:
         moved = fragment.outer - fragment.local()
         fragment.coming = self._thread.submit(self._mean, fragment, moved, self.count)
         fragment.sent = self.count
+
+    def _whole_mean(self, fragment: Fragment) -> Tensor:
+        """The mean of all ranks' moves in float32; NonFiniteError, on all ranks, where one is not finite."""
+        transport, moved = self._driver.transport, fragment.outer - fragment.local()
+        mean = torch.empty_like(moved)
+        with transport.telling(), torch.no_grad():
+            Dense(transport, torch.float32).mean({transport.rank: moved}, fragment.layout, Key(0, 0, 0), mean)
+        if first_not_finite([mean]) is not None:
+            name = fragment.at_fault(mean)
+            raise NonFiniteError(f"the mean of what the ranks moved {name!r} is not finite or overflows float32")
+        return mean
 
     def _mean(self, fragment: Fragment, moved: Tensor, count: int) -> Arrived:
         """The mean of all ranks' vectors; called in the thread that exchanges.

@@ -25,7 +25,7 @@ from torch.distributed.constants import default_pg_timeout
 
 from nuq.errors import NonFiniteError, RankFailed, RankLost
 from nuq.exchange import missing
-from nuq.exchange.missing import FAILED, GONE, GRACE_S, LATE, ROLL_CALL, absence
+from nuq.exchange.missing import DOOR_GRACE_S, FAILED, GONE, GRACE_S, LATE, ROLL_CALL, absence
 
 _LONGEST_S = 1e9  # thirty years, which backends still count in nanoseconds
 _TAG_BITS = 18  # exchanges before the tags of one Transport begin anew; gloo matches sends and receives by tag
@@ -137,7 +137,7 @@ class AtTheDoor:
 
     def __exit__(self, _: object, error: BaseException | None, trace: object) -> None:
         if error is not None and not isinstance(error, NonFiniteError | RankLost):
-            Transport(self.group, numbered=False).tell(error)
+            Transport(self.group, numbered=False).tell(error, DOOR_GRACE_S)
 
 
 class Transport:
@@ -335,16 +335,16 @@ class Transport:
         """
         return _Telling(self)
 
-    def tell(self, error: BaseException) -> None:
-        """Tell of an error of this rank (``telling``)."""
+    def tell(self, error: BaseException, grace_s: float = GRACE_S) -> None:
+        """Tell of an error of this rank (``telling``); grace_s: for the others to have one, too."""
         if self.group is not None and self.world > 1 and error is not self.failure:
-            self._tell(self.group, error)
+            self._tell(self.group, error, min(grace_s, self.timeout.total_seconds() / 4))
 
-    def _tell(self, group: dist.ProcessGroup, error: BaseException) -> None:
+    def _tell(self, group: dist.ProcessGroup, error: BaseException, grace_s: float) -> None:
         closed = (self, *self.siblings)
         for transport in closed:  # known before another thread of this rank finds its connections closed
             transport.failure = error
-        if missing.failed_on_all(group, error, min(GRACE_S, self.timeout.total_seconds() / 4)):
+        if missing.failed_on_all(group, error, grace_s):
             for transport in closed:
                 transport.failure = None
             return
