@@ -126,7 +126,7 @@ def test_a_half_run_sweep_goes_on(slurm: Slurm, checkout: Checkout) -> None:
 def test_checkpoints_go_on_with_real_ranks(quiet: Slurm, tmp_path: Path) -> None:
     """One process of 3902daa2 stopped both runs in the middle; two ranks of today's code end them."""
     then = unpacked("runs.zip", tmp_path / "then")
-    sweep = (then / "sweep.py").read_text().replace('"gpus": 0', '"gpus": 0, "ranks": 2')
+    sweep = (then / "sweep.py").read_text().replace('"gpus": 0', '"gpus": 0, "ranks": 2').replace("1G", "3G")
     checkout = whole(tmp_path / "checkout", quiet, sweep, "digits")
     (checkout.root / "runs").mkdir()
     (then / "stopped").rename(checkout.root / "runs/digits")
