@@ -113,7 +113,7 @@ def assert_flat(found: list[Usage], steps: int) -> None:
 def test_a_leak_is_seen() -> None:
     kept: list[bytearray] = []
     with pytest.raises(AssertionError, match="memory"):
-        assert_flat([growth(lambda _: kept.append(bytearray(2000)), 500, 2000)], 750)
+        assert_flat([growth(lambda _: kept.append(bytearray(b"x") * (1 << 20)), 20, 60)], 20)
     lists: list[list[int]] = []
     with pytest.raises(AssertionError, match="objects"):
         assert_flat([growth(lambda _: lists.append([]), 500, 2000)], 750)

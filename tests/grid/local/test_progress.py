@@ -130,7 +130,7 @@ def test_ctrl_c_leaves_a_clean_terminal(tmp_path: Path) -> None:
     _, lines, code = _drive(fake.checkout(tmp_path, {1: "wait"}), 70, ctrl_c_after="(seed 1) 42 %")
     assert code == 130
     assert "stopping 1 run; a second Ctrl-C stops them at once" in lines[0]
-    assert lines[1:] == ["stopped; the same command goes on from the last checkpoints", "nothing to do", ""]
+    assert lines[1:] == ["stopped; the same command goes on from the last checkpoints", "1 stopped, 2 not started", ""]
     assert not [line for line in lines if "runs in" in line]
 
 
