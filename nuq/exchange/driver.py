@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import torch
@@ -98,7 +99,7 @@ class Driver:
         and what is remembered stays as it is.
         """
         completes = not self.is_dense and self.compressors.sends_differences
-        with self.transport.telling(), self.compressors.aside(unused):
+        with self.transport.telling(), self.compressors.aside(unused) if unused else nullcontext():
             arrived = self.collective.begin(vectors, layout, key, out)
 
         def end() -> None:
