@@ -28,7 +28,7 @@ from nuq.exchange.hook import saved_state
 from nuq.exchange.hook.bucket_exchange import BucketExchange, ranks_of
 from nuq.exchange.hook.bucket_threads import BucketThreads
 from nuq.exchange.hook.settings import HookSettings
-from nuq.exchange.transport import AtTheDoor, Transport
+from nuq.exchange.transport import RefusalsTold, Transport
 from nuq.settings.feedback import HookFeedback
 from nuq.settings.typed import OfHook
 
@@ -63,7 +63,7 @@ class CompressionState:
         layers: Sequence[str] = (),
         **settings: Unpack[OfHook],
     ) -> None:
-        with AtTheDoor(None if model is None else ranks_of(model, group)):
+        with RefusalsTold(None if model is None else ranks_of(model, group)):
             self.settings = HookSettings.of(method, layers, settings)
         self._saved: dict[str, Any] | None = None
         self._attached: BucketExchange | None = None

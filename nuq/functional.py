@@ -20,7 +20,7 @@ from nuq.exchange.compressor_map import CompressorMap, sorted_settings
 from nuq.exchange.driver import Driver
 from nuq.exchange.flat_layout import FlatLayout, Segment
 from nuq.exchange.payload import told_plainly
-from nuq.exchange.transport import AtTheDoor, Transport, group_of
+from nuq.exchange.transport import RefusalsTold, Transport, group_of
 from nuq.kernels.spec import DTYPES, Key
 from nuq.registry import method as entry_of
 from nuq.settings.exchange import Exchange
@@ -54,7 +54,7 @@ def all_reduce(
     ranks, where one rank's tensor is not finite; RankLost.
     """
     group = group_of(group)
-    with AtTheDoor(group):
+    with RefusalsTold(group):
         if not isinstance(tensor, Tensor):
             legal = ", ".join(str(dtype).removeprefix("torch.") for dtype in DTYPES)
             raise ValueError(f"tensor={tensor!r:.999}: must be a torch.Tensor of {legal}, as torch.tensor([3.0]) is")

@@ -41,7 +41,7 @@ from nuq.exchange.driver import Driver, Memory
 from nuq.exchange.finite import first_not_finite
 from nuq.exchange.payload import RemoteNonFinite
 from nuq.exchange.summary import of_exchanges
-from nuq.exchange.transport import AtTheDoor, Transport, apart, backend_of, group_of
+from nuq.exchange.transport import RefusalsTold, Transport, apart, backend_of, group_of
 from nuq.fragments import Arrived, Fragment, checked, fragments_of, load, own_or_mean, saved
 from nuq.inner_optimizers import several, trained_by
 from nuq.kernels.spec import Key
@@ -83,7 +83,7 @@ class OuterLoop:
         group: dist.ProcessGroup | None = None,
         **settings: Unpack[OfOuter],
     ) -> None:
-        with AtTheDoor(group_of(group)):
+        with RefusalsTold(group_of(group)):
             schemas = (OuterExchange, Outer)
             self._own, self._exchange, self._chosen = sorted_settings(method, schemas, settings, OTHER_DEFAULTS)
             self._feedback = self._chosen.memory(method)
@@ -116,7 +116,7 @@ class OuterLoop:
         if group is None:
             remedy = "call torch.distributed.init_process_group first"
             raise ValueError(f"an OuterLoop exchanges between processes: {remedy}")
-        with AtTheDoor(group):
+        with RefusalsTold(group):
             reshard(self.model)
             device = next(iter(self._parameters.values())).device if self._parameters else torch.device("cpu")
             shapes = {name: shard(p).shape for name, p in self._parameters.items()}

@@ -73,7 +73,7 @@ def differing(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
     """
     first, second = (dotted(result_settings(config)) for config in (one, other))
     names = [name for name in {**first, **second} if canonical(first.get(name)) != canonical(second.get(name))]
-    groups = tuple(f"{name.removesuffix('name')}" for name in names if name.endswith(".name"))
+    groups = tuple(name.removesuffix("name") for name in names if name.endswith(".name"))
     told = [name for name in names if name.endswith(".name") or not name.startswith(groups)]
     return [
         f"{name.removesuffix('.name')}={first.get(name, 'unset')}, not {second.get(name, 'unset')}" for name in told

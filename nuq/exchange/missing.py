@@ -20,7 +20,7 @@ ROLL_CALL = timedelta(seconds=5)
 _STORE_STAYS_S = 5.0
 GRACE_S = 1.0  # for ranks that notice at about the same time to say whom they miss, or that they failed, too
 LATE, GONE, FAILED = "did not answer in time", "is gone", "failed: "
-DOOR_GRACE_S = 3.0  # for ranks that are all refused the same before anything is exchanged: the group then stays open
+REFUSED_GRACE_S = 3.0  # for ranks that all refuse their arguments: their group then stays open
 _FAILED_KEY = "nuq/failed"  # the first rank that told of an error of its own, and the error
 _asked: list[int] = []  # whether this process has, once it missed a rank
 _failed: list[str] = []  # what this process told of itself, until it goes on

@@ -25,7 +25,7 @@ from torch.distributed.constants import default_pg_timeout
 
 from nuq.errors import NonFiniteError, RankFailed, RankLost
 from nuq.exchange import missing
-from nuq.exchange.missing import DOOR_GRACE_S, FAILED, GONE, GRACE_S, LATE, ROLL_CALL, absence
+from nuq.exchange.missing import FAILED, GONE, GRACE_S, LATE, REFUSED_GRACE_S, ROLL_CALL, absence
 
 _LONGEST_S = 1e9  # thirty years, which backends still count in nanoseconds
 _TAG_BITS = 18  # exchanges before the tags of one Transport begin anew; gloo matches sends and receives by tag
@@ -124,10 +124,11 @@ class _Telling:
 
 
 @dataclass(frozen=True, slots=True)
-class AtTheDoor:
-    """``Transport.telling`` for what a rank checks before a collective call has its Transport.
+class RefusalsTold:
+    """The context of arguments that a rank checks, or refuses, before a collective call has its Transport.
 
-    group: of the ranks that wait in that call; None where there is none.
+    It tells the others of an error as ``Transport.telling`` does.  group: of the ranks that wait in that call; None
+    where there is none.
     """
 
     group: dist.ProcessGroup | None
@@ -137,7 +138,7 @@ class AtTheDoor:
 
     def __exit__(self, _: object, error: BaseException | None, trace: object) -> None:
         if error is not None and not isinstance(error, NonFiniteError | RankLost):
-            Transport(self.group, numbered=False).tell(error, DOOR_GRACE_S)
+            Transport(self.group, numbered=False).tell(error, REFUSED_GRACE_S)
 
 
 class Transport:

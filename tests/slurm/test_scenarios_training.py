@@ -97,7 +97,7 @@ def test_the_six_methods_with_a_preemption_end_with_the_figures_of_undisturbed_r
     folders = {row["label"]: checkout.root / row["run"] for row in checkout.table()}
     assert folders.keys() == METHODS.keys()
     victim = folders["ALQ"]
-    slurm.wait_until((victim / "checkpoint.pt").exists, 120, 0.001)
+    slurm.wait_until((victim / "checkpoint.pt").exists, 240, 0.001)
     pid = told(victim)["pid"]
     os.kill(pid, signal.SIGSTOP)
     (node,) = slurm.run("squeue", "-h", "-j", f"{job}_0", "-o", "%N").split()
@@ -165,7 +165,7 @@ def drawn(checkout: Checkout, runs: str) -> dict[str, Any]:
 
 
 def wait_for(alone: subprocess.Popen[str]) -> None:
-    out = alone.communicate(timeout=150)[0] if alone.poll() is None else ""
+    out = alone.communicate(timeout=300)[0] if alone.poll() is None else ""
     assert alone.returncode == 0, out
 
 

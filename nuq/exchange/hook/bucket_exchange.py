@@ -26,7 +26,7 @@ from nuq.exchange.hook.buckets import Bucket, Plan, emptied, made
 from nuq.exchange.hook.settings import HookSettings
 from nuq.exchange.hook.used_parameters import UsedParameters
 from nuq.exchange.payload import check_mean
-from nuq.exchange.transport import AtTheDoor, Transport, apart, backend_of, group_of
+from nuq.exchange.transport import RefusalsTold, Transport, apart, backend_of, group_of
 from nuq.kernels.spec import Key
 from nuq.parameters import is_sharded, refuse_sparse_gradients, trained
 
@@ -49,7 +49,7 @@ class BucketExchange:
                 "a CompressionState exchanges between processes: call torch.distributed.init_process_group first"
             )
         self.chosen, self.hook = chosen, chosen.hook
-        with AtTheDoor(ranks_of(model, group)):
+        with RefusalsTold(ranks_of(model, group)):
             self.parameters = trained(model)
             if sharded := [name for name, p in self.parameters.items() if is_sharded(p)]:
                 why = "of which each rank has a part, and DDP's hook is given whole gradients"
@@ -64,7 +64,7 @@ class BucketExchange:
         self.shapes = {name: tuple(p.shape) for name, p in self.parameters.items()}
         shared = ranks_of(model, group)
         assert shared is not None
-        with AtTheDoor(shared):  # a transport apart from the buckets' messages
+        with RefusalsTold(shared):  # a transport apart from the buckets' messages
             self._told = Transport(shared, timeout_s=self.hook.timeout_s, device=self.device)
         same = {"method": chosen.method, **chosen.plain, "layers": chosen.layers}
         same |= {f"parameter {name}": list(shape) for name, shape in self.shapes.items()}
