@@ -76,11 +76,11 @@ class AdaptiveQuantizer(Quantizer):
     first update had better be at once (``update_at`` with 0).  (The original starts from uniform or exponential levels,
     whose variance is tens to hundreds of times larger until step 100.)
 
-    Nothing is solved for before it is read.  solve: start levels are shared by the quantizers that are given the same
-    one.  chained: it starts from the multiplier of the update before.
+    Levels are solved for when they are first read.
     """
 
     def __init__(self, settings: Adaptive, solve: Update, *, chained: bool = False) -> None:
+        """solve: quantizers that are given the same one share start levels.  chained: it starts from the last p."""
         self.settings = settings
         self._solve, self._chained = solve, chained
         self._short: dict[int, Quantizer] = {}  # what shorter vectors start with, by their length
