@@ -79,17 +79,6 @@ def unmeasured(experiments: Sequence[Experiment]) -> Iterator[str]:
         yield "no variance is logged, as measure.every is 0 in all runs (figures of it need measure.every=N)"
 
 
-def left_beside(sweep: Sweep, experiments: Sequence[Experiment], root: Path) -> list[Path]:
-    """The run folders that are part of no sweep; where that cannot be told, all beside this sweep's, of any seed."""
-    from grid.engine.states.runs import left_over, other_seeds
-    from grid.engine.submission.pruning import unclaimed
-
-    found = left_over([*experiments, *other_seeds(sweep, experiments, root)], root)
-    with contextlib.suppress(ValueError):  # prune says why
-        return unclaimed(sweep, experiments, root) if found else []
-    return found
-
-
 def of_other_seeds(sweep: Sweep, experiments: Sequence[Experiment], root: Path) -> Iterator[str]:
     """A sentence on the runs of a sweep that ``run --seeds`` started with other seeds than those of ``experiments``."""
     from grid.engine.states.runs import other_seeds, runs_of
