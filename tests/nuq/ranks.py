@@ -19,6 +19,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch.distributed.tensor.debug import _clear_sharding_prop_cache
 
 from tests.ports import free_port
 
@@ -152,7 +153,11 @@ def first_ranks(size: int) -> dist.ProcessGroup:
 
 
 def _serve(rank: int, world: int, port: int, pipe: Connection) -> None:
-    """A rank: functions one after another, until the other end of the pipe is closed."""
+    """A rank: functions one after another, until the other end of the pipe is closed.
+
+    What DTensor keeps of an operation has the mesh of its first call.  A later mesh of another group counts as the same
+    if it has the same ranks.  Where the ranks' first calls differ, so would their groups, and each waits for the other.
+    """
     torch.set_num_threads(1)
     dist.init_process_group(
         "gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=world, timeout=timedelta(seconds=60)
@@ -163,6 +168,7 @@ def _serve(rank: int, world: int, port: int, pipe: Connection) -> None:
     with suppress(EOFError):
         while True:
             function, size, arguments = pickle.loads(pipe.recv_bytes())
+            _clear_sharding_prop_cache()
             try:
                 with warnings.catch_warnings():
                     warnings.simplefilter("error")

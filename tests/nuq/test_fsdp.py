@@ -17,6 +17,7 @@ from nuq.errors import NonFiniteError
 from nuq.fsdp import CompressedReduceScatter
 from nuq.kernels.spec import Key
 from nuq.registry import METHODS
+from tests.nuq.ranks import second_group
 from tests.nuq.small_training import assert_same_bits, backward, net
 
 
@@ -26,6 +27,22 @@ def sharded(group: dist.ProcessGroup) -> nn.Module:
     fully_shard(model[2], mesh=mesh)  # type: ignore[index]
     fully_shard(model, mesh=mesh)
     return model
+
+
+def groups_of_parameters(group, *, second=False):
+    """The groups by which a sharded model's parameters are gathered after a step."""
+    model = sharded(second_group(group) if second else group)
+    model(torch.ones(2, 12)).sum().backward()
+    torch.optim.SGD(model.parameters(), lr=0.1).step()
+    return {p.device_mesh.get_group().group_name for p in model.parameters()}  # type: ignore[attr-defined]
+
+
+def _second(group):
+    return groups_of_parameters(group, second=True)
+
+
+def test_a_test_takes_no_group_of_one_before_it(ranks):
+    assert ranks.run(_second, world=2) != ranks.run(groups_of_parameters, world=2)
 
 
 def whole(model: nn.Module) -> torch.Tensor:
