@@ -181,7 +181,7 @@ def _entries(runs: Path, sweep: str, found: list[Run], notes: list[str], use_cac
     """Every run by name, from the cache where its files have not changed."""
     now = time.time_ns()
     names = foreign.TAGS
-    reader = hashlib.sha256(json.dumps(names, sort_keys=True).encode()).hexdigest()[:16]
+    reader = hashlib.sha256(json.dumps([names, reading.READ.pattern], sort_keys=True).encode()).hexdigest()[:16]
     place = kept.place(runs, sweep) if use_cache and found else None
     if use_cache and found and place is None:
         notes.append(f"no cache: neither {runs} nor a folder for caches can be written, so all logs are read each time")

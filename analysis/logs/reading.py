@@ -13,7 +13,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -27,6 +27,12 @@ ATTEMPT = re.compile(r"\.a(\d+)$")
 _PORTION_BYTES = 4 << 20  # the arrays of a portion then stay near the caches of a core
 _ALONE_BYTES = 48 << 20  # below this, a second process would take longer to start than to help
 _MOST_PROCESSES = 8
+# The tags, under our names, that a figure, a table or a cost reads.
+READ = re.compile(
+    "loss|Tloss|Vloss|Vacc|Vpearson|Vmatthews|lr|epoch|batch_idx|est_var|super_var|sgd_var|relative_var_se|est_nvar|"
+    "est_snr|norm_var|nb_error|error_kurtosis|error_max|compression_ratio|comm/(network_)?bytes|"
+    "comm/(means_)?bits_per_coordinate|time/(step|encode|wire|decode|update|optimizer)_s|" + r"levels/\d+"
+)
 
 
 class Files(NamedTuple):
@@ -84,12 +90,13 @@ def merged(step: np.ndarray, file: np.ndarray, tag: np.ndarray, own: np.ndarray)
 def writers(names: Sequence[str], begun: np.ndarray, ended: np.ndarray) -> np.ndarray:
     """The numbers of a run's files, in the order they were begun; files that were written at the same time share one.
 
-    names: of the files, in order; begun, ended: wall times.  Our own attempts (``.a3``) are never written at the same
-    time: an attempt begins after the one before has ended, whatever the clocks of two machines say.
+    names: of the files, in order; begun, ended: wall times, infinite for a file without events.  Our own attempts
+    (``.a3``) are never written at the same time: an attempt begins after the one before has ended, whatever the clocks
+    of two machines say.
     """
     number, until = np.zeros(len(names), np.int64), -np.inf
     for file, name in enumerate(names):
-        apart = bool(ATTEMPT.search(name)) or begun[file] >= until
+        apart = bool(ATTEMPT.search(name)) or until <= begun[file] < np.inf
         number[file] = number[file - 1] + apart if file else 0
         until = ended[file] if apart else max(until, ended[file])
     return number
@@ -128,6 +135,9 @@ def read_runs(runs: Sequence[Files]) -> Runs:
                 for code, count in at_once
             ]
         order = np.concatenate(pieces)
+    others = np.array([not ATTEMPT.search(path.name) and path.parent.name != EVALUATOR[:-1] for path in paths])
+    for k in np.unique(run_of_file[others]).tolist():
+        remarks[k] += _unread(tags, tag[others[found.file] & (run == k)])
     rows = np.stack([run[order], tag[order], of_run[order]])
     begins = np.concatenate([[0], np.flatnonzero((rows[:, 1:] != rows[:, :-1]).any(axis=0)) + 1])
     spans = np.column_stack([rows[:, begins].T, np.diff(begins, append=len(order))])
@@ -156,8 +166,17 @@ def _passed_over(found: events.Scalars, of_run: np.ndarray) -> list[str]:
     tags = {tag for file in np.flatnonzero(of_run).tolist() for tag in found.passed_over.get(file, ())}
     if not tags:
         return []
-    some = ", ".join(sorted(tags)[:3]) + (f" and {len(tags) - 3} more" if len(tags) > 3 else "")
-    return [f"{some}: no scalars (pictures, texts, tensors), so nothing is drawn of them"]
+    return [f"{_some(tags)}: no scalars (pictures, texts, tensors), so nothing is drawn of them"]
+
+
+def _unread(tags: Sequence[str], logged: np.ndarray) -> list[str]:
+    """The sentence on those of the tags logged (codes) that nothing reads, if any; what we log is known."""
+    found = {tags[code] for code in np.unique(logged).tolist() if not READ.fullmatch(tags[code])}
+    return [f"no figure or table reads {_some(found)}"] if found else []
+
+
+def _some(tags: Set[str]) -> str:
+    return ", ".join(sorted(tags)[:3]) + (f" and {len(tags) - 3} more" if len(tags) > 3 else "")
 
 
 def _without_steps(rows: np.ndarray, found: events.Scalars, tags: Sequence[str], tag: np.ndarray) -> list[str]:

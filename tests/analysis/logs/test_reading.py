@@ -1,5 +1,6 @@
 """The event files of runs: merging of attempts, several processes, parts."""
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -145,6 +146,14 @@ def test_of_two_writers_at_the_same_time_the_later_event_counts_and_it_is_said(t
     assert [("loss" in remark and "2" in remark) for remark in remarks] == [True]
 
 
+def test_a_file_without_events_does_not_part_two_writers_at_the_same_time(tmp_path: Path) -> None:
+    (tmp_path / "events.out.tfevents.1.x").write_bytes(b"")
+    losses = [("loss", step, 1.0, 10.0 + step) for step in range(10)]
+    found, remarks = two_writers(tmp_path, losses, [("loss", 0, 2.0, 10.5)])
+    assert found == {("loss", step): 1.0 for step in range(10)} | {("loss", 0): 2.0}
+    assert len(remarks) == 1
+
+
 def test_a_writer_that_begins_after_the_other_has_ended_is_a_run_that_goes_on(tmp_path: Path) -> None:
     first = [("loss", step, 1.0, 10.0 + step) for step in range(5)]
     found, remarks = two_writers(tmp_path, first, [("loss", 2, 2.0, 21.0)], begun=20.0)
@@ -180,6 +189,19 @@ def test_values_without_a_step_and_values_that_are_no_scalars_are_told(tmp_path:
     assert told(part) == [{("loss", 0): (0, 2.0)}]
     assert len(remarks) == 2 and not any("levels" in each for each in remarks)
     assert any("loss" in each and "3 values" in each for each in remarks) and any("remark" in each for each in remarks)
+
+
+def test_tags_of_others_that_nothing_reads_are_told(tmp_path: Path) -> None:
+    rows = [(tag, 0, 1.0) for tag in ("val/f1", "levels/3", "levels/x", "Vacc", "epoch", "lr_groups")]
+    (tmp_path / "events.out.tfevents.1.host").write_bytes(event_file(rows))
+    (tmp_path / "events.out.tfevents.1.host.a1").write_bytes(event_file([("bits", 0, 3.0)]))  # ours, for TensorBoard
+    _, _, (remarks,) = read_runs([Files([str(path) for path in sorted(tmp_path.iterdir())], 1, {})])
+    (remark,) = [each for each in remarks if "reads" in each]
+    assert {word for word in re.split("[ ,]+", remark) if "/" in word or "_" in word} == {
+        "val/f1",
+        "levels/x",
+        "lr_groups",
+    }
 
 
 @pytest.mark.parametrize("helpers", ["help", "cannot start", "die"])

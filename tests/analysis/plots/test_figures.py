@@ -10,10 +10,12 @@ import pytest
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from analysis import figures
+from analysis import figures, results, run_costs
 from analysis.axes import AXES
 from analysis.groups.seed_groups import Group, groups
 from analysis.logs.load import Logs, load
+from analysis.logs.reading import READ
+from analysis.logs.rows import Rows
 from analysis.plots import curves, legends
 from nuq.registry import METHODS
 from tests.analysis.conftest import everything
@@ -42,6 +44,23 @@ def test_curves_are_means_with_drops_and_bands(one: Callable[..., tuple[Logs, Gr
     ]  # 200 lies beyond the last step
     assert len(axes.collections) == 2
     assert axes.get_yscale() == "log"
+
+
+def test_the_tags_that_are_asked_for_are_known_to_be_read(
+    one: Callable[..., tuple[Logs, Group]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the reader of the logs would say that nothing reads them."""
+    logs, _ = one(["sgd", "alq"], seeds=1)
+    asked = {part for plot in curves.PLOTS for tag in plot.tags for part in tag.split(" / ")}
+    only, of_tag = Rows.only, Rows.of_tag
+    monkeypatch.setattr(Rows, "only", lambda self, tags: asked.update(tags) or only(self, tags))
+    monkeypatch.setattr(Rows, "of_tag", lambda self, tag: asked.add(tag) or of_tag(self, tag))
+    results.of_runs(logs)
+    run_costs.costs(logs)
+    for figure in figures.named(logs, 3.4):
+        figure.missing()
+    assert {"Vacc", "time/step_s", "lr", "levels/0"} <= asked
+    assert {tag for tag in asked if not READ.fullmatch(tag)} == set()
 
 
 @pytest.mark.parametrize("methods", [6, 8])
