@@ -171,7 +171,7 @@ def _passed_over(found: events.Scalars, of_run: np.ndarray) -> list[str]:
 
 def _unread(tags: Sequence[str], logged: np.ndarray) -> list[str]:
     """The sentence on those of the tags logged (codes) that nothing reads, if any; what we log is known."""
-    found = {tags[code] for code in np.unique(logged).tolist() if not READ.fullmatch(tags[code])}
+    found = {tag for tag in map(tags.__getitem__, set(logged.tolist())) if not READ.fullmatch(tag)}
     return [f"no figure or table reads {_some(found)}"] if found else []
 
 

@@ -90,6 +90,11 @@ class Source:
         """The data set of decoded examples; ValueError for what no model is given."""
         for split, arrays in (("training", train), ("test", test)):
             check_arrays(arrays, self.input_shape(), f"data={self.name}, {split} split")
+        found = len(train.labels), len(test.labels)
+        # the sets of which ``verify`` checks archives are read in parts, too
+        if not is_stand_in and "verify" not in self.settings and self.record.sizes not in (None, found):
+            rule = f"its DataRecord has sizes={self.record.sizes}"
+            raise ValueError(f"data={self.name}: {found[0]} training and {found[1]} test examples: {rule}")
         normalization = self.normalization
         if train.inputs.dtype == np.uint8:
             channels = train.inputs.shape[1]

@@ -1,5 +1,6 @@
 """``data.limit``: which examples are left to train on, what stays whole, and what is refused."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +98,14 @@ def test_every_data_set_has_the_setting_and_runs_without_it_keep_their_names() -
         config = resolving.resolve({"data": name})
         older = config | {"data": {key: value for key, value in config["data"].items() if key != "limit"}}
         assert run_identity.identity(older) == run_identity.identity(config)
+
+
+def test_other_numbers_of_examples_than_the_catalog_says_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the catalog's numbers dry runs estimate, and a limit is refused before anything is read."""
+    monkeypatch.setitem(DATA, "digits", replace(DATA["digits"], sizes=(1500, 355)))
+    with pytest.raises(ValueError, match=r"digits: 1442 training and 355 test examples.*\(1500, 355\)"):
+        load("digits")
+    assert data.stand_in(resolving.resolve({"data": "digits"}), "cpu").num_train == DATA["digits"].num_stand_ins
 
 
 def test_a_dry_run_counts_what_is_left() -> None:
