@@ -40,6 +40,8 @@ from nuq.settings import unknown
 from settings.conditions import short_name, shown
 
 _MOST_ROWS = 24  # rows of a legend: four inches
+_PAGE = 9.0  # inches, the height of a page
+_LOWEST = 1.6  # inches: the height of a panel whose title takes two lines
 
 
 # Panels of a group that was trained with the quantized gradient: name, title, function of (axes, group).
@@ -351,6 +353,8 @@ def _overview(means: Means, axis: str) -> Figure | str:
     if legend_rows(figure, width) > _MOST_ROWS:
         return _too_many(figure)
     columns = min(len(panels), 2 if len(panels) in (2, 4) else 3, max(1, round(width / WIDTHS["page"] * 3)))
+    if -(-len(panels) // columns) * width / columns * (RATIO + 0.05) > _PAGE:
+        columns += 1
     rows = -(-len(panels) // columns)
     places = GridSpec(rows, columns, figure=figure)
     for index, axes in enumerate(panels):
@@ -358,17 +362,17 @@ def _overview(means: Means, axis: str) -> Figure | str:
         letter = f"({chr(ord('a') + index)}) " if len(panels) > 1 else ""
         axes.set_title(letter + axes.get_ylabel(), loc="left")
         axes.set_ylabel("")
-    _one_x_axis(panels, axis)
-    figure.set_figheight(rows * width / columns * (RATIO + 0.05))
+    _one_x_axis(panels, axis, 5 if width / columns > 2 else 3)
+    figure.set_figheight(rows * max(width / columns * (RATIO + 0.05), _LOWEST))
     legend_below(figure, width)
     return figure
 
 
-def _one_x_axis(panels: Sequence[Axes], axis: str) -> None:
+def _one_x_axis(panels: Sequence[Axes], axis: str, num_ticks: int) -> None:
     """Give all panels the same x axis, so that a step stands at one place in each."""
     for scale in {axes.get_xscale() for axes in panels}:
         alike = [axes for axes in panels if axes.get_xscale() == scale]
         low, high = zip(*(axes.get_xlim() for axes in alike), strict=True)
         for axes in alike:
             axes.set_xlim(min(low), max(high))
-            x_axis(axes, axes.get_xlabel(), whole=axis == "step")
+            x_axis(axes, axes.get_xlabel(), num_ticks, whole=axis == "step")

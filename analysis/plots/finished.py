@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+import textwrap
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -40,6 +41,9 @@ def styled(function: Callable[[Any, float], Figure | str], of: Any, width: float
             try:
                 if engine := figure.get_layout_engine():
                     engine.execute(figure)
+                    if _is_overprinted(figure, *(axes.xaxis.label for axes in figure.axes)):
+                        _wrap(figure)
+                        engine.execute(figure)
                 what = "the titles of its panels and its legend" if _is_overprinted(figure) else ""
             except UserWarning:
                 what = "its panels"
@@ -52,12 +56,21 @@ def styled(function: Callable[[Any, float], Figure | str], of: Any, width: float
     return figure
 
 
-def _is_overprinted(figure: Figure) -> bool:
-    """Whether titles or legends overlap or are cut off: the layout makes no room for the width of a title."""
+def _is_overprinted(figure: Figure, *labels: Text) -> bool:
+    """Whether titles, legends or these labels overlap or are cut off: the layout makes no room for a title's width."""
     titles = [item for axes in figure.axes for item in {*axes.get_children()} - {*axes.texts} if isinstance(item, Text)]
-    boxes = [box for item in (*titles, *figure.legends) if (box := item.get_window_extent()).width]
+    boxes = [box for item in (*titles, *figure.legends, *labels) if (box := item.get_window_extent()).width]
     is_cut = any(box.x1 > figure.bbox.x1 + 1 or box.y0 < figure.bbox.y0 - 1 for box in boxes)
     return is_cut or any(one.overlaps(other) for one, other in itertools.combinations(boxes, 2))
+
+
+def _wrap(figure: Figure) -> None:
+    """Break titles and x labels that are longer than their panels are wide, so that none reaches the next panel."""
+    for axes in figure.axes:
+        for text in {*axes.get_children(), axes.xaxis.label} - {*axes.texts}:
+            if isinstance(text, Text) and (wide := text.get_window_extent().width) > axes.bbox.width:
+                words = text.get_text()
+                text.set_text(textwrap.fill(words, max(1, int(len(words) * axes.bbox.width / wide))))
 
 
 def _relabel(figure: Figure) -> None:

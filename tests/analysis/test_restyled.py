@@ -248,19 +248,19 @@ def test_a_dollar_is_a_dollar_unless_mathematics_is_asked_for(logs: Logs) -> Non
 
 
 @pytest.mark.slow
-def test_titles_over_each_other_are_told(logs: Logs, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    style = f"width: 5.5\nheight: 2.2\nformats: [svg]\nnames: {{alq: {'long name ' * 6}}}\nlegend: "
+def test_panels_without_room_beside_a_legend_are_told(
+    logs: Logs, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    style = f"width: 4.2\nheight: 2.2\nformats: [svg]\nnames: {{alq: {'long name ' * 6}}}\nlegend: "
     drawing = ["figures", "s", "--only", "overview", "--panels", "relative_var", "accuracy", "--style", "mine.yaml"]
     (tmp_path / "mine.yaml").write_text(style + "right")
     assert main(drawing) == 1
-    room = (
-        "5.5 by 2.2 inches leave no room for the titles of its panels and its legend: choose a larger width or height"
-    )
+    room = "4.2 by 2.2 inches leave no room for its panels: choose a larger width or height"
     rest = " (1.5 to 100 inches), another place of the legend or smaller fonts\n"
     assert capsys.readouterr().err.startswith(f"note: overview: not drawn, {room}{rest}")
     (tmp_path / "mine.yaml").write_text(style + "below")
     assert main(drawing) == 0
-    (tmp_path / "mine.yaml").write_text(style.replace("5.5", "9") + "right")
+    (tmp_path / "mine.yaml").write_text(style.replace("4.2", "9") + "right")
     assert main(drawing) == 0
 
 

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 from matplotlib.transforms import Bbox, BboxBase
 
-from analysis import figures
+from analysis import figures, restyled
 from analysis.axes import AXES
 from analysis.groups.seed_groups import Group, groups, seed_groups
 from analysis.logs.load import Logs, load
@@ -91,6 +91,20 @@ def test_all_figures_of_all_methods_keep_clear_of_their_labels(
             drawn[named.name] = figure
     assert set(drawn) >= {*(AGAINST if width == "column" else CURVES), *MEASURED}
     assert all(drawn[name].get_figwidth() == style.WIDTHS[width] for name in CURVES)
+
+
+@pytest.mark.parametrize("kind", ["overview-bytes", pytest.param("overview", marks=pytest.mark.slow)])
+def test_an_overview_of_one_column_fits_on_a_page_and_keeps_clear_of_its_labels(
+    one: Callable[..., tuple[Logs, Group]], kind: str
+) -> None:
+    logs, _ = one(["supersgd", "alq"], seeds=1)
+    with restyled.using(restyled.Style(width=3.4)):
+        figure = next(named for named in figures.named(logs, 3.4) if named.kind == kind).make()
+    assert isinstance(figure, Figure), figure
+    check(figure, kind)
+    labels = [axes.xaxis.label.get_window_extent() for axes in figure.axes]
+    assert all(Bbox.intersection(one, other) is None for one, other in itertools.combinations(labels, 2))
+    assert figure.get_figwidth() == 3.4 and figure.get_figheight() <= 9
 
 
 @pytest.mark.slow
