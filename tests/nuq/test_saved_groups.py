@@ -32,8 +32,9 @@ def assert_equal(found: Any, expected: Any) -> None:
 def of_stages(everyone, folder: str) -> None:
     """Two stages of a pipeline, of two ranks each, whose parameters have the same names and sizes."""
     rank = dist.get_rank(everyone)
-    own = [dist.new_group(ranks) for ranks in ([0, 1], [2, 3])][rank // 2]
-    three = dist.new_group([0, 1, 2])
+    stages: list[Any] = [dist.new_group(ranks) for ranks in ([0, 1], [2, 3])]
+    own = stages[rank // 2]
+    three: Any = dist.new_group([0, 1, 2])
     model, state = hooked(own, net(), **TOPK)
     for step in range(2):
         model.zero_grad()
@@ -95,7 +96,8 @@ def of_shards(everyone, folder: str) -> None:
     state = {"model": again.model.state_dict(), "outer": again}
     load(state, checkpoint_id=folder)
     assert_equal(own_entry(again), own)
-    states, every = nuq.saved_states(folder, "outer"), [None] * 4
+    states = nuq.saved_states(folder, "outer")
+    every: list[Any] = [None] * 4
     dist.all_gather_object(every, own)
     assert_equal([one for (one,) in states.values()], every)
     turned = DeviceMesh("cpu", [[0, 2], [1, 3]], mesh_dim_names=("machines", "ranks"))
