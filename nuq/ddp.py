@@ -117,8 +117,9 @@ class CompressionState:
     def state_dict(self) -> dict[str, Any]:
         """This rank's state as plain numbers and tensors, ``{"rank1": (...,)}``: every rank saves its own.
 
-        Residuals and samples differ from rank to rank.  ``torch.distributed.checkpoint.save({"compression": state},
-        ...)`` saves the entries of all ranks under their names.
+        The name is the rank among all ranks, also where a group of some of them trains part of a model.  Residuals and
+        samples differ from rank to rank.  ``torch.distributed.checkpoint.save({"compression": state}, ...)`` saves the
+        entries of all ranks under their names.
         """
         return (self._saved or {}) if self._attached is None else self._attached.state_dict()
 
@@ -127,10 +128,11 @@ class CompressionState:
 
         As many ranks as there were go on bit by bit, each from its own entry, which may also be given alone.  Another
         number of ranks goes on from the mean of all memories, and from levels and step as they are
-        (``nuq.exchange.saved_ranks``).  All entries are of the same step.  Residuals are in the units of gradients, or
-        a gradient scaler's.  Where nothing is remembered any rank's entry will do: levels are alike, statistics begin
-        anew.  ValueError, with nothing changed, for a state of another method or other settings, for one that lacks
-        memories, and for entries that ``state_dict`` cannot have given.
+        (``nuq.exchange.saved_ranks``).  All entries are of the same step.  Of those of several groups it takes its own
+        group's.  Residuals are in the units of gradients, or a gradient scaler's.  Where nothing is remembered any
+        rank's entry will do: levels are alike, statistics begin anew.  ValueError, with nothing changed, for a state of
+        another method or other settings, for one that lacks memories, for entries that ``state_dict`` cannot have
+        given, and for those of several groups none of which is this rank's.
         """
         states = saved_ranks.by_rank(state)
         for one in states.values():

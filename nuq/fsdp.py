@@ -22,7 +22,6 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from nuq.compressors.feedback import AveragedErrors
 from nuq.errors import NonFiniteError
 from nuq.exchange.agreement import check_settings
 from nuq.exchange.compressor_map import CompressorMap, sorted_settings
@@ -33,6 +32,7 @@ from nuq.exchange.summary import of_exchanges
 from nuq.exchange.transport import Transport
 from nuq.fsdp_between import MeanBetween
 from nuq.fsdp_gather import CompressedGather, num_shards, own_parameters, pieces_of
+from nuq.fsdp_memory import Parts, reduced_now, remembering, size_of
 from nuq.fsdp_overlap import AtTheEnd, check_views, filled_later, inside_backward, on_this_stream
 from nuq.kernels.spec import Key
 from nuq.parameters import check_model
@@ -59,8 +59,8 @@ def compress_fsdp(
     Modules that one call ``fully_shard([one, other])`` was given count as one, by the first one's name.
 
     settings: those of the method (``bits=4``) and of ``nuq.settings.fsdp`` the ``Fsdp`` (``feedback="average"``, with
-    ``beta=0.2`` and ``reset_every=1024``, whose memory takes the bytes of the module's whole gradient in float32;
-    parameters of equal total length that take turns in having gradients would get each other's: ``"none"`` there).
+    ``beta=0.2`` and ``reset_every=1024``, whose memory takes the bytes of the module's whole gradient in float32; that
+    of a parameter without a gradient stays as it is).
 
     between: for machines that hold replicas, each sharded over its own ranks alone: the group of the ranks that own the
     same shards, one on each machine.  Gradients are averaged over it, too, in ``bits_between`` bits, the same bits on
@@ -194,10 +194,9 @@ class CompressedReduceScatter:
 
     between: the group of the ranks that own the same shard, one on each machine, if their mean is wanted, too.
 
-    Adaptive methods fit their levels to each gradient as it is sent.  The memory begins anew where the vector's length
-    changes, as when other parameters have gradients; others of the same total length get it as it is.  A shard whose
-    mean overflows float32 is infinite, as it is under FSDP alone: an error on the rank that owns it would leave the
-    others waiting.
+    Adaptive methods fit their levels to each gradient as it is sent.  Where other parameters have gradients than in the
+    last call, what is remembered of each stays with it (``nuq.fsdp_memory``).  A shard whose mean overflows float32 is
+    infinite, as it is under FSDP alone: an error on the rank that owns it would leave the others waiting.
     """
 
     kind = "gradients"
@@ -222,11 +221,7 @@ class CompressedReduceScatter:
             raise ValueError(
                 f"method={method!r}: sends one worker's gradient alone, not all ranks'; legal here: all other methods"
             )
-        if self._chosen.feedback == "average":
-            how = {"weight": self._chosen.beta, "reset_every": self._chosen.reset_every}
-            self._compressors.surround(lambda encoder: AveragedErrors(encoder, {}, **how))  # sizes: once they are known
-        for memory in self._compressors.memories:
-            memory.may_undo = True
+        self._memories = remembering(self._compressors, self._chosen)
         self.between: MeanBetween | None = None
         if between is not None:
             how = {"bits": bits_between, "seed": self._seed, "timeout_s": self.timeout_s, "settings": settings}
@@ -256,13 +251,16 @@ class CompressedReduceScatter:
         self._come_amid()
         flat, size = input_tensor.reshape(-1), output_tensor.numel()
         if self._driver is not None and self._driver.transport.group is not group:
-            self._rounds = []  # what is remembered is of the other group's shards
+            self._forget()  # what is remembered is of the other group's shards
         if group not in self._drivers:
             self._drivers[group] = self._made(group, input_tensor.device)
         driver = self._driver = self._drivers[group]
         rank, world = driver.transport.rank, driver.transport.world
         if not self._rounds or sum(pieces[0].num_coordinates for pieces in self._rounds) != size:
             self._arrange(world, size)
+        parts = reduced_now(size) if self._memories else None
+        for memory in self._memories:
+            memory.turn(self.name, rank, world, size, parts, self.step)
         key = Key(self._seed, self.step, rank, piece_of=2)
         self.step += 1
         driver.fit_levels(flat, [piece.segments[0] for pieces in self._rounds for piece in pieces], key)
@@ -270,7 +268,7 @@ class CompressedReduceScatter:
         if self.between is not None:
             out = torch.empty(size, dtype=torch.float32, device=output_tensor.device)
         arrived = driver.begin_reduce_scatter(flat, self._rounds, key, factor, out)
-        finish = functools.partial(self._finish, arrived, key, output_tensor, out)
+        finish = functools.partial(self._finish, arrived, key, output_tensor, out, parts)
         # a sum may have to be divided, and that at once
         may_wait = self.overlapped is not None and op != dist.ReduceOp.SUM
         parameters = filled_later(self.overlapped, output_tensor) if may_wait else []
@@ -301,7 +299,9 @@ class CompressedReduceScatter:
         if end is not None:
             end()
 
-    def _finish(self, arrived: Callable[[], None], key: Key, output_tensor: Tensor, out: Tensor) -> None:
+    def _finish(
+        self, arrived: Callable[[], None], key: Key, output_tensor: Tensor, out: Tensor, parts: Parts | None
+    ) -> None:
         """Fill the output: ``arrived`` fills ``out``, which is its memory unless machines are averaged, too."""
         failure, transport = None, self.transport
         assert transport is not None
@@ -312,7 +312,8 @@ class CompressedReduceScatter:
             except NonFiniteError as error:  # on all ranks of this group
                 failure = error
             if self.between is not None:
-                failure = self.between.mean(out, key.worker, key.step, failure)  # the worker: a rank of this machine
+                # the worker: a rank of this machine
+                failure = self.between.mean(out, key.worker, key.step, failure, parts)
                 output_tensor.view(-1).copy_(out)
             self._settle(undo=failure is not None)
         if failure is not None:  # on all ranks: none of these messages has counted
@@ -320,11 +321,14 @@ class CompressedReduceScatter:
             raise failure
 
     def _arrange(self, world: int, size: int) -> None:
-        """Expect vectors of so many shards of so many coordinates from now on; nothing is remembered of them yet."""
+        """Expect vectors of so many shards of so many coordinates from now on."""
         shards = [FlatLayout((Segment(self.name, at, size, first=at),)) for at in range(0, world * size, size)]
         self._rounds = list(zip(*(shard.shards(pieces_of(size)) for shard in shards), strict=True))
-        for memory in self._compressors.memories:
-            memory.sizes, memory.memories = {self.name: world * size}, {}
+
+    def _forget(self) -> None:
+        self._rounds = []
+        for memory in (*self._memories, *([self.between] if self.between else [])):
+            memory.forget()
 
     def _settle(self, *, undo: bool) -> None:
         for each in (*self._compressors.memories, *([self.between] if self.between else [])):
@@ -365,16 +369,17 @@ class CompressedReduceScatter:
         """Whether a parameter of the module is part of the vector."""
         return parameter.requires_grad
 
-    def saved_row(self, transport: Transport) -> Tensor | None:
+    def saved_row(self, transport: Transport, parts: Parts) -> Tensor | None:
         """This rank's shard of the mean of all ranks' memories, float32[n]; None before the first.  A collective call.
 
         The mean is what the gradients' mean lacks, and is as long as the gradient, whatever the number of ranks.  It
         includes what messages between machines left out, so that it is the mean over machines then.
         """
-        (memory,) = self._compressors.memories
-        if not memory.memories:
+        (memory,) = self._memories
+        memory.turn(self.name, transport.rank, transport.world, sum(map(size_of, parts)), parts, self.step)
+        if not memory.around.memories:
             return None
-        kept = memory.memories[transport.rank]["residuals"][self.name].view(transport.world, -1)
+        kept = memory.around.memories[transport.rank]["residuals"][self.name].view(transport.world, -1)
         outgoing = {rank: kept[rank].view(torch.uint8) for rank in transport.others}
         received = transport.swap(outgoing, dict.fromkeys(outgoing, 4 * kept.shape[1]), "state")
         rows = (
@@ -382,15 +387,13 @@ class CompressedReduceScatter:
             for rank in range(transport.world)
         )
         mean = torch.stack(list(rows)).mean(dim=0)
-        return mean if self.between is None else self.between.with_memory(mean, transport.rank)
+        return mean if self.between is None else self.between.with_memory(mean, transport.rank, self.step, parts)
 
-    def resume(self, step: int, rows: Tensor | None, rank: int) -> None:
+    def resume(self, step: int, rows: Tensor | None, rank: int, parts: Parts) -> None:
         """Go on from a number of steps and from all ranks' saved rows, float32[ranks, n]; None: from no memory."""
         self.step = self._begun = step
-        self._rounds = []
-        if self.between is not None:
-            self.between.forget()
+        self._forget()
         if rows is not None:
-            self._arrange(*rows.shape)
-            (memory,) = self._compressors.memories
-            memory.memories = {rank: {"residuals": {self.name: rows.reshape(-1)}}}
+            (memory,) = self._memories
+            memory.turn(self.name, rank, len(rows), rows.shape[1], parts, step)
+            memory.take(self.name, rank, rows)

@@ -19,13 +19,13 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from nuq.compressors.feedback import AveragedErrors
 from nuq.errors import NonFiniteError
 from nuq.exchange.agreement import check_settings
 from nuq.exchange.compressor_map import CompressorMap, sorted_settings
 from nuq.exchange.driver import Driver
 from nuq.exchange.flat_layout import FlatLayout, Segment
 from nuq.exchange.transport import Transport
+from nuq.fsdp_memory import Parts, remembering
 from nuq.kernels.spec import Key
 from nuq.settings import declared
 from nuq.settings.exchange import Exchange
@@ -71,11 +71,7 @@ class MeanBetween:
         collective = "gather" if self.num_machines == 2 else "two_stage"
         self._exchange = Exchange(collective, second_bits=max(math.ceil(bits), Exchange.second_bits))
         self._compressors = CompressorMap(method, own, self._exchange.second_bits)
-        if self._chosen.feedback == "average":
-            how = {"weight": self._chosen.beta, "reset_every": self._chosen.reset_every}
-            self._compressors.surround(lambda encoder: AveragedErrors(encoder, {}, **how))
-        for memory in self._compressors.memories:
-            memory.may_undo = True
+        self._memories = remembering(self._compressors, self._chosen)
         self._name, self._group, self._seed, self._timeout_s = name, group, seed, timeout_s
         self._meeting: Transport | None = None
         self._driver: Driver | None = None
@@ -96,19 +92,18 @@ class MeanBetween:
         """Bytes that this rank has handed to the network for it."""
         return self._driver.bytes_sent if self._driver else 0
 
-    def mean(self, shard: Tensor, owner: int, step: int, failure: NonFiniteError | None) -> NonFiniteError | None:
+    def mean(
+        self, shard: Tensor, owner: int, step: int, failure: NonFiniteError | None, parts: Parts | None = None
+    ) -> NonFiniteError | None:
         """Turn this rank's shard, float32[n], into its mean over all machines, the same bits on all of them.
 
         owner: the number of the rank inside its machine.  failure: what this machine's gradient came to.  Every rank of
         all machines calls it, and is given the failure of any of them.  A shard that is not finite without a failure
-        has overflowed float32: it becomes NaN, as it is infinite under FSDP alone.
+        has overflowed float32: it becomes NaN, as it is infinite under FSDP alone.  parts: the parameters in the shard.
         """
         if failure is not None:
             shard.fill_(math.nan)
-        driver = self._driver = self._driver or self._made(shard, owner)
-        if self._layout.num_coordinates != shard.numel():
-            self._layout = FlatLayout((Segment(f"{self._name}, shard {owner}", 0, shard.numel()),))
-            self.forget()
+        driver = self._turned(shard, owner, step, parts)
         machine = driver.transport.rank
         key = Key(self._seed, step, machine, piece_of=2)
         driver.fit_levels(shard, self._layout.segments, key)
@@ -123,6 +118,16 @@ class MeanBetween:
                 what = f"the gradient of {self._name!r} on machine {failed[0]}"
                 failure = NonFiniteError(f"{what} is not finite or overflows float32")
         return failure
+
+    def _turned(self, shard: Tensor, owner: int, step: int, parts: Parts | None) -> Driver:
+        """The driver, once the memory is that of these parameters."""
+        driver = self._driver = self._driver or self._made(shard, owner)
+        name, size = f"{self._name}, shard {owner}", shard.numel()
+        if self._layout.num_coordinates != size:
+            self._layout = FlatLayout((Segment(name, 0, size),))
+        for memory in self._memories:
+            memory.turn(name, driver.transport.rank, 1, size, parts, step)
+        return driver
 
     def _made(self, shard: Tensor, owner: int) -> Driver:
         transport = self._meeting or Transport(self._group, timeout_s=self._timeout_s, device=shard.device)
@@ -145,15 +150,15 @@ class MeanBetween:
 
     def forget(self) -> None:
         """Remember nothing of earlier messages."""
-        for memory in self._compressors.memories:
-            memory.sizes, memory.memories = {own.name: own.size for own in self._layout.segments}, {}
+        for memory in self._memories:
+            memory.forget()
 
-    def with_memory(self, row: Tensor, owner: int) -> Tensor:
+    def with_memory(self, row: Tensor, owner: int, step: int, parts: Parts) -> Tensor:
         """The mean over machines of ``row`` float32[n] and what their messages between them left out.
 
         A collective call of the ranks that own a shard.
         """
-        driver = self._driver = self._driver or self._made(row, owner)
+        driver = self._turned(row, owner, step, parts)
         (memory,) = self._compressors.memories
         for of_worker in memory.memories.values():
             row = row + of_worker["residuals"][self._layout.segments[0].name]

@@ -204,13 +204,14 @@ class CompressedGather:
         del parameter
         return True
 
-    def saved_row(self, transport: Transport) -> Tensor | None:
+    def saved_row(self, transport: Transport, parts: Sequence[Any]) -> Tensor | None:
         """This rank's shard as the replica has it, float32[n]; None before the first gather."""
-        del transport
+        del transport, parts
         return None if self._replica is None else self._mine
 
-    def resume(self, step: int, rows: Tensor | None, rank: int) -> None:
+    def resume(self, step: int, rows: Tensor | None, rank: int, parts: Sequence[Any]) -> None:
         """Go on from a number of gathers and a replica, float32[ranks, n]; None: the next gather is a full one."""
+        del parts
         self.step = self._begun = step
         self._replica, self._given = rows, None
         self._mine = None if rows is None else rows[rank].clone()
@@ -241,9 +242,18 @@ def own_parameters(module: Any) -> list[Any]:
     return [p for p in walked if isinstance(p, DTensor)]  # others are ignored ones
 
 
+def _groups(module: Any) -> list[Any]:
+    state = module._get_fsdp_state()
+    return getattr(state, "_fsdp_param_groups", None) or [state._fsdp_param_group]  # the latter until torch 2.12
+
+
+def records_of(module: Any, parameters: Sequence[Any]) -> list[Any]:
+    """FSDP's own records (``FSDPParam``) of some of a module's ``own_parameters``, in the same order."""
+    every = {id(own.sharded_param): own for group in _groups(module) for own in group.fsdp_params}
+    return [every[id(p)] for p in parameters]
+
+
 def num_shards(module: Any) -> int:
     """The most ranks over which FSDP shards parameters of a module."""
-    state = module._get_fsdp_state()
-    groups = getattr(state, "_fsdp_param_groups", None) or [state._fsdp_param_group]  # the latter until torch 2.12
-    infos = [group.mesh_info for group in groups]
+    infos = [group.mesh_info for group in _groups(module)]
     return max(1 if info.shard_mesh_dim is None else info.mesh.size(info.shard_mesh_dim) for info in infos)

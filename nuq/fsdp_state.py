@@ -23,7 +23,7 @@ from torch.distributed.tensor import DTensor, Replicate, Shard
 
 from nuq.exchange.transport import Transport
 from nuq.fsdp import ROOT, CompressedReduceScatter
-from nuq.fsdp_gather import CompressedGather, own_parameters
+from nuq.fsdp_gather import CompressedGather, own_parameters, records_of
 
 
 class FsdpState:
@@ -36,8 +36,8 @@ class FsdpState:
       the same replica, and is the same bit by bit on as many ranks, without a memory of gradients, where no shard is
       shorter than others (FSDP pads those, and what the replica has there is not saved);
     - the memory of ``feedback="average"``, as the mean of all ranks' memories, which is what their mean gradient lacks.
-      Every rank goes on from that mean: each one's own share of it is not saved.  It begins anew where some parameters
-      had no gradient in the last step;
+      Every rank goes on from that mean: each one's own share of it is not saved.  That of frozen parameters is not
+      saved either;
     - the number of its reduce-scatters, which keys the random roundings.
 
     What a method learns by itself (the factors of PowerSGD) begins anew.  Of replicas of the shards that FSDP averages
@@ -115,7 +115,8 @@ class _Part:
         if not self.each.has_state:
             return saved
         parameters = self._parameters()
-        sizes, row = self._sizes(parameters), self.each.saved_row(self.transport)
+        sizes, parts = self._sizes(parameters), records_of(self.module, [*parameters.values()])
+        row = self.each.saved_row(self.transport, parts)
         known = row is not None and row.numel() == sum(sizes)
         nothing = torch.zeros(0, dtype=torch.float32, device="cpu")
         pieces = row.split(sizes) if row is not None and known else [nothing] * len(sizes)
@@ -145,14 +146,15 @@ class _Part:
         return saved
 
     def load(self, saved: dict[str, Any]) -> None:
-        rows = None
+        rows, parameters = None, self._parameters()
         if self.each.has_state and saved["known"]:
-            sizes = self._sizes(self._parameters())
+            sizes = self._sizes(parameters)
             row = torch.zeros(sum(sizes), dtype=torch.float32, device=self.transport.device)
             for piece, shard in zip(row.split(sizes), saved["shards"].values(), strict=True):
                 piece[: shard.to_local().numel()] = shard.to_local().reshape(-1)
             rows = torch.stack(self.transport.all_gather(row, "state")).to(self.device)
-        self.each.resume(saved["step"], rows, self.transport.rank)
+        parts = records_of(self.module, [*parameters.values()])
+        self.each.resume(saved["step"], rows, self.transport.rank, parts)
 
 
 def _like(parameter: DTensor, piece: Tensor) -> DTensor:

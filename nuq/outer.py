@@ -148,7 +148,7 @@ class OuterLoop:
             compressors.load_state_dict(self._compressors.state_dict(), device)
             for around in compressors.memories:  # whatever this rank's number was
                 around.memories = dict.fromkeys([transport.rank], *around.memories.values()) if around.memories else {}
-        self._compressors, self._driver = compressors, driver
+        self._compressors, self._driver, self._named = compressors, driver, saved_ranks.Named.within(group)
         self._catch_up(told)
         self._attached_at = self.count
 
@@ -367,24 +367,25 @@ class OuterLoop:
         Every rank saves its own, as what messages left out differs.  It waits for what is on its way.
         """
         vectors = saved(self._fragments, self._chosen.overlap)  # first, as it waits
-        rank, world = self._driver.transport.rank, self._driver.transport.world
-        head = {"method": self.method, "rank": rank, "ranks": world, "settings": self._settings()}
-        head |= {"count": self.count, "taken": self.taken, "collective": self.collective}
-        coders, shards = self._compressors.state_dict(), places_of(self._parameters)
-        return saved_ranks.entry(rank, {**head, **vectors, "shards": shards, "coders": coders})
+        transport, head = self._driver.transport, {"method": self.method, "settings": self._settings()}
+        head |= {"rank": transport.rank, "ranks": transport.world, "collective": self.collective}
+        head |= {"count": self.count, "taken": self.taken, "shards": places_of(self._parameters)}
+        return self._named.entry({**head, **vectors, "coders": self._compressors.state_dict()})
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from the entries of all ranks in one dictionary, of the same local step, or from this rank's alone.
 
         As ``nuq.CompressionState.load_state_dict``: as many ranks as there were go on bit by bit, others from the mean
-        of all memories.  Under FSDP2 these are the ranks that have the same shards.  The model and the inner optimizer
-        are loaded apart from it.  ValueError, with nothing changed, for a state of another method or other settings of
-        it, of another model or rhythm, or that lacks memories.
+        of all memories.  Under FSDP2 it takes the entries of the ranks that have the same shards.  The model and the
+        inner optimizer are loaded apart from it.  ValueError, with nothing changed, for a state of another method or
+        other settings of it, of another model or rhythm, or that lacks memories.
         """
-        states, settings = saved_ranks.by_rank(state), self._settings()
+        transport, settings, here = self._driver.transport, self._settings(), places_of(self._parameters)
+        entries, group = saved_ranks.by_rank(state), self._named.group
+        states = saved_ranks.of_group(entries, group, lambda one: one.get("shards", here) == here)
         fixed = ("every", "fragments", "overlap", "feedback", *vars(self._own))
         own = {"method": self.method, "collective": self.collective, **{key: settings[key] for key in fixed}}
-        how = (own, self._driver.transport.world, self._fragments, self._compressors)
+        how = (own, transport.world, self._fragments, self._compressors)
         second = self._exchange.collective != "auto"
         state = own_or_mean({at: checked(one, *how, second=second) for at, one in states.items()}, self._driver)
         self._drop()

@@ -1,8 +1,9 @@
 """The states of all ranks in one dictionary, and what they become on another number of ranks.
 
 A rank's ``state_dict`` has one entry, under the rank's name, ``{"rank1": (state,)}``: residuals differ from rank to
-rank.  The entries of all ranks together are the state of a training.  As many ranks take their own entries, which is
-exact.  On another number of ranks
+rank.  The name is the rank among all ranks, so that groups which train parts of a model have names of their own.  A
+state of such a group also has the group's ranks, and is for that group.  The entries of a group's ranks together are
+the state of a training.  As many ranks take their own entries, which is exact.  On another number of ranks
 
 - the memory of every rank is the mean of all saved memories: residuals, momenta and EF21's estimates, whose mean is
   what the ranks still owe, or know, together;
@@ -17,14 +18,17 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import Tensor
 
 from nuq.compressors.feedback import MEANS
 from nuq.exchange.compressor_map import CompressorMap, by_encoder
+from nuq.exchange.saved_encoders import is_list_of, require
 
 _RANK = re.compile(r"rank(0|[1-9]\d{0,8})")
 HOW = (
@@ -33,9 +37,21 @@ HOW = (
 )
 
 
-def entry(rank: int, state: dict[str, Any]) -> dict[str, Any]:
-    """A rank's state under its name; torch.distributed.checkpoint saves a tuple whole, under this one key."""
-    return {f"rank{rank}": (state,)}
+@dataclass(frozen=True)
+class Named:
+    """The rank among all ranks, which names an entry, and the ranks of its group, none where these are all."""
+
+    rank: int
+    group: tuple[int, ...]
+
+    @classmethod
+    def within(cls, group: dist.ProcessGroup | None) -> Named:
+        ranks = dist.get_process_group_ranks(group)
+        return cls(dist.get_rank(), () if ranks == list(range(dist.get_world_size())) else tuple(ranks))
+
+    def entry(self, state: dict[str, Any]) -> dict[str, Any]:
+        """A rank's state under its name; torch.distributed.checkpoint saves a tuple whole, under this one key."""
+        return {f"rank{self.rank}": ({**state, "group": list(self.group)} if self.group else state,)}
 
 
 def by_rank(states: Any) -> dict[int | None, Any]:
@@ -49,6 +65,44 @@ def by_rank(states: Any) -> dict[int | None, Any]:
         return {None: states}
     found = {int(key.removeprefix("rank")): kept for key, kept in sorted(states.items(), key=lambda item: len(item[0]))}
     return {rank: kept[0] if isinstance(kept, tuple) and len(kept) == 1 else kept for rank, kept in found.items()}
+
+
+def of_group(
+    states: Mapping[int | None, Any], own: tuple[int, ...], fits: Callable[[Any], bool] = lambda state: True
+) -> dict[int | None, Any]:
+    """The states that the ranks of a group go on from, by rank within the saved group.
+
+    states: as ``by_rank`` gave them; own: the group's ranks, as in ``Named``.  Of several saved groups it is this one,
+    or the only one whose states fit.  ValueError where there is no such group.
+    """
+    found: dict[tuple[int, ...], dict[int | None, Any]] = {}
+    for number, state in states.items():
+        require(isinstance(state, Mapping), "", state, "what state_dict gave")
+        ranks = state.get("group", [])
+        good = is_list_of(int, ranks) and (not ranks or number is None or number in ranks)
+        require(good, "group", ranks, f"a list of ranks, rank {number} among them")
+        found.setdefault(tuple(ranks), {})[ranks.index(number) if ranks and number is not None else number] = state
+    if len(found) == 1:
+        return next(iter(found.values()))
+    fitting = [ranks for ranks, of_ranks in found.items() if all(map(fits, of_ranks.values()))]
+    if own not in fitting and len(fitting) != 1:
+        one = next(iter(found))
+        some = [f"rank{number}" for number in one or range(len(found[one]))]
+        raise ValueError(
+            f"states of {len(found)} groups of ranks, {_shown(found, ' and ')}, and none is this rank's group, "
+            f"{_shown([own])}: give the entries of one group alone, as {{name: states[name] for name in {some!r:.60}}}"
+        )
+    return found[own if own in fitting else fitting[0]]
+
+
+def _shown(groups: Iterable[tuple[int, ...]], between: str = "") -> str:
+    """The first few ranks of the first few groups."""
+
+    def few(items: Iterable[Any], between: str) -> str:
+        first, *_ = every = list(map(str, items))
+        return between.join(every) if len(every) <= 4 else f"{first}{between}{every[1]}{between}... ({len(every)})"
+
+    return few((few(ranks, ", ") if ranks else "all" for ranks in groups), between)
 
 
 def saved_states(checkpoint_id: Any, name: str = "compression") -> dict[str, Any]:
