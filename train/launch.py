@@ -6,6 +6,7 @@ import contextlib
 import errno
 import os
 import platform
+import pwd
 import warnings
 from pathlib import Path
 from typing import Any
@@ -36,7 +37,7 @@ from train.steps.trainer import Trainer
 BAD_SETTINGS = (CheckpointError, WeightsError, DataError)  # errors of a trainer that stands, which people can put right
 OF_A_START = ("config.yaml", "status.json", "exit_code", "scalars.csv", "events.out.tfevents.*")  # before a first step
 FEW = 6  # at most so many settings are named
-BEFORE_A_RUN = (".*", "*.log", "*.out", "*.err", "run.sh", "exit_code", "*.tmp")  # what scripts leave without a run
+BEFORE_A_RUN = (".nfs*", "*.log", "*.out", "*.err", "run.sh", "exit_code", "*.tmp")  # what scripts leave without a run
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EIO)  # errors that are nobody's setting
 
 
@@ -184,7 +185,8 @@ def _check_folder(run_dir: Path, config: dict[str, Any]) -> None:
 
 def _check_place(run_dir: Path, config: dict[str, Any]) -> None:
     """Raise ValueError where a folder without a run is no place for one: it is somebody's, or holds other files."""
-    places = {Path(os.path.expanduser("~")).resolve(): "your home", statuses.ROOT.resolve(): "the checkout"}
+    homes = os.path.expanduser("~"), pwd.getpwuid(os.getuid()).pw_dir  # a job's HOME may be another folder
+    places = {**{Path(home).resolve(): "your home" for home in homes}, statuses.ROOT.resolve(): "the checkout"}
     if what := {**places, Path("/"): "the root"}.get(run_dir.resolve()):
         raise ValueError(f"run_dir={str(run_dir)!r}: is {what}, and a run has a folder of its own: name one inside it")
     try:

@@ -135,7 +135,7 @@ def _environment(text: str) -> dict[str, str]:
     """The environment of this process, which sbatch hands on to the job.
 
     It has no variable that would overrule what the sbatch file says.  Nor has it what is the job's or step's that this
-    process runs in: how that is bound (SLURM_*), and how many ranks it has.
+    process runs in: how that is bound (SLURM_*), how many ranks it has, and where these meet (torchrun's variables).
     """
     said = set(re.findall(r"^#SBATCH --([\w-]+)", text, re.MULTILINE))
     kept = {name for name, option in _LEFT_OPEN.items() if option not in said}
@@ -232,6 +232,7 @@ _OF_A_JOB = {
     "NUQ_NPROC",
     "NUQ_SHUTDOWN_S",
     "NUQ_SLOT",
+    *("RANK", "LOCAL_RANK", "GROUP_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"),
 }  # its scripts set these
 # Variables that say what a file may leave open; every other SBATCH_* would overrule the file: its array, its signal,
 # its log.

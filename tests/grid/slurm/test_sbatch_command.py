@@ -148,6 +148,7 @@ def test_the_callers_job_and_step_do_not_reach_the_job(
         "HINT": "h",
     }
     gone = {"SLURM_CPU_BIND": "map_cpu:0", "SLURM_JOB_ID": "7", "SLURM_HINT": "x", "NUQ_NPROC": "8", "NUQ_CODE": "x"}
+    gone |= {"WORLD_SIZE": "2", "RANK": "0", "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29511"}
     for name, value in {**kept, **gone, "SBATCH_ARRAY_INX": "0-9", "SBATCH_PARTITION": "fast"}.items():
         monkeypatch.setenv(name, value)
     path = sbatch('env >"${0%/*}/seen"; echo 4711')

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pwd
 import signal
 import socket
 import subprocess
@@ -191,7 +192,10 @@ def test_what_is_no_place_for_a_run_is_refused_untouched(
     monkeypatch.setenv("HOME", str(home))
     (notes := tmp_path / "notes").mkdir()
     (notes / "thesis.tex").write_text("mine")
-    for folder, word in ((home, "home"), (Path("/"), "root"), (ROOT, "checkout"), (notes, "thesis.tex")):
+    (repository := tmp_path / "repository" / ".git").mkdir(parents=True)
+    places = ((home, "home"), (Path("/"), "root"), (ROOT, "checkout"), (notes, "thesis.tex"))
+    other_home = Path(pwd.getpwuid(os.getuid()).pw_dir)  # whatever HOME says
+    for folder, word in (*places, (repository.parent, ".git"), (other_home, "home")):
         before = sorted(os.listdir(folder))
         assert launch(_settings(folder)) == 2
         said = capsys.readouterr().err
