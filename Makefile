@@ -42,7 +42,7 @@ test: $(DEV) $(KERNELS) ## run the quick tests, which are all but those marked s
 	$(PY) -m pytest -p xdist.plugin -n 2 --dist loadfile -m "not slow" $(ARGS)
 
 test-all: $(DEV) $(KERNELS) ## run all tests
-	$(PY) -m pytest -p xdist.plugin -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
+	$(PY) -m pytest -p xdist.plugin -n 2 --dist loadfile $(ARGS)
 
 fault-test: $(DEV) $(KERNELS) ## kill real runs at 30 random moments and compare how they end (about 12 minutes on 2 cores)
 	$(PY) -m tests.faults $(ARGS)

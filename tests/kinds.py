@@ -1,13 +1,11 @@
 """What `make test` leaves to `make test-all`, beside tests that are slow: variants of a claim that others speak for.
 
-And the order of files: those of which most is slow come first, so that no worker is alone with one at the end.
-
 Where a test takes many steps or draws, it runs one method of a kind; of a test marked ``some``, a few of its variants.
 """
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any
 
@@ -31,7 +29,7 @@ def one_of_a_kind(names: Iterable[str]) -> list[Any]:
 
 @pytest.hookimpl(tryfirst=True)  # before pytest looks for those that are slow
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Make variants of tests marked ``some`` slow, and put files with much that is slow first.
+    """Make variants of tests marked ``some`` slow.
 
     ``some(n)`` keeps n of them, from the first to the last at even distances (which vary each of several stacked
     parameters); ``some("alq", "topk")`` those of which one parameter is so.
@@ -55,6 +53,3 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for at, item in enumerate(of_one):
             if at not in kept:
                 item.add_marker(pytest.mark.slow)
-    tests = Counter(item.path for item in items)
-    slow = Counter(item.path for item in items if item.get_closest_marker("slow"))
-    items.sort(key=lambda item: -slow[item.path] / tests[item.path])
