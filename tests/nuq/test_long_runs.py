@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -33,8 +33,26 @@ HOOKS: dict[str, dict[str, Any]] = {
 Step = Callable[[int], None]
 
 
+class _Mallinfo2(ctypes.Structure):
+    """What glibc's allocator says of itself, from 2.33 on: ``man mallinfo``."""
+
+    names = "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost"
+    _fields_ = [(name, ctypes.c_size_t) for name in names.split()]
+
+
+def _allocated() -> int:
+    """Bytes that are allocated and not freed, in all arenas and by mmap.
+
+    Pages would not do: an arena may grow at any time, for what was freed elsewhere.
+    """
+    ask = ctypes.CDLL(None).mallinfo2
+    ask.restype = _Mallinfo2
+    found = ask()
+    return found.uordblks + found.hblkhd
+
+
 class Usage(NamedTuple):
-    """What this process has at a time: pages of memory in bytes, Python's objects, threads and open files."""
+    """What this process has at a time: allocated bytes, Python's objects, threads and open files."""
 
     memory: int
     objects: int
@@ -44,15 +62,14 @@ class Usage(NamedTuple):
     @classmethod
     def now(cls) -> Usage:
         gc.collect()
-        pages = int(Path("/proc/self/statm").read_text().split()[1])
         threads, files = (len(os.listdir(f"/proc/self/{kind}")) for kind in ("task", "fd"))
-        return cls(pages * os.sysconf("SC_PAGE_SIZE"), len(gc.get_objects()), threads, files)
+        return cls(_allocated(), len(gc.get_objects()), threads, files)
 
 
 def growth(step: Step, begun: int, steps: int) -> Usage:
     """The least growth over the halves of the steps that come after those it takes to begin.
 
-    A leak is in both; an arena of the allocator, a few MB at once, is in one.
+    A leak is in both; what is made once is in one.
     """
     known = []
     for number in range(steps):
