@@ -12,7 +12,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
 import nuq
-from tests.nuq.ranks import second_group
+from tests.nuq.ranks import Ranks, second_group
 from tests.nuq.small_training import backward, hooked, net, of_all, residuals, wrapped
 
 SIZE = sum(p.numel() for p in net().parameters())  # 2365, of which one matrix has 1600
@@ -126,5 +126,9 @@ def one_rank_shards(group):
     assert "'2'" in told  # alone
 
 
-def test_shards_of_one_rank(ranks):
-    ranks.run(one_rank_shards, world=2)
+def test_shards_of_one_rank():
+    ranks = Ranks(2)  # of its own: groups that some of the ranks make alone are none that all can make afterwards
+    try:
+        ranks.run(one_rank_shards)
+    finally:
+        ranks.stop()
