@@ -7,7 +7,7 @@ a vector, as a method encodes it whole; so it changes with the vector, and what 
 
 from __future__ import annotations
 
-import inspect
+import sys
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -29,14 +29,14 @@ def size_of(part: Any) -> int:
 
 
 def reduced_now(size: int) -> Parts | None:
-    """The parameters of which FSDP calls for a reduce-scatter, in their order; ``size``: the coordinates of a shard.
+    """The parameters whose gradients FSDP is about to reduce, in the order of the vector.
 
-    To be called in FSDP's callable itself.  FSDP gives that the vector alone: what is in it stands in the frame of the
-    caller.  None where it does not stand there; UserWarning in a backward pass, as another torch calls then.
+    FSDP gives its callable a vector alone.  So this reads the variable of FSDP's function that has the parameters: only
+    the callable itself may call it.  None, with a UserWarning in a backward pass, where another torch has no such
+    variable.  size: the coordinates of a shard, which those of the parameters must come to.
     """
-    here = inspect.currentframe()
-    caller = here and here.f_back and here.f_back.f_back
-    parts = caller.f_locals.get("fsdp_params") if caller else None
+    # the frame is not kept: a frame that a variable of its own names would hold all gradients until Python collects it
+    parts = sys._getframe(2).f_locals.get("fsdp_params")  # pyright: ignore[reportPrivateUsage]
     try:
         if parts and sum(map(size_of, parts)) == size:
             return list(parts)

@@ -185,7 +185,9 @@ def _check_folder(run_dir: Path, config: dict[str, Any]) -> None:
 
 def _check_place(run_dir: Path, config: dict[str, Any]) -> None:
     """Raise ValueError where a folder without a run is no place for one: it is somebody's, or holds other files."""
-    homes = os.path.expanduser("~"), pwd.getpwuid(os.getuid()).pw_dir  # a job's HOME may be another folder
+    homes = {os.path.expanduser("~")}
+    with contextlib.suppress(KeyError):  # in a container, the user's number may have no name
+        homes.add(pwd.getpwuid(os.getuid()).pw_dir)  # a job's HOME may be another folder
     places = {**{Path(home).resolve(): "your home" for home in homes}, statuses.ROOT.resolve(): "the checkout"}
     if what := {**places, Path("/"): "the root"}.get(run_dir.resolve()):
         raise ValueError(f"run_dir={str(run_dir)!r}: is {what}, and a run has a folder of its own: name one inside it")

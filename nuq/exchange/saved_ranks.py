@@ -89,20 +89,16 @@ def of_group(
         one = next(iter(found))
         some = [f"rank{number}" for number in one or range(len(found[one]))]
         raise ValueError(
-            f"states of {len(found)} groups of ranks, {_shown(found, ' and ')}, and none is this rank's group, "
+            f"states of {len(found)} groups of ranks, {_shown(found)}, and none is this rank's group, "
             f"{_shown([own])}: give the entries of one group alone, as {{name: states[name] for name in {some!r:.60}}}"
         )
     return found[own if own in fitting else fitting[0]]
 
 
-def _shown(groups: Iterable[tuple[int, ...]], between: str = "") -> str:
-    """The first few ranks of the first few groups."""
-
-    def few(items: Iterable[Any], between: str) -> str:
-        first, *_ = every = list(map(str, items))
-        return between.join(every) if len(every) <= 4 else f"{first}{between}{every[1]}{between}... ({len(every)})"
-
-    return few((few(ranks, ", ") if ranks else "all" for ranks in groups), between)
+def _shown(groups: Iterable[tuple[int, ...]], most: int = 4) -> str:
+    """The first few groups, by their first few ranks."""
+    texts = [", ".join([*map(str, ranks[:most]), *["..."] * (len(ranks) > most)]) or "all" for ranks in groups]
+    return " and ".join([*texts[:most], *[f"{len(texts) - most} more"] * (len(texts) > most)])
 
 
 def saved_states(checkpoint_id: Any, name: str = "compression") -> dict[str, Any]:

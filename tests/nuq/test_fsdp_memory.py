@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
 import nuq
+from nuq.fsdp_memory import reduced_now
 from nuq.kernels.spec import Key
 from nuq.registry import METHODS
 
@@ -159,3 +162,24 @@ def saves(group, folder: Path) -> None:
 
 def test_a_state_has_the_memory_of_all_parameters(ranks: Any, tmp_path: Path) -> None:
     ranks.run(saves, tmp_path / "saved", world=2)
+
+
+def test_gradients_are_freed_at_once_though_the_callers_frame_is_read():
+    class Part:
+        padded_sharded_param_size = torch.Size([3])
+
+    freed: list[Any] = []
+
+    def reduce_scatter() -> Any:
+        return reduced_now(3)
+
+    def foreach_reduce() -> bool:  # as FSDP's function has them
+        fsdp_params, gradients = [Part()], torch.ones(3)
+        freed.append(weakref.ref(gradients))
+        return reduce_scatter() == fsdp_params
+
+    gc.disable()
+    try:
+        assert foreach_reduce() and freed[0]() is None
+    finally:
+        gc.enable()

@@ -233,7 +233,7 @@ _OF_A_JOB = {
     "NUQ_SHUTDOWN_S",
     "NUQ_SLOT",
     *("RANK", "LOCAL_RANK", "GROUP_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"),
-}  # its scripts set these
+}  # its scripts and torchrun set these
 # Variables that say what a file may leave open; every other SBATCH_* would overrule the file: its array, its signal,
 # its log.
 _LEFT_OPEN = {

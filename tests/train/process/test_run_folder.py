@@ -206,6 +206,12 @@ def test_what_is_no_place_for_a_run_is_refused_untouched(
         (begun / name).write_text("")
     assert launch(_settings(begun)) == 0, "what scripts leave is no other's"
 
+    def nameless(number: int) -> Any:
+        raise KeyError(number)
+
+    monkeypatch.setattr(pwd, "getpwuid", nameless)  # as in a container
+    assert launch(_settings(tmp_path / "of a nameless user")) == 0
+
 
 def test_a_run_that_was_taken_over_leaves_everything_to_the_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
