@@ -128,11 +128,11 @@ class CompressionState:
 
         As many ranks as there were go on bit by bit, each from its own entry, which may also be given alone.  Another
         number of ranks goes on from the mean of all memories, and from levels and step as they are
-        (``nuq.exchange.saved_ranks``).  All entries are of the same step.  Of those of several groups it takes its own
-        group's.  Residuals are in the units of gradients, or a gradient scaler's.  Where nothing is remembered any
+        (``nuq.exchange.saved_ranks``).  All entries are of the same step.  Among those of several groups it takes its
+        own group's.  Residuals are in the units of gradients, or a gradient scaler's.  Where nothing is remembered any
         rank's entry will do: levels are alike, statistics begin anew.  ValueError, with nothing changed, for a state of
         another method or other settings, for one that lacks memories, for entries that ``state_dict`` cannot have
-        given, and for those of several groups none of which is this rank's.
+        given, and for those of several groups of which none is this rank's.
         """
         states = saved_ranks.by_rank(state)
         for one in states.values():

@@ -103,7 +103,7 @@ class MeanBetween:
         """
         if failure is not None:
             shard.fill_(math.nan)
-        driver = self._turned(shard, owner, step, parts)
+        driver = self._prepared(shard, owner, step, parts)
         machine = driver.transport.rank
         key = Key(self._seed, step, machine, piece_of=2)
         driver.fit_levels(shard, self._layout.segments, key)
@@ -119,8 +119,8 @@ class MeanBetween:
                 failure = NonFiniteError(f"{what} is not finite or overflows float32")
         return failure
 
-    def _turned(self, shard: Tensor, owner: int, step: int, parts: Parts | None) -> Driver:
-        """The driver, once the memory is that of these parameters."""
+    def _prepared(self, shard: Tensor, owner: int, step: int, parts: Parts | None) -> Driver:
+        """The driver, with the memory of these parameters in place."""
         driver = self._driver = self._driver or self._made(shard, owner)
         name, size = f"{self._name}, shard {owner}", shard.numel()
         if self._layout.num_coordinates != size:
@@ -158,7 +158,7 @@ class MeanBetween:
 
         A collective call of the ranks that own a shard.
         """
-        driver = self._turned(row, owner, step, parts)
+        driver = self._prepared(row, owner, step, parts)
         (memory,) = self._compressors.memories
         for of_worker in memory.memories.values():
             row = row + of_worker["residuals"][self._layout.segments[0].name]

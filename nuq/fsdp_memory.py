@@ -1,8 +1,9 @@
 """What messages of compressed FSDP2 left out, by parameter.
 
 FSDP gives a reduce-scatter one vector of those parameters of a module that have gradients in this step.  Where they
-take turns (experts, frozen layers), the vector changes its make-up, perhaps at the same length.  The memory is that of
-a vector, as a method encodes it whole; so it changes with the vector, and what is of other parameters is put aside.
+take turns (experts, frozen layers), the vector is made of others, perhaps at the same length.  A method encodes a
+vector whole, so the memory lies as the vector does.  When the vector changes, the memory of the parameters that are no
+longer in it is put aside, and that of those which come back is put in place.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ def reduced_now(size: int) -> Parts | None:
 
 
 def remembering(compressors: CompressorMap, chosen: Fsdp) -> list[MemoryByParameter]:
-    """Put a moving average of errors around a method, if one is chosen; returns its memory, none otherwise."""
+    """Put a moving average of errors around a method, if the settings ask for one.  Returns its memories."""
     if chosen.feedback != "average":
         return []
     how = {"weight": chosen.beta, "reset_every": chosen.reset_every}
@@ -78,10 +79,11 @@ class MemoryByParameter:
         self.around.sizes, self.around.memories = {}, {}
 
     def turn(self, name: str, worker: int, rows: int, size: int, parts: Parts | None, step: int) -> None:
-        """Have the memory of the next vector, ``name``, in its order; that of other parameters stays as it is.
+        """Put the memory of the next vector in place.  That of parameters which are not in it stays as it is.
 
-        parts: its parameters, None where nobody knows them: of a vector of another length nothing is then remembered.
-        step: of the next message.
+        name, rows, size, parts: the vector's, its shards, their length and its parameters.  If the parameters are not
+        known (None), a vector of another length begins without a memory.  worker: whose memory it is.  step: of the
+        next message.
         """
         begins = bool(self._reset_every) and step % self._reset_every == 0
         if (rows, size) == (self._rows, self._size) and (parts == self._parts or None in (parts, self._parts)):

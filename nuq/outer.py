@@ -148,7 +148,7 @@ class OuterLoop:
             compressors.load_state_dict(self._compressors.state_dict(), device)
             for around in compressors.memories:  # whatever this rank's number was
                 around.memories = dict.fromkeys([transport.rank], *around.memories.values()) if around.memories else {}
-        self._compressors, self._driver, self._named = compressors, driver, saved_ranks.Named.within(group)
+        self._compressors, self._driver, self._owner = compressors, driver, saved_ranks.Owner.within(group)
         self._catch_up(told)
         self._attached_at = self.count
 
@@ -370,18 +370,18 @@ class OuterLoop:
         transport, head = self._driver.transport, {"method": self.method, "settings": self._settings()}
         head |= {"rank": transport.rank, "ranks": transport.world, "collective": self.collective}
         head |= {"count": self.count, "taken": self.taken, "shards": places_of(self._parameters)}
-        return self._named.entry({**head, **vectors, "coders": self._compressors.state_dict()})
+        return self._owner.entry({**head, **vectors, "coders": self._compressors.state_dict()})
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from the entries of all ranks in one dictionary, of the same local step, or from this rank's alone.
 
         As ``nuq.CompressionState.load_state_dict``: as many ranks as there were go on bit by bit, others from the mean
-        of all memories.  Under FSDP2 it takes the entries of the ranks that have the same shards.  The model and the
+        of all memories.  Under FSDP2 these are the ranks that have the same shards.  The model and the
         inner optimizer are loaded apart from it.  ValueError, with nothing changed, for a state of another method or
         other settings of it, of another model or rhythm, or that lacks memories.
         """
         transport, settings, here = self._driver.transport, self._settings(), places_of(self._parameters)
-        entries, group = saved_ranks.by_rank(state), self._named.group
+        entries, group = saved_ranks.by_rank(state), self._owner.group
         states = saved_ranks.of_group(entries, group, lambda one: one.get("shards", here) == here)
         fixed = ("every", "fragments", "overlap", "feedback", *vars(self._own))
         own = {"method": self.method, "collective": self.collective, **{key: settings[key] for key in fixed}}

@@ -170,7 +170,7 @@ def _passed_over(found: events.Scalars, of_run: np.ndarray) -> list[str]:
 
 
 def _unread(tags: Sequence[str], logged: np.ndarray) -> list[str]:
-    """The sentence on those of the tags logged (codes) that nothing reads, if any; what we log is known."""
+    """A sentence that names the logged tags (codes) which nothing reads; none if all are read."""
     found = {tag for tag in map(tags.__getitem__, set(logged.tolist())) if not READ.fullmatch(tag)}
     return [f"no figure or table reads {_some(found)}"] if found else []
 

@@ -38,14 +38,14 @@ HOW = (
 
 
 @dataclass(frozen=True)
-class Named:
-    """The rank among all ranks, which names an entry, and the ranks of its group, none where these are all."""
+class Owner:
+    """The rank whose state an entry is, by its number among all ranks, and its group's ranks: () for all ranks."""
 
     rank: int
     group: tuple[int, ...]
 
     @classmethod
-    def within(cls, group: dist.ProcessGroup | None) -> Named:
+    def within(cls, group: dist.ProcessGroup | None) -> Owner:
         ranks = dist.get_process_group_ranks(group)
         return cls(dist.get_rank(), () if ranks == list(range(dist.get_world_size())) else tuple(ranks))
 
@@ -72,8 +72,8 @@ def of_group(
 ) -> dict[int | None, Any]:
     """The states that the ranks of a group go on from, by rank within the saved group.
 
-    states: as ``by_rank`` gave them; own: the group's ranks, as in ``Named``.  Of several saved groups it is this one,
-    or the only one whose states fit.  ValueError where there is no such group.
+    states: as ``by_rank`` gave them; own: the group's ranks, as in ``Owner``.  If several groups are saved,
+    this one's are taken, or those of the only group whose states fit.  ValueError if there is none.
     """
     found: dict[tuple[int, ...], dict[int | None, Any]] = {}
     for number, state in states.items():

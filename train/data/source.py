@@ -91,7 +91,7 @@ class Source:
         for split, arrays in (("training", train), ("test", test)):
             check_arrays(arrays, self.input_shape(), f"data={self.name}, {split} split")
         found = len(train.labels), len(test.labels)
-        # the sets of which ``verify`` checks archives are read in parts, too
+        # a data set with ``verify`` checks its archives itself, and may be read in part
         if not is_stand_in and "verify" not in self.settings and self.record.sizes not in (None, found):
             rule = f"its DataRecord has sizes={self.record.sizes}"
             raise ValueError(f"data={self.name}: {found[0]} training and {found[1]} test examples: {rule}")

@@ -77,7 +77,7 @@ class BucketExchange:
         if group is None and (chosen.passes_by or backend_of(shared, self.device.type) == "nccl"):
             group = apart(shared)
         self.group = group or shared
-        self._named = saved_ranks.Named.within(self.group)  # now, as a state is saved when the group has ended, too
+        self._owner = saved_ranks.Owner.within(self.group)  # now: a state may be saved after the group has ended
         self.transport = Transport(self.group, timeout_s=self.hook.timeout_s, device=self.device)
         self._small = chosen.small(self._compressors, self.shapes)
         whole = self._compressors.arrange(self.shapes, *self._small)
@@ -128,7 +128,7 @@ class BucketExchange:
 
     def state_dict(self) -> dict[str, Any]:
         """This rank's state as plain numbers and tensors, under the rank's name (``nuq.exchange.saved_ranks``)."""
-        return self._named.entry(self._state())
+        return self._owner.entry(self._state())
 
     def _state(self) -> dict[str, Any]:
         levels, rank = self.driver.levels, self.transport.rank
@@ -147,7 +147,7 @@ class BucketExchange:
 
     def load_state_dict(self, states: dict[int | None, Any]) -> None:
         """Continue from states by rank whose heads are checked; ValueError, with nothing changed, for a misfit."""
-        states = saved_ranks.of_group(states, self._named.group)
+        states = saved_ranks.of_group(states, self._owner.group)
         rank, world, levels = self.transport.rank, self.transport.world, self.driver.levels.every
         second, present = self.chosen.exchange.collective not in ("auto", "hierarchical"), self._state()
         coders = {at: saved_state.checked(one, present, self.vectors, second=second) for at, one in states.items()}
