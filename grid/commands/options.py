@@ -41,7 +41,12 @@ def add_resources(parser: argparse.ArgumentParser, title: str, without: Collecti
 
 def _number(text: str) -> float | str:
     """A number; ``a100:2`` stays as it is, for the resources read it."""
-    return text if ":" in text else float(text)
+    try:
+        return text if ":" in text else float(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(
+            f"{text!r}: must be a number (of GPUs, also with their type: a100:2)"
+        ) from error
 
 
 def resources_of(options: argparse.Namespace) -> dict[str, Any]:

@@ -94,7 +94,7 @@ def _check_options(options: Sequence[str]) -> None:
             raise ValueError(
                 f"sbatch: {option!r} must be an option of sbatch in its long form, as in --licenses=matlab"
             )
-        if found[1] == "gres" and re.search(r"\bgpu\b", found[2] or ""):
+        if found[1].startswith(("gres", "tres-per-")) and re.search(r"\bgpu\b", found[2] or ""):
             number = ":".join((found[2] or "").partition("gpu")[2].strip(":").split(":")[-2:]) or "a100:2"
             raise ValueError(
                 f"sbatch: {option!r} would fight with the GPUs that the script asks for: give gpus: {number} under "

@@ -83,7 +83,10 @@ def test_gpus_by_type() -> None:
             site.check(asked(**own))
 
 
-@pytest.mark.parametrize("option", ["--gres=gpu:a100:2", "--gres=gpu:2", "--gres=shard:1,gpu:1", "--gres=gpu"])
+@pytest.mark.parametrize(
+    "option",
+    ["--gres=gpu:a100:2", "--gres=gpu:2", "--gres=shard:1,gpu:1", "--gres=gpu", "--tres-per-task=gres/gpu:1"],
+)
 def test_gpus_among_further_options_are_refused_with_advice(option: str) -> None:
     with pytest.raises(ValueError, match=r"give gpus: .* under defaults"):
         read_site(f"sbatch: ['{option}']", "site.yaml")
