@@ -44,9 +44,7 @@ def _number(text: str) -> float | str:
     try:
         return text if ":" in text else float(text)
     except ValueError as error:
-        raise argparse.ArgumentTypeError(
-            f"{text!r}: must be a number (of GPUs, also with their type: a100:2)"
-        ) from error
+        raise argparse.ArgumentTypeError(f"{text!r}: must be a number, of GPUs also with their type: a100:2") from error
 
 
 def resources_of(options: argparse.Namespace) -> dict[str, Any]:

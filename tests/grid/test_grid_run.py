@@ -90,13 +90,6 @@ def test_offset_and_cap_reach_the_array(tmp_path: Path, capsys: pytest.CaptureFi
     assert "MaxArraySize" in capsys.readouterr().out
 
 
-def test_gpus_of_a_type_without_a_number_are_told_how(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as end:
-        grid_run.main(["plan", "demo", "--gpus", "a100"], tmp_path)
-    told = capsys.readouterr().err
-    assert end.value.code == 2 and "'a100'" in told and "a100:2" in told and "_number" not in told
-
-
 @pytest.mark.some(4)
 @pytest.mark.parametrize("task", sorted(sweeps.TASKS))
 def test_pjobs_are_in_step_with_the_sweeps(task: str) -> None:

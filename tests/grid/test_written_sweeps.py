@@ -112,3 +112,10 @@ def test_every_subcommand_takes_it_and_says_what_is_wrong(
         assert end.value.code == 2
         assert f"the following arguments are required: {missing} (or --sweep SETTING=A,B)\n" in error
     assert not list(tmp_path.iterdir()), "nothing is written"
+
+
+def test_gpus_of_a_type_without_a_number_are_told_how(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        grid_run.main(["plan", "demo", "--gpus", "a100"], tmp_path)
+    told = capsys.readouterr().err
+    assert end.value.code == 2 and "'a100'" in told and "a100:2" in told and "_number" not in told
