@@ -83,14 +83,14 @@ class CompressionState:
         if before is not None:
             self.close()
             carried = self.state_dict()
-        attached = BucketExchange(self.settings, model, group)
-        if carried is not None:
-            if before is not None:
-                for kept in saved_ranks.by_rank(carried).values():
-                    keep_fitting(by_encoder(kept["coders"]), attached.vectors)
-                attached.gate_s = before.gate_s
-            self._attached, self._saved = None, carried  # kept where it does not fit
-            with attached.transport.telling():
+        with RefusalsTold(ranks_of(model, group)):
+            attached = BucketExchange(self.settings, model, group)
+            if carried is not None:
+                if before is not None:
+                    for kept in saved_ranks.by_rank(carried).values():
+                        keep_fitting(by_encoder(kept["coders"]), attached.vectors)
+                    attached.gate_s = before.gate_s
+                self._attached, self._saved = None, carried  # kept where it does not fit
                 attached.load_state_dict(saved_ranks.by_rank(carried))
         self._attached, self._saved = attached, None
 
@@ -205,17 +205,18 @@ class CompressionState:
 
     def submit(self, bucket: GradBucket) -> torch.futures.Future[Tensor]:
         """Hand a bucket to the threads; returns the future of its mean, in the bucket's own memory."""
-        known = self._here.names
+        here = self._here
         if self.error is not None:
             raise RuntimeError(f"an earlier exchange failed: {self.error}") from self.error
-        parameters = bucket.parameters()
-        if any(id(parameter) not in known for parameter in parameters):
-            raise ValueError(
-                "DDP hands over a parameter that is not of this state's model as it was: attach(ddp) it again, on "
-                "every rank"
-            )
-        names = tuple(known[id(parameter)] for parameter in parameters)
-        return self._threads.submit(bucket.buffer(), names, bucket.is_last(), self._here.used_of(names))
+        with here.transport.telling():
+            parameters = bucket.parameters()
+            if any(id(parameter) not in here.names for parameter in parameters):
+                raise ValueError(
+                    "DDP hands over a parameter that is not of this state's model as it was: attach(ddp) it again, on "
+                    "every rank"
+                )
+            names = tuple(here.names[id(parameter)] for parameter in parameters)
+            return self._threads.submit(bucket.buffer(), names, bucket.is_last(), here.used_of(names))
 
 
 def compress_hook(state: CompressionState, bucket: GradBucket) -> torch.futures.Future[Tensor]:

@@ -256,11 +256,12 @@ class CompressedReduceScatter:
             self._drivers[group] = self._made(group, input_tensor.device)
         driver = self._driver = self._drivers[group]
         rank, world = driver.transport.rank, driver.transport.world
-        if not self._rounds or sum(pieces[0].num_coordinates for pieces in self._rounds) != size:
-            self._arrange(world, size)
-        parts = reduced_now(size) if self._memories else None
-        for memory in self._memories:
-            memory.turn(self.name, rank, world, size, parts, self.step)
+        with driver.transport.telling():
+            if not self._rounds or sum(pieces[0].num_coordinates for pieces in self._rounds) != size:
+                self._arrange(world, size)
+            parts = reduced_now(size) if self._memories else None
+            for memory in self._memories:
+                memory.turn(self.name, rank, world, size, parts, self.step)
         key = Key(self._seed, self.step, rank, piece_of=2)
         self.step += 1
         driver.fit_levels(flat, [piece.segments[0] for pieces in self._rounds for piece in pieces], key)
@@ -337,12 +338,13 @@ class CompressedReduceScatter:
     def _made(self, group: dist.ProcessGroup, device: torch.device) -> Driver:
         """The driver of this module's group, on whose settings all ranks agree."""
         transport = Transport(group, timeout_s=self.timeout_s, device=device)
-        told = {"method": self._compressors.name, **vars(self._compressors.settings), **vars(self._chosen)}
-        check_settings(transport, {**told, "module": self.name, "seed": self._seed})
         if self.between is not None:
             self.between.meet(transport, device)
+        told = {"method": self._compressors.name, **vars(self._compressors.settings), **vars(self._chosen)}
+        check_settings(transport, {**told, "module": self.name, "seed": self._seed})
         nothing_remembered = FlatLayout(())
-        return Driver(self._compressors, nothing_remembered, Exchange(), transport, transport.world, self._seed)
+        with transport.telling():
+            return Driver(self._compressors, nothing_remembered, Exchange(), transport, transport.world, self._seed)
 
     def summary(self) -> str:
         """A table of what this module's gradients took and saved on this rank since it began here."""

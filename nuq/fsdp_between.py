@@ -141,7 +141,8 @@ class MeanBetween:
         check_settings(transport, {**told, "module": self._name, "seed": self._seed, "coordinates": shard.numel()})
         nothing_remembered = FlatLayout(())
         machines = self.num_machines
-        return Driver(self._compressors, nothing_remembered, self._exchange, transport, machines, self._seed)
+        with transport.telling():
+            return Driver(self._compressors, nothing_remembered, self._exchange, transport, machines, self._seed)
 
     def settle(self, *, undo: bool) -> None:
         """Settle the last messages: they have counted, or (undo) were thrown away on all ranks."""

@@ -66,19 +66,19 @@ def all_reduce(
             remedy = "call torch.distributed.init_process_group first"
             raise ValueError(f"nuq.all_reduce exchanges between processes: {remedy}")
         kept.control.wait_for(timeout_s)
-    asked = {"shape": list(tensor.shape), "type": str(tensor.dtype), "layout": str(tensor.layout)}
-    asked |= {"step": step, "seed": seed}
-    kept.control.group = group
-    try:
-        driver = call.driver if kept.all_have_built(call, asked) else None
-        if driver is None:  # all ranks build together
-            call = call if call.driver is None else _Call(method, settings)
-            driver = call.build(Transport(group, timeout_s=timeout_s, device=tensor.device), asked)
-        driver.transport.group = group
-        out = _mean(driver, tensor, step, seed)
-    finally:
-        for transport in (kept.control, call.driver.transport if call.driver else kept.control):
-            transport.group = None
+        asked = {"shape": list(tensor.shape), "type": str(tensor.dtype), "layout": str(tensor.layout)}
+        asked |= {"step": step, "seed": seed}
+        kept.control.group = group
+        try:
+            driver = call.driver if kept.all_have_built(call, asked) else None
+            if driver is None:  # all ranks build together
+                call = call if call.driver is None else _Call(method, settings)
+                driver = call.build(Transport(group, timeout_s=timeout_s, device=tensor.device), asked)
+            driver.transport.group = group
+            out = _mean(driver, tensor, step, seed)
+        finally:
+            for transport in (kept.control, call.driver.transport if call.driver else kept.control):
+                transport.group = None
     kept.keep(name, call)
     return out
 

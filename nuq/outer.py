@@ -121,36 +121,38 @@ class OuterLoop:
             device = next(iter(self._parameters.values())).device if self._parameters else torch.device("cpu")
             shapes = {name: shard(p).shape for name, p in self._parameters.items()}
             told = Transport(group, timeout_s=self._chosen.timeout_s, device=device)
-        agreement.check_shards(told, places_of(self._parameters))
-        same = {"method": self.method, **vars(self._own), **vars(self._exchange), **vars(self._chosen)}
-        same |= {f"parameter {name}": list(shape) for name, shape in shapes.items()}
-        same["shapes of frozen parameters and buffers"] = [list(tensor.shape) for tensor in self._untrained()]
-        agreement.check_settings(told, same)
-        if self._chosen.overlap and backend_of(group, device.type) == "nccl":
-            group = apart(group)  # the training's own collectives may run meanwhile
-        self._drop()
-        compressors = CompressorMap(self.method, self._own, self._exchange.second_bits)
-        compressors.assign(shapes)
-        transport = Transport(group, timeout_s=self._chosen.timeout_s, device=device)
-        memory = Memory(self._feedback)
-        small = {"exact": self._is_whole, "cast": self._is_cast}
-        whole = compressors.arrange(shapes, **small)
-        settings = (self._exchange, transport, transport.world, self._chosen.seed)
-        driver = Driver(compressors, whole, *settings, memory=memory, per_machine=1)
-        if not self._fragments:
-            arrange = functools.partial(compressors.arrange, **small)
-            self._fragments = fragments_of(self._parameters, self._chosen.fragments, self._chosen.every, arrange)
-            if compressors.compresses_nothing(whole):
-                why = f"every parameter (of FSDP2: every shard) is below min_size={self._chosen.min_size}"
-                remedy = "and travels in full precision; min_size=0 compresses them"
-                warnings.warn(f"OuterLoop: nothing is compressed: {why}, {remedy}", stacklevel=3)
-        else:
-            compressors.load_state_dict(self._compressors.state_dict(), device)
-            for around in compressors.memories:  # whatever this rank's number was
-                around.memories = dict.fromkeys([transport.rank], *around.memories.values()) if around.memories else {}
-        self._compressors, self._driver, self._owner = compressors, driver, saved_ranks.Owner.within(group)
-        self._catch_up(told)
-        self._attached_at = self.count
+            agreement.check_shards(told, places_of(self._parameters))
+            same = {"method": self.method, **vars(self._own), **vars(self._exchange), **vars(self._chosen)}
+            same |= {f"parameter {name}": list(shape) for name, shape in shapes.items()}
+            same["shapes of frozen parameters and buffers"] = [list(tensor.shape) for tensor in self._untrained()]
+            agreement.check_settings(told, same)
+            if self._chosen.overlap and backend_of(group, device.type) == "nccl":
+                group = apart(group)  # the training's own collectives may run meanwhile
+            self._drop()
+            compressors = CompressorMap(self.method, self._own, self._exchange.second_bits)
+            compressors.assign(shapes)
+            transport = Transport(group, timeout_s=self._chosen.timeout_s, device=device)
+            memory = Memory(self._feedback)
+            small = {"exact": self._is_whole, "cast": self._is_cast}
+            whole = compressors.arrange(shapes, **small)
+            settings = (self._exchange, transport, transport.world, self._chosen.seed)
+            driver = Driver(compressors, whole, *settings, memory=memory, per_machine=1)
+            if not self._fragments:
+                arrange = functools.partial(compressors.arrange, **small)
+                self._fragments = fragments_of(self._parameters, self._chosen.fragments, self._chosen.every, arrange)
+                if compressors.compresses_nothing(whole):
+                    why = f"every parameter (of FSDP2: every shard) is below min_size={self._chosen.min_size}"
+                    remedy = "and travels in full precision; min_size=0 compresses them"
+                    warnings.warn(f"OuterLoop: nothing is compressed: {why}, {remedy}", stacklevel=3)
+            else:
+                compressors.load_state_dict(self._compressors.state_dict(), device)
+                for around in compressors.memories:  # whatever this rank's number was
+                    around.memories = (
+                        dict.fromkeys([transport.rank], *around.memories.values()) if around.memories else {}
+                    )
+            self._compressors, self._driver, self._owner = compressors, driver, saved_ranks.Owner.within(group)
+            self._catch_up(told)
+            self._attached_at = self.count
 
     def _drop(self) -> None:
         """Drop the means on their way, which moves no parameter, and remember what was before their messages."""
@@ -272,15 +274,17 @@ class OuterLoop:
         return self._chosen.mixing if self._chosen.overlap else 0.0
 
     def _send(self, fragment: Fragment) -> None:
-        moved = fragment.outer - fragment.local()
+        with self._driver.transport.telling(), torch.no_grad():
+            moved = fragment.outer - fragment.local()
         fragment.coming = self._thread.submit(self._mean, fragment, moved, self.count)
         fragment.sent = self.count
 
     def _whole_mean(self, fragment: Fragment) -> Tensor:
         """The mean of all ranks' moves in float32; NonFiniteError, on all ranks, where one is not finite."""
-        transport, moved = self._driver.transport, fragment.outer - fragment.local()
-        mean = torch.empty_like(moved)
+        transport = self._driver.transport
         with transport.telling(), torch.no_grad():
+            moved = fragment.outer - fragment.local()
+            mean = torch.empty_like(moved)
             Dense(transport, torch.float32).mean({transport.rank: moved}, fragment.layout, Key(0, 0, 0), mean)
         if first_not_finite([mean]) is not None:
             name = fragment.at_fault(mean)

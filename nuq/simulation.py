@@ -88,7 +88,9 @@ class Workers:
             raise ValueError(
                 f"{self.transport.world} processes for workers={num_workers}: every process needs at least one worker"
             )
-        self.driver = Driver(self.compressors, self.layout, exchange, self.transport, num_workers, seed, memory=memory)
+        with self.transport.telling():
+            how = (exchange, self.transport, num_workers, seed)
+            self.driver = Driver(self.compressors, self.layout, *how, memory=memory)
         self.num_workers, self.hosted = self.driver.num_workers, self.driver.hosted
         self.levels = self.driver.levels
         self._whole = Part(tuple(self.layout.arranged(list(parameters))), self.layout, 0)

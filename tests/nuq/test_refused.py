@@ -13,8 +13,13 @@ import torch.distributed as dist
 
 import nuq
 from nuq.errors import RankFailed
+from nuq.exchange.driver import Driver
+from nuq.exchange.hook.bucket_exchange import BucketExchange
+from nuq.exchange.hook.bucket_threads import BucketThreads
+from nuq.fragments import Fragment
 from nuq.fsdp import CompressedReduceScatter
-from tests.nuq.exchange.test_rank_failed import QUICKLY_S, VICTIM
+from nuq.functional import _Kept
+from tests.nuq.exchange.test_rank_failed import BROKEN, ENTRIES, QUICKLY_S, VICTIM
 from tests.nuq.exchange.test_saved_state import replaced, shown
 from tests.nuq.small_training import backward, net, own_entry, wrapped
 
@@ -157,6 +162,54 @@ def test_bad_arguments_of_one_rank_keep_no_other_waiting(door: Any, bad: Any, se
     assert outcomes[VICTIM][0].startswith(sentence) and not outcomes[VICTIM][1]
     for text, is_failed, took_s in (outcomes[0], outcomes[2]):
         assert is_failed and f"rank {VICTIM} of 4 failed: {sentence}" in text, text
+        assert took_s < QUICKLY_S
+
+
+# --- errors of one rank before it sends anything ---
+
+BEFORE = [
+    *((entry, Driver, "__init__") for entry in ENTRIES),
+    ("all_reduce", _Kept, "all_have_built"),
+    ("hook", BucketThreads, "submit"),
+    ("hook", BucketExchange, "_before_step"),
+    ("outer", Fragment, "local"),
+    ("fsdp", CompressedReduceScatter, "_arrange"),
+]
+
+
+def broken_on_one(_: dist.ProcessGroup, entry: str, of: type, name: str) -> Any:
+    """The errors of three ranks, one of which meets one of its own, and the seconds that they took."""
+    group = dist.new_group(range(3), timeout=timedelta(seconds=20))  # which is closed with it
+    if not isinstance(group, dist.ProcessGroup):
+        return None
+
+    def broken(*_: object, **__: object) -> None:
+        raise AssertionError(BROKEN)
+
+    found, step = None, None
+    with pytest.MonkeyPatch.context() as patch:
+        if name != "__init__":  # built on all
+            step = ENTRIES[entry](group, "qsgdinf", collective="gather")
+        dist.barrier(group)
+        began = time.monotonic()
+        if dist.get_rank(group) == VICTIM:
+            patch.setattr(of, name, broken)
+        try:
+            (step or ENTRIES[entry](group, "qsgdinf", collective="gather"))(0)
+        except Exception as met:  # noqa: BLE001 - returned
+            found = met
+    return f"{type(found).__name__}: {found}", isinstance(found, RankFailed), time.monotonic() - began
+
+
+@pytest.mark.some(3)
+@pytest.mark.parametrize(("entry", "of", "name"), BEFORE, ids=lambda value: getattr(value, "__name__", str(value)))
+def test_an_error_of_one_rank_before_it_sends_keeps_no_other_waiting(
+    entry: str, of: type, name: str, ranks: Any
+) -> None:
+    outcomes = ranks.run(broken_on_one, entry, of, name)[:3]
+    assert outcomes[VICTIM][0] == f"AssertionError: {BROKEN}"
+    for text, is_failed, took_s in (outcomes[0], outcomes[2]):
+        assert is_failed and f"rank {VICTIM} of 4 failed: AssertionError: {BROKEN}" in text, text
         assert took_s < QUICKLY_S
 
 

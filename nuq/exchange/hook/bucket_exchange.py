@@ -26,7 +26,7 @@ from nuq.exchange.hook.buckets import Bucket, Plan, emptied, made
 from nuq.exchange.hook.settings import HookSettings
 from nuq.exchange.hook.used_parameters import UsedParameters
 from nuq.exchange.payload import check_mean
-from nuq.exchange.transport import RefusalsTold, Transport, apart, backend_of, group_of
+from nuq.exchange.transport import Transport, apart, backend_of, group_of
 from nuq.kernels.spec import Key
 from nuq.parameters import is_sharded, refuse_sparse_gradients, trained
 
@@ -49,14 +49,13 @@ class BucketExchange:
                 "a CompressionState exchanges between processes: call torch.distributed.init_process_group first"
             )
         self.chosen, self.hook = chosen, chosen.hook
-        with RefusalsTold(ranks_of(model, group)):
-            self.parameters = trained(model)
-            if sharded := [name for name, p in self.parameters.items() if is_sharded(p)]:
-                why = "of which each rank has a part, and DDP's hook is given whole gradients"
-                raise ValueError(
-                    f"parameter {sharded[0]!r} is a DTensor, {why}; for FSDP2 call nuq.compress_fsdp(model, ...)"
-                )
-            refuse_sparse_gradients(self.parameters)
+        self.parameters = trained(model)
+        if sharded := [name for name, p in self.parameters.items() if is_sharded(p)]:
+            why = "of which each rank has a part, and DDP's hook is given whole gradients"
+            raise ValueError(
+                f"parameter {sharded[0]!r} is a DTensor, {why}; for FSDP2 call nuq.compress_fsdp(model, ...)"
+            )
+        refuse_sparse_gradients(self.parameters)
         self._model = model  # keeps the parameters alive, whose identities are the keys
         self.names = {id(p): name for name, p in self.parameters.items()}
         self.device = next(iter(self.parameters.values())).device if self.parameters else torch.device("cpu")
@@ -64,8 +63,8 @@ class BucketExchange:
         self.shapes = {name: tuple(p.shape) for name, p in self.parameters.items()}
         shared = ranks_of(model, group)
         assert shared is not None
-        with RefusalsTold(shared):  # a transport apart from the buckets' messages
-            self._told = Transport(shared, timeout_s=self.hook.timeout_s, device=self.device)
+        # a transport apart from the buckets' messages
+        self._told = Transport(shared, timeout_s=self.hook.timeout_s, device=self.device)
         same = {"method": chosen.method, **chosen.plain, "layers": chosen.layers}
         same |= {f"parameter {name}": list(shape) for name, shape in self.shapes.items()}
         agreement.check_settings(self._told, same)
@@ -178,10 +177,10 @@ class BucketExchange:
 
     def begin(self, buckets: list[Bucket]) -> Callable[[], None]:
         """Begin to exchange buckets, as one vector where a method's is; what is returned writes the mean into them."""
-        if self._first:
-            self._before_step()
-            self._skipped = False
         with self.transport.telling():
+            if self._first:
+                self._before_step()
+                self._skipped = False
             unused = frozenset[str]()
             if self._used is not None and self._used.looks and not self.driver.is_dense:
                 unused = self._used.by_none(buckets, self.transport)
