@@ -23,6 +23,9 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import os
+import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
@@ -34,7 +37,6 @@ import numpy as np
 import torch
 
 from benchmarks import gradient_samples
-from benchmarks.exchange import OURS, RIVAL, ROOT, Version
 from benchmarks.timing import in_turns, seconds, spread
 from nuq import native
 from nuq.kernels.statistics import Statistics
@@ -45,7 +47,12 @@ from nuq.native import levels as kernels
 from nuq.registry import METHODS
 
 TURNS = 15
+ROOT = Path(__file__).parent.parent
 CHILD = Path(__file__).with_name("levels_child.py")
+OURS, RIVAL = "ours", "rival"
+ONE_THREAD = {"OMP_NUM_THREADS": "1"}
+# glibc keeps what is freed: with fresh pages a copy of 100 MB takes from one to two times as long, as chance has it
+REUSED_MEMORY = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40)}
 NUM_BUCKETS, BUCKET_SIZE = 350, 8192
 NUM_BINS = 2048
 BITS = range(2, 9)
@@ -187,6 +194,44 @@ def _quartiles(values: Array) -> dict[str, float]:
     return {"median": middle, "low": low, "high": high}
 
 
+class Version:
+    """A version of the library, in a process of its own that answers commands until ``kill``."""
+
+    def __init__(self, checkout: Path, **settings: str) -> None:
+        self.checkout = checkout
+        environment = os.environ | ONE_THREAD | REUSED_MEMORY | {"PYTHONPATH": str(checkout)} | settings
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", str(CHILD)],
+            cwd=checkout,
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert self._process.stdin and self._process.stdout
+        self._to, self._from = self._process.stdin, self._process.stdout
+
+    def tell(self, command: Mapping[str, Any]) -> None:
+        """Give a command, whose answer comes next."""
+        with contextlib.suppress(BrokenPipeError):  # the answer will tell
+            self._to.write(json.dumps(command) + "\n")
+            self._to.flush()
+
+    def answer(self) -> dict[str, Any]:
+        """The answer to the last command; RuntimeError where the process has ended."""
+        line = self._from.readline()
+        if not line:
+            raise RuntimeError(f"the process of {self.checkout} ended with {self._process.wait()}")
+        return json.loads(line)
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        with contextlib.suppress(BrokenPipeError):
+            self._to.close()
+        self._from.close()
+
+
 @contextlib.contextmanager
 def versions(checkouts: Mapping[str, Path], num_ranks: int) -> Iterator[dict[str, list[Version]]]:
     """The processes of each version, one for every rank; 0: one that is no rank."""
@@ -196,7 +241,7 @@ def versions(checkouts: Mapping[str, Path], num_ranks: int) -> Iterator[dict[str
             meeting = Path(ends.enter_context(tempfile.TemporaryDirectory())) / "ranks"
             of_all = {"WORLD_SIZE": str(num_ranks), "RENDEZVOUS": f"file://{meeting}"}
             ranks = [{"RANK": str(rank), **of_all} for rank in range(num_ranks)] or [{}]
-            found[name] = [Version(checkout, CHILD, **settings) for settings in ranks]
+            found[name] = [Version(checkout, **settings) for settings in ranks]
             for version in found[name]:
                 ends.callback(version.kill)
         yield found

@@ -62,7 +62,7 @@ class Sweep:
         return (run, *figures, f"python -m analysis table {of} --json")
 
 
-CIFAR10, ROOT_USER, TENSORBOARD, RIVAL = "CIFAR-10", "root", "tensorboard", "../nuq-7f31e67"
+CIFAR10, ROOT_USER, TENSORBOARD = "CIFAR-10", "root", "tensorboard"
 _IS_THERE: dict[str, Callable[[Path], bool]] = {
     # else some benchmarks measure a stand-in for the images
     CIFAR10: lambda root: any(
@@ -70,7 +70,6 @@ _IS_THERE: dict[str, Callable[[Path], bool]] = {
     ),
     ROOT_USER: lambda root: os.geteuid() == 0,  # for network namespaces
     TENSORBOARD: lambda root: importlib.util.find_spec("tensorboard") is not None,
-    RIVAL: lambda root: (root / RIVAL).is_dir(),  # git worktree add ../nuq-7f31e67 7f31e67; in it python -m nuq.native
 }
 
 
@@ -84,12 +83,6 @@ MEASUREMENTS: dict[str, Benchmark | Sweep] = {
     "grid": Benchmark("python -m benchmarks.grid", "How fast are the commands of the sweeps?", 2),
     "analysis": Benchmark("python -m benchmarks.analysis", "How fast are 2,000 runs read?", 2, needs=(TENSORBOARD,)),
     # the library
-    "exchange": Benchmark(
-        "python -m benchmarks.exchange --against ../nuq-7f31e67",
-        "What do encoding, framing and decoding cost beside the library before there were frames?",
-        5,
-        needs=(RIVAL,),
-    ),
     "methods": Benchmark(
         "python -m benchmarks.methods --threads 1 --quick --out figures/methods",
         "What are error, bits and speed of each method on one real gradient?",
@@ -108,12 +101,6 @@ MEASUREMENTS: dict[str, Benchmark | Sweep] = {
     "mean_error": Benchmark("python -m benchmarks.mean_error", "What is the error of the mean?", 30, needs=(CIFAR10,)),
     "mean_levels": Benchmark(
         "python -m benchmarks.mean_levels", "What are levels for the mean worth?", 60, needs=(CIFAR10,)
-    ),
-    "allreduce_error": Benchmark(
-        "python -m benchmarks.allreduce_error",
-        "Is the error of two stages what its formula says?",
-        30,
-        needs=(CIFAR10,),
     ),
     "accuracy_per_bit": Benchmark(
         "python -m benchmarks.accuracy_per_bit",
@@ -255,6 +242,9 @@ MEASUREMENTS: dict[str, Benchmark | Sweep] = {
         "python -m benchmarks.repeat", "Do the sweeps' kept runs come out again?", 20, needs=(CIFAR10,)
     ),
 }
+
+# Results that stay, by the last commit that has the program which measured them.
+ENDED = {"allreduce_error": "e6a9e8ee", "exchange": "14445c50"}
 
 
 def chosen(name: str) -> Benchmark | Sweep:

@@ -21,11 +21,11 @@ State: with ``refresh_every = 1`` none.  Above, the clusters found at the last r
 message holds all that decoding needs, so only the sender's copy counts.  A sender without a state (a fresh one between
 two refreshes) finds clusters at once.
 
-Source: LSS / CASQ, a fork of ATOMO's code; there is no paper that we know of; ``python -m benchmarks.lss`` shows its
-signed errors of large and small values.  Differences from it: a cluster has no more cells than coordinates; zeros are a
-cluster of their own and stay zero; clusters come from a stratified sample by exact sums; the percentile is that of each
-sign; any number of coordinates decodes from the bytes alone, with the hash's seed in them (the original shares it
-beforehand).
+Source: LSS / CASQ, a fork of ATOMO's code; there is no paper that we know of; ``benchmarks/lss.py`` of commit 6ad55eb7
+shows its signed errors of large and small values.  Differences from it: a cluster has no more cells than coordinates;
+zeros are a cluster of their own and stay zero; clusters come from a stratified sample by exact sums; the percentile is
+that of each sign; any number of coordinates decodes from the bytes alone, with the hash's seed in them (the original
+shares it beforehand).
 
 Limit of the speed: every coordinate is read three times, goes to a cell at random and through the coder; of the time
 for 10^7, two thirds are sums of cells and Huffman codes.  Decoding: the coder, and a read at random for every

@@ -3,7 +3,7 @@
 import pytest
 
 from benchmarks import levels
-from benchmarks.exchange import OURS, RIVAL, ROOT
+from benchmarks.levels import OURS, RIVAL, ROOT
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ from jinja2 import meta
 
 from benchmarks import pages
 from benchmarks.results import blocks, placeholders, result_file
-from benchmarks.results.measurements import MEASUREMENTS
+from benchmarks.results.measurements import ENDED, MEASUREMENTS
 
 ROOT = Path(__file__).parents[2]
 PAGES = [pages.read_page(path) for path in pages.pages()]
@@ -47,7 +47,7 @@ def test_no_block_waits_for_its_file() -> None:
 def test_every_block_has_its_template_and_its_measurement() -> None:
     every = {str(block): block for found in WITH_BLOCKS.values() for block in found}
     assert not [title for title, block in every.items() if not block.template.is_file()]
-    assert not [title for title, block in every.items() if block.name not in {*MEASUREMENTS, "gpu/all"}]
+    assert not [title for title, block in every.items() if block.name not in {*MEASUREMENTS, *ENDED, "gpu/all"}]
     assert {block.template for block in every.values()} == set(placeholders.TEMPLATES.rglob("*.md"))
 
 
@@ -93,7 +93,7 @@ def test_pictures_are_those_that_the_measurement_drew() -> None:
 
 
 def test_files_of_measurements_say_what_they_are_of() -> None:
-    there = [name for name in MEASUREMENTS if result_file.path_of(name).is_file()]
+    there = [name for name in [*MEASUREMENTS, *ENDED] if result_file.path_of(name).is_file()]
     assert there
     for name in there:
         values = result_file.read(name)

@@ -184,6 +184,17 @@ def test_the_first_mean_errs_no_more_than_later_ones(name):
     assert ours.workers.compressor.fitted and all(row == levels[0] for row in levels)
 
 
+@pytest.mark.slow
+def test_a_run_shorter_than_the_second_update_of_levels_learns():
+    """Default settings of the method; with levels of a normal distribution until step 100 such a run diverges."""
+    ours = trainer(method="alq", batch_size=16, optim__lr=0.1, schedule="constant", steps=80)
+    assert ours.evaluate("train")["Tloss"] > 2
+    for _ in range(80):
+        ours.train_step()
+    ours.sync_buffers()
+    assert ours.evaluate("train")["Tloss"] < 0.3
+
+
 def test_sgd_trajectory_trains_like_sgd_whatever_is_measured():
     sgd = trainer(method="sgd")
     measured = trainer(method="nuqsgd", trajectory="sgd", measure__every=2, measure__num_samples=2)
