@@ -217,6 +217,10 @@ TABLE: dict[str, Evidence] = {
     "time limit, before its turn": (None, CLAIM, _job("TIMEOUT"), ASKED, "lost", True, "TIMEOUT"),
     "time limit, before its turn came again": (SILENT | BEFORE, CLAIM, _job("TIMEOUT"), ASKED, "lost", True, "TIMEOUT"),
     "time limit, it had failed": (FAILED, CLAIM, _job("TIMEOUT"), ASKED, "failed", True, "why"),
+    "failed, with a record from about its start: of the life before": (
+        _record("running", 4050.0) | {"start": BEGUN + 880}, CLAIM, _job("FAILED"), ASKED,
+        "lost", True, "FAILED",
+    ),
     "could not begin": (None, FIRST, NO_SCRIPT, ASKED, "lost", True, "never began: job 123_4 ended: FAILED NonZeroEx"),
     "out of memory at once": (None, FIRST, _job("OUT_OF_MEMORY"), ASKED, "failed", True, "OUT_OF_MEMORY"),
     "out of memory": (SILENT, CLAIM, _job("OUT_OF_MEMORY"), ASKED, "failed", True, "OUT_OF_MEMORY"),
@@ -224,6 +228,10 @@ TABLE: dict[str, Evidence] = {
     "node failed, may live on": (
         _record("running", 500.0), CLAIM, _job("NODE_FAIL", 510), ASKED,
         "unknown", False, "NODE_FAIL",
+    ),
+    "node failed, its last word may come late": (
+        _record("running", 700.0), CLAIM, _job("NODE_FAIL", 510), ASKED,
+        "unknown", False, "moments ago",
     ),
     "node failed, lives on": (FRESH, CLAIM, _job("NODE_FAIL"), ASKED, "unknown", False, "5 s old"),
     "outlived its job, and is silent": (
