@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -91,6 +92,26 @@ def test_a_damaged_status_says_what_becomes_of_the_run(text: str, what: str, tmp
         rf"it has one",
     ):
         _status(tmp_path)
+
+
+def test_a_status_is_on_the_disk_before_it_takes_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine may lose its power at any moment: the name then stands for the status of before or for this one."""
+    on_disk: dict[int, bytes] = {}  # by inode, what was flushed
+    named: list[bytes | None] = []
+    sync, replace = os.fsync, os.replace
+
+    def watched_sync(file: int) -> None:
+        sync(file)
+        on_disk[os.fstat(file).st_ino] = os.pread(file, 1 << 20, 0)
+
+    def watched_replace(old: Path, new: Path) -> None:
+        named.append(on_disk.get(os.stat(old).st_ino))
+        replace(old, new)
+
+    monkeypatch.setattr(os, "fsync", watched_sync)
+    monkeypatch.setattr(os, "replace", watched_replace)
+    status.write_text(tmp_path / "status.json", '{"state": "running"}')
+    assert named == [b'{"state": "running"}'] == [(tmp_path / "status.json").read_bytes()]
 
 
 def test_no_two_attempts_bear_one_number(tmp_path: Path) -> None:
