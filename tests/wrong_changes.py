@@ -48,7 +48,7 @@ CHANGES: dict[str, Change] = {
     ),
     "stale_format": change(
         "levels that were updated are not those by which gradients are encoded",
-        "tests/nuq/compressors",
+        "tests/nuq/exchange/test_first_levels.py tests/nuq/exchange/test_collectives.py",
         "nuq/compressors/quantizer.py",
         "        return _InUse(levels, multiplier, table, pieces)\n",
         '        self._first = getattr(self, "_first", pieces)\n'
@@ -77,7 +77,7 @@ CHANGES: dict[str, Change] = {
     ),
     "divide_factor": change(
         "set_gradient_divide_factor has no effect: other steps than the user asked for",
-        "tests/nuq/test_fsdp.py",
+        "tests/nuq/exchange/test_misfits.py",
         "nuq/fsdp.py",
         "        return float(op.__getstate__()[1])\n",
         "        return 1.0 / world\n",
@@ -119,7 +119,7 @@ CHANGES: dict[str, Change] = {
     ),
     "skipped_step_counts": change(
         "a step that the gradient scaler skips is missing from the residuals all the same",
-        "tests/nuq/test_ddp.py tests/nuq/test_ddp_errors.py tests/nuq/exchange/test_ef21.py",
+        "tests/nuq/exchange/test_misfits.py",
         "nuq/exchange/hook/bucket_exchange.py",
         "memory.settle(undo=self._skipped)",
         "memory.settle(undo=False)",
@@ -183,8 +183,8 @@ CHANGES: dict[str, Change] = {
         "had_begun = mine and seen is not None and not _is_before(seen, job)",
     ),
     "no_fsync": change(
-        "after a power cut the record of a submission is empty",
-        "tests/train/process tests/grid/submission",
+        "after a power cut status.json is empty, and nobody can tell what became of the run",
+        "tests/train/process/test_status.py",
         "files/atomic.py",
         "                os.fsync(file.fileno())\n",
         "                file.flush()\n",
@@ -232,7 +232,7 @@ CHANGES: dict[str, Change] = {
     # --- trainer ---
     "log_not_flushed": change(
         "after a power cut the log lacks steps before the checkpoint, for ever",
-        "tests/train/process/test_checkpoint.py tests/train/logs",
+        "tests/train/steps/test_interrupted.py",
         "train/steps/train_loop.py",
         "            self.log.flush()\n",
         "",
@@ -282,14 +282,14 @@ CHANGES: dict[str, Change] = {
     # --- analysis ---
     "label_of_another_loss": change(
         "a figure of the training loss says validation loss",
-        "tests/analysis/plots/test_figure_labels.py",
+        "tests/analysis/plots/test_figures.py",
         "analysis/plots/curves.py",
         '("Tloss", "loss"), "training loss", True)',
         '("Tloss", "loss"), "validation loss", True)',
     ),
     "gigabytes_for_megabytes": change(
         "an axis is off by a factor of 1,000",
-        "tests/analysis/test_axes.py tests/analysis/plots/test_figure_labels.py",
+        "tests/analysis/plots/test_figures.py tests/analysis/test_axes.py",
         "analysis/axes.py",
         '"sent by one worker (MB)"',
         '"sent by one worker (GB)"',
