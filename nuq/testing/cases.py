@@ -21,8 +21,13 @@ OF_CLAIM = {"test_unbiased": "unbiased", "test_contractive": "contractive"}
 def parametrize(metafunc: pytest.Metafunc, cases: Sequence[str], slow: Collection[str] = ()) -> None:
     """Let a test that takes ``name`` run for each of these methods, those of a claim for the methods that make it.
 
+    One that takes ``names`` is of their settings, and runs once with a method of each kind of settings.
+
     slow: those whose tests get the mark ``slow``.
     """
+    if "names" in metafunc.fixturenames:
+        of_settings = {method(case.split()[0]).settings: case for case in reversed(cases)}
+        metafunc.parametrize("names", [list(of_settings.values())[::-1]], ids=["all"])
     if "name" in metafunc.fixturenames:
         claim = OF_CLAIM.get(metafunc.function.__name__)
         claiming = [case for case in cases if claim is None or getattr(claims(case), claim)]

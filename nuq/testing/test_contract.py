@@ -154,22 +154,25 @@ def test_the_global_generators_stay_untouched(name):
     hold(untouched, name, "draws from torch's own generator; random numbers come from the key alone")
 
 
-@pytest.mark.parametrize("setting", ["bits", "bucket_size"])
-def test_no_setting_is_cut_to_an_integer(name, setting):
+def test_no_setting_is_cut_to_an_integer(names):
     """A number of bits or a bucket size with a fraction is an error."""
-    entry = METHODS[name.split()[0]]
-    of = declared(entry.settings).get(setting)
-    if of and of.type is int:
-        given, words = of.default + 0.5, ""
-        try:
-            entry.load()(entry.settings(**{setting: given}))
-        except ValueError as error:
-            words = str(error)
-        said = re.match(rf"{setting}={given}: must be (of type int|an integer)", words)
-        hold(said, name, f"answers {setting}={given} with {words!r}; it must be a ValueError that says 'of type int'")
+    for name in names:
+        entry = METHODS[name.split()[0]]
+        for setting, of in declared(entry.settings).items():
+            if setting not in ("bits", "bucket_size") or of.type is not int:
+                continue
+            given, words = of.default + 0.5, ""
+            try:
+                entry.load()(entry.settings(**{setting: given}))
+            except ValueError as error:
+                words = str(error)
+            said = re.match(rf"{setting}={given}: must be (of type int|an integer)", words)
+            must = "it must be a ValueError that says 'of type int'"
+            hold(said, name, f"answers {setting}={given} with {words!r}; {must}")
 
 
-def test_settings_are_plain_data(name):
+def test_settings_are_plain_data(names):
     """Settings can be pickled."""
-    settings = METHODS[name.split()[0]].settings()
-    hold(pickle.loads(pickle.dumps(settings)) == settings, name, f"has settings that a pickle changes: {settings}")
+    for name in names:
+        settings = METHODS[name.split()[0]].settings()
+        hold(pickle.loads(pickle.dumps(settings)) == settings, name, f"has settings that a pickle changes: {settings}")
