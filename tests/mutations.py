@@ -23,7 +23,7 @@ from tests.wrong_changes import CHANGES, Change
 ROOT = Path(__file__).parent.parent
 OWN = "tests/test_mutations.py"  # the test of the list itself, which is red under every change
 HEAD = "| change | caught | failed | s |\n|---|---|---|---|"
-_FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+)", re.MULTILINE)
+_FAILED = re.compile(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", re.MULTILINE)
 _MOST_SHOWN = 3
 
 
