@@ -67,34 +67,35 @@ def test_what_was_measured_stands_there_with_its_circumstances() -> None:
     assert "stand-in" in method_pages.page("alq", measured) and "| none |" in method_pages.page("alq", measured)
 
 
-@pytest.mark.parametrize("name", METHODS)
-def test_what_a_page_says_is_legal(name: str) -> None:
+def test_what_a_page_says_is_legal(subtests: pytest.Subtests) -> None:
     """Its lines, the legal values, the memories, the layers, FSDP2 and the formats that it names, and no others."""
-    page, entry = method_pages.page(name), METHODS[name]
-    (words,) = re.findall(rf'CompressionState\(model, method="{name}"(.*)\)', page)
-    given = {key: json.loads(value) for key, value in re.findall(r", (\w+)=([\d.]+)", words)}
-    HookSettings.of(name, (), given)
-    check(entry.settings, given)
-    for word, of in declared(entry.settings).items():
-        (row,) = re.findall(rf"^\| `{word}` \| `.*` \| (.*) \| .+ \|$", page, re.MULTILINE)
-        choices = re.findall(r"`(\w+)`", row.partition("; read with")[0])
-        assert not of.rule["choices"] or choices == [shown(choice) for choice in of.rule["choices"]]
-    for kind in ("none", "error", "momentum"):
-        if f"`{kind}`" in page.partition("[Memory]")[2].partition("\n")[0]:
-            HookSettings.of(name, (), {"feedback": kind})
-    if entry.single_worker:
-        with pytest.raises(ValueError, match="one worker's gradient alone"):
-            CompressedReduceScatter(name, "model")
-        with pytest.raises(ValueError, match="one worker's gradient alone"):
-            parsed([f"* = {name}"])
-    else:
-        CompressedReduceScatter(name, "model")
-        parsed([f"* = {name}"])
-    if "in this format: yes" in page:
-        parsed_format(name)
-    else:
-        with pytest.raises(ValueError, match=name):
-            parsed_format(name)
+    for name in METHODS:
+        with subtests.test(method=name):
+            page, entry = method_pages.page(name), METHODS[name]
+            (words,) = re.findall(rf'CompressionState\(model, method="{name}"(.*)\)', page)
+            given = {key: json.loads(value) for key, value in re.findall(r", (\w+)=([\d.]+)", words)}
+            HookSettings.of(name, (), given)
+            check(entry.settings, given)
+            for word, of in declared(entry.settings).items():
+                (row,) = re.findall(rf"^\| `{word}` \| `.*` \| (.*) \| .+ \|$", page, re.MULTILINE)
+                choices = re.findall(r"`(\w+)`", row.partition("; read with")[0])
+                assert not of.rule["choices"] or choices == [shown(choice) for choice in of.rule["choices"]]
+            for kind in ("none", "error", "momentum"):
+                if f"`{kind}`" in page.partition("[Memory]")[2].partition("\n")[0]:
+                    HookSettings.of(name, (), {"feedback": kind})
+            if entry.single_worker:
+                with pytest.raises(ValueError, match="one worker's gradient alone"):
+                    CompressedReduceScatter(name, "model")
+                with pytest.raises(ValueError, match="one worker's gradient alone"):
+                    parsed([f"* = {name}"])
+            else:
+                CompressedReduceScatter(name, "model")
+                parsed([f"* = {name}"])
+            if "in this format: yes" in page:
+                parsed_format(name)
+            else:
+                with pytest.raises(ValueError, match=name):
+                    parsed_format(name)
 
 
 def test_the_first_sentences_tell_the_methods_apart() -> None:

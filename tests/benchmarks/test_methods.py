@@ -98,18 +98,19 @@ def test_scope_is_the_methods() -> None:
     assert methods.Contender("qsgd", gradients()).parts(torch.zeros(5)).keys() == {"model"}
 
 
-@pytest.mark.parametrize("name", METHODS)
-def test_every_method_has_a_baseline_that_runs(name: str) -> None:
+def test_every_method_has_a_baseline_that_runs(subtests: pytest.Subtests) -> None:
     """A baseline runs on what the method itself is given; where both are packed, the baseline's tensors take about as
     many bytes.
     """
-    of = methods.Contender(name, gradients())
-    assert of.eager is not None
-    torch.manual_seed(2)  # of baselines that draw
-    parts = of.parts(of.gradients.measure[0])
-    ours = sum(message.numel() for message in of.encode(parts, 0))
-    theirs = sum(_size(of.eager(part)) for part in parts.values())
-    assert 0.4 * ours < theirs < 2.5 * ours + 2000
+    for name in METHODS:
+        with subtests.test(method=name):
+            of = methods.Contender(name, gradients())
+            assert of.eager is not None
+            torch.manual_seed(2)  # of baselines that draw
+            parts = of.parts(of.gradients.measure[0])
+            ours = sum(message.numel() for message in of.encode(parts, 0))
+            theirs = sum(_size(of.eager(part)) for part in parts.values())
+            assert 0.4 * ours < theirs < 2.5 * ours + 2000
 
 
 def _size(sent: object) -> int:

@@ -80,10 +80,11 @@ def test_settings_of_one_method_share_its_colour_and_differ_in_dash_and_marker()
     assert first.hollow != second.hollow
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_further_settings_of_one_method_have_other_markers_and_shades(method: str) -> None:
+def test_further_settings_of_one_method_have_other_markers_and_shades(subtests: pytest.Subtests) -> None:
     """SmaQ's sweep has the most settings of one method; black is as dark as a shade can be."""
-    looks = [style.look(seed_group(method, variant)) for variant in range(0, 12, 2)]
-    assert len({look.marker for look in looks}) == 6
-    assert len({look.colour for look in looks}) == (2 if looks[0].colour == "#000000" else 3)
-    assert min(float(1 - np.mean(to_rgb(look.colour))) for look in looks) > 0.15, "none fades into the page"
+    for method in METHODS:
+        with subtests.test(method=method):
+            looks = [style.look(seed_group(method, variant)) for variant in range(0, 12, 2)]
+            assert len({look.marker for look in looks}) == 6
+            assert len({look.colour for look in looks}) == (2 if looks[0].colour == "#000000" else 3)
+            assert min(float(1 - np.mean(to_rgb(look.colour))) for look in looks) > 0.15, "none fades into the page"

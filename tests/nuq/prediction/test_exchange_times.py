@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 
 import pytest
@@ -23,17 +24,16 @@ def seconds(found: list[Stage]) -> list[float]:
     return [stage.seconds for stage in found]
 
 
-@pytest.mark.parametrize("name", list(filter(by_formula, METHODS)))
-@pytest.mark.parametrize("messages", [1, 3])
-@pytest.mark.parametrize("size", [1, 1000, 20_001, 100_000])
-def test_frames_have_the_length_of_real_ones(name: str, size: int, messages: int) -> None:
+def test_frames_have_the_length_of_real_ones(subtests: pytest.Subtests) -> None:
     """Of as many equally long messages in one frame."""
-    vector = torch.randn(size * messages, generator=torch.Generator().manual_seed(size))
-    method = METHODS[name]
-    layout = tiled({str(number): size for number in range(messages)})
-    real = PayloadCodec(method.load()(method.settings())).encode(vector, layout, Key(0, 0, 0)).numel()
-    by_formula = format_of(name).frame_bytes(size * messages, messages)
-    assert by_formula == (pytest.approx(real, rel=0.02, abs=110 * messages) if name == "ecdq" else real)
+    for name, size, messages in itertools.product(filter(by_formula, METHODS), (1, 1000, 20_001, 100_000), (1, 3)):
+        with subtests.test(method=name, size=size, messages=messages):
+            vector = torch.randn(size * messages, generator=torch.Generator().manual_seed(size))
+            method = METHODS[name]
+            layout = tiled({str(number): size for number in range(messages)})
+            real = PayloadCodec(method.load()(method.settings())).encode(vector, layout, Key(0, 0, 0)).numel()
+            expected = format_of(name).frame_bytes(size * messages, messages)
+            assert expected == (pytest.approx(real, rel=0.02, abs=110 * messages) if name == "ecdq" else real)
 
 
 def test_means_are_encoded_by_the_method_that_the_table_names() -> None:

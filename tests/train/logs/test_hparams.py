@@ -161,17 +161,18 @@ def test_a_run_says_where_it_ran(runs: Path) -> None:
     assert found["python"].startswith("3.")
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_every_setting_of_a_method_is_shown(method: str) -> None:
-    config = resolving.resolve({"method": method})
-    shown = hparams.values(config)
-    assert {f"method.{name}" for name in config["method"]} <= set(shown)
-    kinds = hparams.names()
-    assert all(
-        isinstance(value, kinds[name] if kinds[name] is not list else str)
-        for name, value in shown.items()
-        if kinds[name] is not int
-    )
+def test_every_setting_of_a_method_is_shown(subtests: pytest.Subtests) -> None:
+    for method in METHODS:
+        with subtests.test(method=method):
+            config = resolving.resolve({"method": method})
+            shown = hparams.values(config)
+            assert {f"method.{name}" for name in config["method"]} <= set(shown)
+            kinds = hparams.names()
+            assert all(
+                isinstance(value, kinds[name] if kinds[name] is not list else str)
+                for name, value in shown.items()
+                if kinds[name] is not int
+            )
 
 
 def test_a_group_is_what_differs_in_the_seed_alone() -> None:
