@@ -43,7 +43,12 @@ def apart(model: torch.nn.Module, name: str, rank: int) -> float:
 
 
 def assert_ends(model: torch.nn.Module, name: str, rank: int) -> None:
-    assert apart(model, name, rank) <= (0.0 if (WRITTEN / "arithmetic").read_text() == trainings.arithmetic() else 1e-5)
+    assert apart(model, name, rank) <= last_bits()
+
+
+def last_bits() -> float:
+    """How far ends may lie apart: not at all on a processor with the arithmetic of the one that wrote the files."""
+    return 0.0 if (WRITTEN / "arithmetic").read_text() == trainings.arithmetic() else 1e-5
 
 
 def hook_goes_on(group: dist.ProcessGroup, name: str, settings: dict[str, Any], way: str) -> None:
@@ -80,13 +85,13 @@ def fsdp_goes_on(group: dist.ProcessGroup, name: str, settings: dict[str, Any], 
 
 @pytest.mark.parametrize("name", trainings.FSDP)
 def test_fsdp2_goes_on(name: str, ranks: Any, tmp_path: Path) -> None:
-    """Bit by bit without a memory; of memories their mean is saved, with which messages have other bits."""
+    """Of memories their mean is saved, with which messages have other bits."""
     with zipfile.ZipFile(WRITTEN / "states.zip") as archive:
         for file in archive.namelist():
             if file.startswith(f"{name}/dcp/"):
                 (tmp_path / Path(file).name).write_bytes(archive.read(file))
     first, second = ranks.run(fsdp_goes_on, name, trainings.FSDP[name], tmp_path, world=2)
-    assert first == second and (first < 0.1 if "average" in name else first == 0)
+    assert first == second <= (0.1 if "average" in name else last_bits())
 
 
 def loop_goes_on(group: dist.ProcessGroup, name: str, settings: dict[str, Any]) -> None:
