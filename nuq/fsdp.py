@@ -348,11 +348,8 @@ class CompressedReduceScatter:
 
     def summary(self) -> str:
         """A table of what this module's gradients took and saved on this rank since it began here."""
-        title, driver, steps = (
-            f"{self._compressors.name} for gradients of {self.name}",
-            self._driver,
-            self.step - self._begun,
-        )
+        title = f"{self._compressors.name} for gradients of {self.name}"
+        driver, steps = self._driver, self.step - self._begun
         if driver is None:
             return f"{title}: nothing has been exchanged"
         size = driver.transport.world * sum(pieces[0].num_coordinates for pieces in self._rounds)

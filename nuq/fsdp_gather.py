@@ -186,11 +186,8 @@ class CompressedGather:
 
     def summary(self) -> str:
         """A table of what this module's gathers took and saved on this rank since they began here."""
-        title, transport, steps = (
-            f"{self._compressors.name} for weights of {self.name}",
-            self.transport,
-            self.step - self._begun,
-        )
+        title = f"{self._compressors.name} for weights of {self.name}"
+        transport, steps = self.transport, self.step - self._begun
         if transport is None or self._mine is None:
             return f"{title}: nothing has been exchanged"
         done, size = f"{steps:,}, 1 in {self._chosen.full_every:,} in full", transport.world * self._mine.numel()

@@ -114,8 +114,7 @@ class OuterLoop:
         self._check_open()
         group = group_of(group)
         if group is None:
-            remedy = "call torch.distributed.init_process_group first"
-            raise ValueError(f"an OuterLoop exchanges between processes: {remedy}")
+            raise ValueError("an OuterLoop exchanges between ranks: call torch.distributed.init_process_group first")
         with RefusalsTold(group):
             reshard(self.model)
             device = next(iter(self._parameters.values())).device if self._parameters else torch.device("cpu")
@@ -132,11 +131,10 @@ class OuterLoop:
             compressors = CompressorMap(self.method, self._own, self._exchange.second_bits)
             compressors.assign(shapes)
             transport = Transport(group, timeout_s=self._chosen.timeout_s, device=device)
-            memory = Memory(self._feedback)
             small = {"exact": self._is_whole, "cast": self._is_cast}
             whole = compressors.arrange(shapes, **small)
             settings = (self._exchange, transport, transport.world, self._chosen.seed)
-            driver = Driver(compressors, whole, *settings, memory=memory, per_machine=1)
+            driver = Driver(compressors, whole, *settings, memory=Memory(self._feedback), per_machine=1)
             if not self._fragments:
                 arrange = functools.partial(compressors.arrange, **small)
                 self._fragments = fragments_of(self._parameters, self._chosen.fragments, self._chosen.every, arrange)
@@ -380,9 +378,8 @@ class OuterLoop:
         """Go on from the entries of all ranks in one dictionary, of the same local step, or from this rank's alone.
 
         As ``nuq.CompressionState.load_state_dict``: as many ranks as there were go on bit by bit, others from the mean
-        of all memories.  Under FSDP2 these are the ranks that have the same shards.  The model and the
-        inner optimizer are loaded apart from it.  ValueError, with nothing changed, for a state of another method or
-        other settings of it, of another model or rhythm, or that lacks memories.
+        of all memories (under FSDP2 of the ranks with the same shards).  Model and inner optimizer are loaded apart.
+        ValueError, with nothing changed, for a state of another method, settings, model or rhythm, or without memories.
         """
         transport, settings, here = self._driver.transport, self._settings(), places_of(self._parameters)
         entries, group = saved_ranks.by_rank(state), self._owner.group

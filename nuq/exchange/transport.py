@@ -125,10 +125,9 @@ class _Telling:
 
 @dataclass(frozen=True, slots=True)
 class RefusalsTold:
-    """The context of a collective call from its first line on, where a rank may refuse its arguments.
+    """The context of a whole collective call: it tells of an error as ``Transport.telling``.
 
-    It tells the others of an error as ``Transport.telling`` does.  group: of the ranks that wait in that call, whose
-    connections an error of some of them closes; None where there is none.
+    group: of the ranks that wait in that call; None where there is none.
     """
 
     group: dist.ProcessGroup | None
@@ -338,12 +337,8 @@ class Transport:
 
     def tell(self, error: BaseException, grace_s: float = GRACE_S) -> None:
         """Tell of an error of this rank (``telling``); grace_s: for the others to have one, too."""
-        if self.group is None or self.world == 1:
-            return
-        told = vars(error).setdefault(
-            "_nuq_told", set()
-        )  # contexts lie in one another, and a thread's error comes twice
-        if self.group.group_name not in told:
+        told = vars(error).setdefault("_nuq_told", set())  # in which groups: contexts lie in one another
+        if self.group is not None and self.world > 1 and self.group.group_name not in told:
             told.add(self.group.group_name)
             self._tell(self.group, error, min(grace_s, self.timeout.total_seconds() / 4))
 
