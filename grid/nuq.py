@@ -32,7 +32,8 @@ ALQ_GN = point("ALQ-GN", {**NORMAL, **FREE}, method="alq_gn")
 
 # The optimisation that all CIFAR-10 and ImageNet runs share; schedules are given per task.
 TRAINING = {"workers": 4, "optim": "sgd", "optim.lr": 0.1, "optim.momentum": 0.9, "optim.weight_decay": 1e-4}
-FRESH = where_read({"method.statistics": "fresh", "method.num_samples": 10, "method.scope": "model"})
+WHOLE = where_read({"method.scope": "model"})
+FRESH = where_read({"method.statistics": "fresh", "method.num_samples": 10, "method.scope": "model"})  # adaptive levels
 
 
 def mixture(label: str, method: str, num_components: int, settings: Mapping[str, object] = ORIGINAL) -> Point:
@@ -46,9 +47,9 @@ def updates(at: Iterable[int], every: int, label: str = "") -> Point:
     return where_read({"method.update_at": list(at), "method.update_every": every}, label)
 
 
-def cifar10(model: str, **settings: object) -> list[Point]:
+def cifar10(model: str, levels: Point = FRESH, **settings: object) -> list[Point]:
     """CIFAR-10 as in the paper: 80,000 steps of 128 images on each of 4 workers; measured as often as the original
-    logs.
+    logs.  ``levels``: WHOLE where no method's levels adapt.
     """
     return product(
         point(
@@ -67,11 +68,11 @@ def cifar10(model: str, **settings: object) -> list[Point]:
             eval_every=2000,
             **settings,
         ),
-        FRESH,
+        levels,
     )
 
 
-def imagenet(model: str, steps: int) -> list[Point]:
+def imagenet(model: str, steps: int, levels: Point = FRESH) -> list[Point]:
     """ImageNet in ``steps`` steps of 64 images a worker, the rate dropping at one half and three quarters."""
     return product(
         point(
@@ -84,7 +85,7 @@ def imagenet(model: str, steps: int) -> list[Point]:
             # the training set has 1.28 million images: a pass every 2000 steps would cost more than training
             eval_every=10000,
         ),
-        FRESH,
+        levels,
     )
 
 

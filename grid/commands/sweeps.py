@@ -105,8 +105,6 @@ def show(argv: Sequence[str], root: Path) -> int:
             print(line)
         for line in sweep.duplicates():
             print(f"note: {line}")
-        if unread := sweep.unread():
-            print(f"note: no method of this sweep reads {', '.join(unread)}")
         for line in unmeasured(experiments):
             print(f"note: {line}")
         return 0

@@ -120,11 +120,11 @@ class Sweep:
         """
         for name in settings.keys() & NOT_IN_POINTS.keys():
             raise ValueError(f"{name} cannot be set for a whole sweep: {NOT_IN_POINTS[name]}")
-        changed = self.points
-        for name, value in settings.items():
-            changed = product(changed, axis(name, [value]))
-            if not any(name in kept(item) for item in changed):
-                raise ValueError(f"{name}={value!r}: no method of {self.title} reads this setting")
+        self.check_read()
+        changed = product(self.points, *(axis(name, [value]) for name, value in settings.items()))
+        _check_read(settings, changed, self.title)
+        if "method" in settings:  # what the sweep gives for its own methods is not for this one
+            changed = [dataclasses.replace(item, settings=kept(item)) for item in changed]
         other = f" method={settings['method']}" if "method" in settings else ""
         labels = [f"{old.label}{other}".strip() for old in self.points]
         labelled = [
@@ -144,24 +144,10 @@ class Sweep:
         """Sentences that a reader of the sweep should know: points that are one run, and labels of several runs."""
         return list(self._expanded[1])
 
-    def unread(self) -> list[str]:
-        """Settings that the sweep gives where they are read, and that none of its methods reads."""
-        return sorted(
-            {name for item in self.points for name in item.optional}
-            - {name for item in self.points for name in kept(item)}
-        )
-
-    def check_read(self, *, may_be_one: bool = True) -> None:
-        """Raise ValueError for an axis of a setting that no method of the sweep reads.
-
-        A single value, as of ``where_read``, is refused unless it ``may_be_one``.
-        """
-        for name in self.unread():
-            values = {repr(item.settings[name]) for item in self.points if name in item.settings}
-            if len(values) > may_be_one:
-                short = name.removeprefix("method.")
-                readers = some([method for method, entry in METHODS.items() if short in declared(entry.settings)])
-                raise ValueError(f"{name}: no method of {self.title} reads this setting; others do: {readers}")
+    def check_read(self) -> None:
+        """Raise ValueError for a setting of the method that no method of the sweep reads, as on main.py's line."""
+        given = sorted({name for item in self.points for name in item.optional & item.settings.keys()})
+        _check_read(given, self.points, self.title)
 
     @functools.cached_property
     def _expanded(self) -> tuple[list[Experiment], list[str]]:
@@ -261,6 +247,21 @@ class Sweep:
 
 def _method(item: Point) -> str:
     return kept(item).get("method", args.DEFAULTS["method"])
+
+
+def _check_read(given: Iterable[str], points: Sequence[Point], title: str) -> None:
+    """Raise ValueError for the first of these settings that no point keeps."""
+    read = {name for item in points for name in kept(item)}
+    for name in given:
+        if name not in read:
+            methods = list(dict.fromkeys(map(_method, points)))
+            own = {f"method.{one}" for method in methods for one in declared(METHODS[method].settings)}
+            short = name.removeprefix("method.")
+            readers = some([method for method, entry in METHODS.items() if short in declared(entry.settings)])
+            raise ValueError(
+                f"{name}: no method of {title} reads this setting; others do: {readers} (legal for {some(methods)}: "
+                f"{', '.join(sorted(own)) or 'none'})"
+            )
 
 
 def _with_folder(settings: Settings) -> dict[str, str]:

@@ -12,7 +12,10 @@ from typing import Any
 import pytest
 
 from grid.engine.sweep import Sweep, axis, needs, point, product, union, when, where_read
+from grid.engine.sweeps import written
 from grid.engine.sweeps.families import find, load, makers, parse_seeds
+
+METHODS_OF_TWO_KINDS = union(point("SGD", method="sgd"), point("QSGD", method="qsgd"))
 
 
 def test_points_that_mean_the_same_run_are_aliases() -> None:
@@ -168,23 +171,32 @@ def test_duplicates_are_reported() -> None:
     assert Sweep(methods, seeds=(1, 2)).duplicates() == []
 
 
-def test_what_no_method_reads_is_reported() -> None:
-    sweep = Sweep(
-        product(point(method="sgd"), where_read({"method.bits": 3, "method.bucket_size": 64}), axis("workers=2,4"))
-    )
-    assert sweep.unread() == ["method.bits", "method.bucket_size"]
-    assert Sweep(product(METHODS_OF_TWO_KINDS, where_read({"method.bits": 3}))).unread() == []
+@pytest.mark.parametrize("bits", ["2", "2,3"])
+def test_a_setting_that_no_method_reads_is_refused_in_files_as_on_the_line(bits: str) -> None:
+    topk, given = point("TopK", method="topk"), axis(f"method.bits={bits}")
+    sentence = r"no method of .* reads this setting; others do: qsgd, .* \(legal for topk: .*method\.ratio"
+    for made in (
+        Sweep(product(topk, given)),
+        written.load(f"method=topk method.bits={bits}"),
+        Sweep(product(topk, where_read({"method.bits": 3, "method.ratio": 0.1}))),
+    ):
+        with pytest.raises(ValueError, match=rf"^method\.bits: {sentence}"):
+            made.experiments()
+    made = Sweep(product(METHODS_OF_TWO_KINDS, given))
+    assert {item.config["method"].get("bits") for item in made.experiments()} == {None, *map(int, bits.split(","))}
 
 
-def test_an_axis_that_no_method_reads_is_refused_as_on_the_line() -> None:
-    topk, bits = point("TopK", method="topk"), axis("method.bits=2,3")
-    with pytest.raises(ValueError, match=r"method\.bits: no method of .* qsgd"):
-        Sweep(product(topk, bits)).experiments()
-    made = Sweep(product(union(topk, point("QSGD", method="qsgd")), bits)).experiments()
-    assert [item.config["method"].get("bits") for item in made] == [None, 2, 3]
-
-
-METHODS_OF_TWO_KINDS = union(point("SGD", method="sgd"), point("QSGD", method="qsgd"))
+def test_a_methods_setting_that_is_set_for_a_whole_sweep_is_read_by_one_of_its_methods() -> None:
+    sweep = Sweep(product(METHODS_OF_TWO_KINDS, axis("method.bits=2,3")))
+    for given in ({"method.bits": 4, "method": "topk"}, {"method": "topk", "method.bits": 4}):
+        with pytest.raises(ValueError, match=r"^method\.bits: no method of .* \(legal for topk: "):
+            sweep.override(given)
+    with pytest.raises(ValueError, match=r"^method\.norm: no method of .* \(legal for sgd: method\.scope"):
+        Sweep(product(point(method="sgd"), where_read({"method.norm": "l2"}))).override({"steps": 7})
+    # what the file gives for its own methods is left out
+    assert {item.name for item in sweep.override({"method": "topk"}).experiments()} == {
+        item.name for item in Sweep([point(method="topk")]).experiments()
+    }
 
 
 def test_a_wrong_point_is_named() -> None:
