@@ -104,7 +104,9 @@ class Resources:
         gpu_type, number = typed_gpus(self.gpus)
         if gpu_type is not None:
             object.__setattr__(self, "gpu_type", gpu_type)
-            object.__setattr__(self, "gpus", number)
+        if isinstance(number, float) and number.is_integer():  # as a command line and old records have it
+            number = int(number)
+        object.__setattr__(self, "gpus", number)
         megabytes(self.mem)
         if self.time is not None:
             seconds(self.time)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,25 +14,42 @@ from grid.commands.options import again, count, table, tell_folder
 
 # numbers of jobs, steps, seconds make equal reasons differ; CIFAR-10 is a name
 NUMBERS = re.compile(r"(?<![\w.])(?<![A-Z]-)\d[\d_.]*(?!\w)")
+TASK = "\0"  # the run's own array task in the words of its group
+LONGEST = 60  # characters of a list of array tasks
 
 if TYPE_CHECKING:
     from grid.engine.states.evidence import View
     from grid.engine.states.ledger import Chunk
+    from grid.engine.states.state import State
     from grid.engine.submission.planning import Made
     from grid.engine.sweep import Experiment, Sweep
 
 
 def counted(view: View, word: str) -> str:
-    """The reasons of the runs in this state, the most frequent first: ``12 Priority, 3 Resources``."""
-    reasons = Counter(
-        NUMBERS.sub("...", " ".join(state.reason.split()))
-        for state in view.states.values()
-        if state.word == word and state.reason
-    )
-    shown = [
-        f"{number} {reason}" if len(reasons) > 1 or number > 1 else reason for reason, number in reasons.most_common(3)
-    ]
-    return "; ".join(shown) + (f"; {len(reasons) - 3} other reasons" if len(reasons) > 3 else "")
+    """The reasons of the runs in this state, the most frequent first: ``12 Priority; 3 Resources``.
+
+    Runs of one reason are counted together; of the array tasks that it names all are named.
+    """
+    groups: dict[str, list[State]] = {}
+    for state in view.states.values():
+        if state.word == word and state.reason:
+            reason = " ".join(state.reason.split())
+            parts = reason.split(state.element) if state.element else [reason]
+            groups.setdefault(TASK.join(NUMBERS.sub("...", part) for part in parts), []).append(state)
+    shown = []
+    for text, states in sorted(groups.items(), key=lambda group: -len(group[1]))[:3]:
+        told = text.replace(TASK, _tasks({state.element for state in states})) if TASK in text else text
+        shown.append(f"{len(states)} {told}" if len(groups) > 1 or len(states) > 1 else told)
+    return "; ".join(shown) + (f"; {len(groups) - 3} other reasons" if len(groups) > 3 else "")
+
+
+def _tasks(elements: Collection[str]) -> str:
+    """Array tasks as SLURM's commands take them; the first ones where that is long."""
+    from grid.engine.slurm.elements import compact
+
+    ordered = sorted(elements, key=lambda name: [int(part) for part in name.split("_")])
+    text = re.sub(r"_\[(\d+)\]", r"_\1", ",".join(compact(ordered)))
+    return text if len(text) <= LONGEST else some(ordered)
 
 
 def changes(made: Made, root: Path) -> Iterator[str]:

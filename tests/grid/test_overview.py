@@ -12,9 +12,11 @@ import pytest
 import grid_run
 from grid.commands.options import table
 from grid.commands.report import counted
+from grid.engine.slurm.scheduler_cache import Answer, Job
 from grid.engine.states.evidence import View
+from grid.engine.states.judge import judge
 from grid.engine.states.runs import Run, runs_of
-from grid.engine.states.state import State
+from grid.engine.states.state import Claim, State
 from grid.engine.sweep import load
 
 FAMILY = """
@@ -149,3 +151,20 @@ def test_a_table_has_one_line_for_each_row(capsys: pytest.CaptureFixture[str]) -
 def test_reasons_keep_names() -> None:
     states = {str(step): State("failed", f"CIFAR-10 not found at step {step} by rank-{step}") for step in (3, 4)}
     assert counted(View(states), "failed") == "2 CIFAR-10 not found at step ... by rank-..."
+
+
+def test_held_jobs_say_which_they_are_and_who_may_release_them() -> None:
+    def told(reason: str, *elements: str) -> str:
+        states = {}
+        for element in elements:
+            claim = Claim(element, time.time())
+            job = Job("PENDING", reason)
+            states[element] = judge(None, claim, job, Answer(time.time(), {element: job}), time.time())
+        return counted(View(states), "pending")
+
+    assert told("JobHeldUser", "1234_5") == "JobHeldUser: waits for scontrol release 1234_5"
+    assert told("JobHeldUser", "12_5", "12_6", "13_2") == "3 JobHeldUser: waits for scontrol release 12_[5-6],13_2"
+    many = told("JobHeldUser", *(f"12_{index}" for index in range(0, 90, 2)))
+    assert many == "45 JobHeldUser: waits for scontrol release 12_0, 12_2, 12_4, ..."
+    for reason in ("JobHeldAdmin", "JobHoldMaxRequeue"):
+        assert told(reason, "12_5", "12_6") == f"2 {reason}: held until an administrator releases it"

@@ -24,6 +24,7 @@ MARGIN_S = 5.0  # a heartbeat this much later than a look was written after it, 
 
 _MEANS_WORK = {"TIMEOUT", "OUT_OF_MEMORY"}  # of the job's first run, though it has said nothing yet
 _HELD = re.compile(r"held|_HOLD\b|SPECIAL_EXIT", re.IGNORECASE)  # SLURM waits for a word of somebody's
+_HELD_BY_ADMIN = {"JobHeldAdmin", "JobHoldMaxRequeue"}  # which SLURM lets no user release
 
 Record = Mapping[str, Any] | Damaged | None
 # (host, pid): whether the process exists; None where that cannot be told from here
@@ -208,8 +209,10 @@ def _standing(claim: Claim, job: Job | None, answer: Answer | None) -> tuple[str
         return "silent", f"the scheduler does not answer: {answer.error}"
     if job is not None and job.word in WAITING:
         why = job.reason or ("" if job.word == "PENDING" else job.word)
-        if _HELD.search(f"{job.reason} {job.word}"):
-            why += f": scontrol release {element} lets it go on"
+        if job.reason in _HELD_BY_ADMIN:
+            why += ": held until an administrator releases it"
+        elif _HELD.search(f"{job.reason} {job.word}"):
+            why += f": waits for scontrol release {element}"
         return "waiting", why
     if job is not None and job.word in LIVE:
         return "live", job.word

@@ -139,6 +139,15 @@ def test_submit_goes_on_with_no_other_code(here: Bench) -> None:
     here.refused("submit", "1 run stopped at a checkpoint, and the code has changed since", "plan")
 
 
+def test_whole_numbers_of_gpus_read_as_such(here: Bench) -> None:
+    here.behave({1: ["raise", 0]})
+    here.good("plan")
+    here.good("submit")
+    here.wait()
+    for given, told in (("1", "gpus=1"), ("0.5", "gpus=0.5"), ("a100:2", "gpus=2")):
+        assert f"1 code: again with {told} instead of 0" in here(f"retry --code --gpus {given}").out
+
+
 def test_retry_says_what_it_submits(here: Bench) -> None:
     here.behave({1: ["raise", 0]})
     here.good("plan")
