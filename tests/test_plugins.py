@@ -265,6 +265,25 @@ def test_a_snapshot_takes_a_folder_of_ones_own_along(
     assert (tree / name / "my_package-1.2.dist-info" / "METADATA").read_text().endswith("Version: 1.2\n")
 
 
+def test_a_package_in_place_of_folders_that_are_no_code_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree = code_tree(tmp_path / "checkout", git=True)
+    own_package.write(tree / "results")
+    (tree / "results" / "__init__.py").write_text("")
+    monkeypatch.syspath_prepend(tree)
+    with pytest.raises(
+        ValueError, match=r"^plug-in results: /.*: jobs get no copy of .*docs.*; give the package anoth"
+    ):
+        snapshot(tree, ["results"])
+    # within such a folder, by PYTHONPATH, a package is copied like any other
+    monkeypatch.syspath_prepend(tree / "results")
+    code, name = snapshot(tree, ["my_package"])
+    assert (tree / name / "my_package" / "model.py").read_text() == own_package.MODEL.lstrip()
+    (tree / "results" / "my_package" / "model.py").write_text("x = 1\n")
+    assert drift(tree, code.digest) == ["my_package/model.py"]
+
+
 def test_an_installed_copy_stays_where_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tree = code_tree(tmp_path / "checkout", git=False)
     own_package.write(tmp_path / "site-packages")

@@ -36,9 +36,9 @@ DIGITS = 12
 MANIFEST = ".snapshot.json"  # the contents of the snapshot: commit, dirty, digest, and a mark for each file
 LIBRARY = "nuq/native/libnuq.so"  # built from files of the snapshot, so no part of the digest
 LINKED = ("runs", "data", "figures", ".venv")  # linked even where the checkout does not have them yet
-GENERATED = {*LINKED, "jobs", "build", "dist"}  # names at the top level
-BESIDE = {"results", "tests", "docs", "benchmarks"}  # so are these: no run reads them, and they are linked, too
-# names at any level
+GENERATED = {*LINKED, "jobs", "build", "dist"}
+BESIDE = {"results", "tests", "docs", "benchmarks"}  # no run reads them; they are linked, too
+NO_CODE = GENERATED | BESIDE  # names at the top level; the next at any level
 CACHES = {"__pycache__", ".git", ".pytest_cache", ".ruff_cache", ".mypy_cache", ".hypothesis", ".ipynb_checkpoints"}
 UNREAD = {".md", ".rst", ".pdf", ".ipynb", ".log"}  # files that people write and no run reads: no part of the code
 LARGEST_UNTRACKED_BYTES = 20 * 2**20
@@ -187,6 +187,9 @@ def _beside(tree: _Tree, root: Path, plugins: Sequence[str]) -> _Tree:
     sources: dict[str, Path] = {}
     own: dict[str, str] = {}
     for path in filter(None, map(own_path, plugins)):
+        if path.name in NO_CODE:
+            names = ", ".join(sorted(NO_CODE))
+            raise ValueError(f"plug-in {path.name}: {path}: jobs get no copy of {names}; give the package another name")
         if path.parent == root.absolute() and any(PurePosixPath(name).parts[0] == path.name for name in tree.marks):
             continue
         sources[path.name] = path.parent
@@ -243,7 +246,7 @@ def _mark(path: Path) -> str:
 def _is_generated(name: str) -> bool:
     path = PurePosixPath(name)
     return (
-        path.parts[0] in GENERATED | BESIDE
+        path.parts[0] in NO_CODE
         or not CACHES.isdisjoint(path.parts)
         or any(part.endswith(".egg-info") for part in path.parts)
         or path.suffix in UNREAD
