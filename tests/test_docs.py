@@ -294,3 +294,11 @@ def test_the_text_beside_the_front_figure_names_its_curves() -> None:
 def test_contributing_has_its_recipes() -> None:
     for recipe in ("A method", "A task", "A cluster", "A figure"):
         assert f"**{recipe}.**" in CONTRIBUTING
+
+
+def test_the_command_for_the_drill_of_the_whole_mission_names_that_drill_alone() -> None:
+    (word,) = re.findall(r'`make slurm-test ARGS="-k (\w+)"`', CONTRIBUTING)
+    paths = list((ROOT / "tests" / "slurm").glob("test_*.py"))
+    drills = [name for path in paths for name in re.findall(r"^def (test_\w+)", path.read_text(), re.MULTILINE)]
+    (found,) = [name for name in [*drills, *(path.stem for path in paths)] if word in name]
+    assert found == "test_the_six_methods_with_a_preemption_end_with_the_figures_of_undisturbed_runs"
