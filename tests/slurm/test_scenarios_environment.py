@@ -52,10 +52,12 @@ def test_a_file_that_is_handed_to_sbatch_by_hand_from_within_a_step(checkout: Ch
     checkout.run("plan", "--scripts")
     (file,) = (checkout.root / "jobs/sweeps").glob("some/*/*.sbatch")
     (file.parent / "logs").mkdir(exist_ok=True)
-    checkout.shell(*STEP, "sbatch", str(file))
+    around = ("env", "SLURM_GPU_BIND=single:1", "SLURM_GPUS_PER_TASK=1", "SLURM_THREADS_PER_CORE=1")  # as salloc sets
+    checkout.shell(*STEP, *around, "sbatch", str(file))
     checkout.slurm.wait_until(lambda: list(checkout.root.glob("seen-*")))
     checkout.slurm.cancel_all()
-    assert not [name for name in seen(checkout) if name.startswith(("SLURM_CPU_BIND", "SLURM_MEM_BIND"))]
+    names = ("SLURM_CPU_BIND", "SLURM_MEM_BIND", "SLURM_GPU_BIND", "SLURM_GPUS_PER_TASK", "SLURM_THREADS_PER_CORE")
+    assert not [name for name in seen(checkout) if name.startswith(names)]
 
 
 def test_plan_names_what_of_the_shell_decides(checkout: Checkout) -> None:

@@ -19,6 +19,16 @@ NO_SITE = Site()
 LARGEST_INDEX = 1000  # the largest index of an array under SLURM's default MaxArraySize
 CHECKPOINT_S = 20  # the part of the warning that torchrun leaves for what comes after the ranks
 
+# Variables that bind the steps of a job -> the options of a profile that set them (salloc and srun do, too).
+BINDING: dict[str, tuple[str, ...]] = {
+    '"${!SLURM_CPU_BIND@}"': (),
+    '"${!SLURM_MEM_BIND@}"': ("mem_bind",),
+    "SLURM_GPU_BIND": ("gpu_bind", "tres_bind"),
+    "SLURM_TRES_BIND": ("gpu_bind", "tres_bind"),
+    "SLURM_GPUS_PER_TASK": (),
+    "SLURM_THREADS_PER_CORE": ("threads_per_core", "hint", "extra_node_info"),
+}
+
 
 def array_spec(indices: range, max_running: int | None) -> str:
     """The array specification: ``0-37``, or ``0-37%8`` with at most 8 elements running at once."""
@@ -80,6 +90,7 @@ def sbatch_text(
         + filled(
             "batch_command",
             root=shlex.quote(str(root)),
+            binding=" ".join(word for word, own in BINDING.items() if options.keys().isdisjoint(own)),
             script=script,
             start=start,
             max_requeues=site.max_requeues,

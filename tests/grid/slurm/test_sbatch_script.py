@@ -298,6 +298,31 @@ def test_an_element_runs_the_snapshot_after_the_sites_lines(tmp_path: Path) -> N
     assert (root / "jobs" / "t" / "c0.job").read_text() == "40\n"
 
 
+@pytest.mark.parametrize(
+    ("options", "kept"),
+    [
+        ((), set()),
+        (("--gpu-bind=closest",), {"SLURM_GPU_BIND", "SLURM_TRES_BIND"}),
+        (("--mem-bind=local", "--hint=nomultithread"), {"SLURM_MEM_BIND_TYPE", "SLURM_THREADS_PER_CORE"}),
+    ],
+)
+def test_what_binds_a_step_around_sbatch_does_not_bind_the_job(
+    options: tuple[str, ...], kept: set[str], tmp_path: Path
+) -> None:
+    # salloc and srun leave these variables; sbatch overwrites those that options of the file's own are the source of.
+    binding = (
+        "SLURM_CPU_BIND SLURM_CPU_BIND_LIST SLURM_MEM_BIND_TYPE SLURM_GPU_BIND SLURM_TRES_BIND SLURM_GPUS_PER_TASK "
+        "SLURM_THREADS_PER_CORE"
+    )
+    around = dict.fromkeys([*binding.split(), "SLURM_CPUS_PER_TASK", "SLURM_GPUS_PER_NODE"], "1")
+    site = Site(activate=(f"env >{tmp_path}/seen", "exit 0"), sbatch=options)
+    _, text = _chunk_of_one(tmp_path, {}, site=site)
+    process = _element(tmp_path, text, scontrol="exit 1", silent=0, **around)
+    process.communicate(timeout=20)
+    seen = {line.partition("=")[0] for line in (tmp_path / "seen").read_text().splitlines()}
+    assert seen & around.keys() == kept | {"SLURM_CPUS_PER_TASK", "SLURM_GPUS_PER_NODE"}
+
+
 def test_lines_of_the_site_that_fail_end_the_element(tmp_path: Path) -> None:
     run, text = _chunk_of_one(tmp_path, {}, site=Site(activate=("false",)))
     process = _element(tmp_path, text, scontrol="exit 1")

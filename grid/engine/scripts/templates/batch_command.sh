@@ -4,7 +4,8 @@
 #: SLURM says that it was the time limit.  An empty answer says nothing: the controller may be down for a moment.  An
 #: element that SLURM has started again, for it had given this node up, is another shell's.
 cd @root@ || exit 2
-unset "${!SLURM_CPU_BIND@}" "${!SLURM_MEM_BIND@}" # of the step in which sbatch was called
+# what binds is of the step in which sbatch was called
+unset @binding@
 @start@
 finish
 if [ "$code" -eq 75 ]; then
