@@ -20,6 +20,8 @@ PartitionName=low Nodes=ALL PriorityTier=1 PreemptMode=REQUEUE GraceTime=6
 PartitionName=spot Nodes=ALL PriorityTier=1 PreemptMode=CANCEL GraceTime=2
 PartitionName=high Nodes=ALL PriorityTier=10 PreemptMode=OFF
 """
+# A busy machine may take longer to start a job than BatchStartTimeout is by default: then slurmctld takes the job for
+# lost and queues it again, and a slurmd that is starting it just then ends it for good, so that it never runs.
 # Without cgroups SLURM itself samples the memory of jobs, every 30 s or as --acctg-freq has it, and kills what has too
 # much.  cred_expire is also how long a requeued job waits before it may start again: 120 s unless it is named.
 SLURM_CONF = """\
@@ -51,13 +53,13 @@ PriorityType=priority/basic
 JobRequeue=1
 GresTypes=gpu
 ReturnToService=2
-SlurmctldTimeout=10
-SlurmdTimeout=10
-KillWait=8
+SlurmctldTimeout={silence_s}
+SlurmdTimeout={silence_s}
+KillWait=30
 MinJobAge={min_job_age_s}
 InactiveLimit=0
-MessageTimeout=5
-BatchStartTimeout=10
+MessageTimeout={message_s}
+BatchStartTimeout=120
 CompleteWait=0
 OverTimeLimit=0
 SchedulerType=sched/backfill
@@ -86,7 +88,7 @@ StorageLoc=slurm
 """
 
 
-def write_settings(folder: Path, accounting: bool, requeue_delay_s: int, min_job_age_s: int) -> None:
+def write_settings(folder: Path, accounting: bool, requeue_delay_s: int, min_job_age_s: int, silence_s: int) -> None:
     """All files of a cluster that begins in this folder."""
     ctld_port, dbd_port, *node_ports = free_ports(2 + len(NODES))
     host = socket.gethostname().partition(".")[0]
@@ -107,6 +109,8 @@ def write_settings(folder: Path, accounting: bool, requeue_delay_s: int, min_job
         "dbd_port": dbd_port,
         "requeue_delay_s": requeue_delay_s,
         "min_job_age_s": min_job_age_s,
+        "silence_s": silence_s,
+        "message_s": silence_s // 2,
         "nodes": nodes,
         "partitions": PARTITIONS,
         "accounting": storage + "AccountingStorageTRES=gres/gpu"

@@ -35,14 +35,14 @@ def test_an_array_runs_on_both_nodes_and_sacct_knows_it(quiet: Slurm, tmp_path: 
     job = submit(
         quiet, tmp_path, "sleep 1; exit $((SLURM_ARRAY_TASK_ID / 3 * 3))", "--array=0-3", "-c5", "--gpus-per-node=1"
     )
-    quiet.wait_until(lambda: set(states(quiet, job).values()) <= {"COMPLETED", "FAILED"}, 30)
+    quiet.wait_until(lambda: set(states(quiet, job).values()) <= {"COMPLETED", "FAILED"})
 
     def recorded() -> list[str]:
         return sorted(
             quiet.run("sacct", "-X", "-P", "-n", "-j", job, "-o", "JobID,State,ExitCode,NodeList").splitlines()
         )
 
-    quiet.wait_until(lambda: Counter(row.split("|")[1] for row in recorded()) == {"COMPLETED": 3, "FAILED": 1}, 30)
+    quiet.wait_until(lambda: Counter(row.split("|")[1] for row in recorded()) == {"COMPLETED": 3, "FAILED": 1})
     rows = [row.split("|") for row in recorded()]
     assert [row[0] for row in rows] == [f"{job}_{number}" for number in range(4)]
     assert rows[3][1:3] == ["FAILED", "3:0"]
@@ -55,7 +55,7 @@ def test_a_requeued_element_leaves_its_siblings_alone(quiet: Slurm, tmp_path: Pa
       scontrol requeue ${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID; sleep 30
     fi"""
     job = submit(quiet, tmp_path, body, "--array=0-2", "--requeue")
-    quiet.wait_until(lambda: states(quiet, job) == {"0": "COMPLETED", "1": "COMPLETED", "2": "COMPLETED"}, 60)
+    quiet.wait_until(lambda: states(quiet, job) == {"0": "COMPLETED", "1": "COMPLETED", "2": "COMPLETED"})
 
     def starts(element: int) -> list[str]:
         log = (tmp_path / f"{job}_{element}.out").read_text()
@@ -70,10 +70,10 @@ def test_a_higher_partition_preempts_by_signal_and_requeues(quiet: Slurm, tmp_pa
     [ ${SLURM_RESTART_COUNT:-0} = 0 ] || exit 0
     srun --nodes=1 --ntasks=1 bash -c "trap 'echo heard TERM' TERM; echo ready; while :; do sleep 100 & wait; done\""""
     low = submit(quiet, tmp_path, body, "--partition=low", "--requeue", "--nodes=2", "--exclusive")
-    quiet.wait_until(lambda: "ready" in "".join(path.read_text() for path in tmp_path.glob(f"{low}_*.out")), 20)
+    quiet.wait_until(lambda: "ready" in "".join(path.read_text() for path in tmp_path.glob(f"{low}_*.out")))
     high = submit(quiet, tmp_path, "true", "--partition=high", "--nodes=2", "--exclusive")
-    quiet.wait_until(lambda: states(quiet, high) == {"N/A": "COMPLETED"}, 40)
-    quiet.wait_until(lambda: states(quiet, low) == {"N/A": "COMPLETED"}, 40)
+    quiet.wait_until(lambda: states(quiet, high) == {"N/A": "COMPLETED"})
+    quiet.wait_until(lambda: states(quiet, low) == {"N/A": "COMPLETED"})
     log = next(tmp_path.glob(f"{low}_*.out")).read_text()
     told = dict.fromkeys(line for line in log.splitlines() if line.startswith(("start", "heard")))  # TERM comes twice
     assert list(told) == ["start 0", "heard TERM", "start 1"]
@@ -82,24 +82,24 @@ def test_a_higher_partition_preempts_by_signal_and_requeues(quiet: Slurm, tmp_pa
 def test_a_killed_node_ends_its_jobs_and_comes_back(quiet: Slurm, tmp_path: Path) -> None:
     job = submit(quiet, tmp_path, "echo $$; sleep 100", "--array=0", "--no-requeue", "--nodelist=n2")
     log = tmp_path / f"{job}_0.out"
-    quiet.wait_until(lambda: log.exists() and log.read_text(), 20)
+    quiet.wait_until(lambda: log.exists() and log.read_text())
     quiet.kill_node("n2")
     assert not processes.alive(int(log.read_text()))  # the pid alone: the shell saw nothing
-    quiet.wait_until(lambda: states(quiet, job) == {"0": "NODE_FAIL"}, 60)
+    quiet.wait_until(lambda: states(quiet, job) == {"0": "NODE_FAIL"})
     quiet.start_node("n2")
     assert quiet.run("srun", "--nodelist=n2", "printenv", "SLURMD_NODENAME").strip() == "n2"
 
 
 def test_jobs_outlive_the_controller(quiet: Slurm, tmp_path: Path) -> None:
     job = submit(quiet, tmp_path, "sleep 2; echo over", "--array=0")
-    quiet.wait_until(lambda: states(quiet, job) == {"0": "RUNNING"}, 20)
+    quiet.wait_until(lambda: states(quiet, job) == {"0": "RUNNING"})
     quiet.stop_controller()
     try:
         assert not quiet.run("squeue", "-h", check=False)
-        quiet.wait_until(lambda: "over" in (tmp_path / f"{job}_0.out").read_text(), 20)
+        quiet.wait_until(lambda: "over" in (tmp_path / f"{job}_0.out").read_text())
     finally:
         quiet.start_controller()
-    quiet.wait_until(lambda: states(quiet, job) == {"0": "COMPLETED"}, 60)
+    quiet.wait_until(lambda: states(quiet, job) == {"0": "COMPLETED"})
 
 
 CRASH = """
@@ -109,7 +109,7 @@ from tests.slurm import cluster
 with cluster.started(Path(sys.argv[1]), accounting=sys.argv[3] == "accounting") as slurm:
     deaf = "trap '' TERM; echo $$ > pid; sleep 987 & wait; sleep 987"
     slurm.run("sbatch", "--output=/dev/null", "--wrap", deaf, cwd=Path(sys.argv[2]))
-    slurm.wait_until((Path(sys.argv[2]) / "pid").exists, 20)
+    slurm.wait_until((Path(sys.argv[2]) / "pid").exists)
     print(*(child.pid for child in slurm.children.values()), flush=True)
     sys.stdin.read()
 """
@@ -134,7 +134,7 @@ def test_nothing_is_left_after_a_signal(tmp_path: Path, number: int, accounting:
         # Those that a later session of the same folder would find: daemons, a slurmstepd and the job's shell.
         assert set(pids) < processes.find(folder)
         os.kill(process.pid, number)
-        process.wait(40)
+        process.wait(cluster.PATIENCE_S)
     assert [pid for pid in pids if processes.alive(pid)] == []
     assert processes.find(folder) == set()
 

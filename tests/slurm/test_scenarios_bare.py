@@ -33,8 +33,8 @@ def test_states_come_from_files_alone(bare: Slurm, tmp_path: Path) -> None:
     job = checkout.submit("--max_running", "5")
     # One and two end; the next ones wait, and six is the fifth of those that may run at once.
     checkout.wait_for_starts(dict.fromkeys(range(1, 7), 1))
-    bare.wait_until(lambda: set(queued(bare)) == {f"{job}_{index}" for index in (2, 3, 4, 5)}, 30)
-    bare.wait_until(lambda: not forgotten_left(bare, job, (0, 1)), 40)
+    bare.wait_until(lambda: set(queued(bare)) == {f"{job}_{index}" for index in (2, 3, 4, 5)})
+    bare.wait_until(lambda: not forgotten_left(bare, job, (0, 1)))
     words = {1: "done", 2: "failed", 3: "running", 4: "running", 5: "running", 6: "running"}
     assert checkout.states() == words
     done = checkout.shell("sacct", "-j", job)
@@ -44,15 +44,15 @@ def test_states_come_from_files_alone(bare: Slurm, tmp_path: Path) -> None:
     bare.run("scancel", f"{job}_2")
     os.killpg(os.getpgid(checkout.told(4)["pid"]), signal.SIGKILL)
     checkout.go(5)
-    bare.wait_until(lambda: set(queued(bare)) == {f"{job}_5"}, 30)
-    bare.wait_until(lambda: not forgotten_left(bare, job, range(5)), 40)
+    bare.wait_until(lambda: set(queued(bare)) == {f"{job}_5"})
+    bare.wait_until(lambda: not forgotten_left(bare, job, range(5)))
     words |= {3: "checkpointed", 4: "lost", 5: "done"}
     assert checkout.states() == words
     told = checkout.status()
     assert "2 done, 1 failed" in told
     checkout.go(6)
-    bare.wait_until(lambda: not queued(bare), 30)
-    bare.wait_until(lambda: not forgotten_left(bare, job, range(6)), 40)
+    bare.wait_until(lambda: not queued(bare))
+    bare.wait_until(lambda: not forgotten_left(bare, job, range(6)))
     words |= {6: "done"}
     assert checkout.states() == words
 

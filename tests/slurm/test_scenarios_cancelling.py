@@ -41,7 +41,7 @@ def test_cancelled_while_it_writes_the_checkpoint_of_its_warning(slurm: Slurm, c
     assert "cancelled 1 script" in checkout.run("cancel", name, "--yes")
     slurm.run("scancel", "--signal=TERM", "--full", f"{job}_2")
     slurm.wait_until(lambda: checkout.starts()[4] == 2)
-    slurm.wait_until(lambda: set(queued(slurm, job).values()) <= OVER, BACK_S)
+    slurm.wait_until(lambda: set(queued(slurm, job).values()) <= OVER)
     assert checkout.starts() == {1: 1, 2: 1, 3: 1, 4: 2}
     assert checkout.states(0.1) == {1: "cancelled", 2: "cancelled", 3: "checkpointed", 4: "done"}
     assert "why checkpointed: not requeued" in checkout.status()
@@ -52,17 +52,6 @@ def test_cancelled_while_it_writes_the_checkpoint_of_its_warning(slurm: Slurm, c
     assert checkout.states()[3] == "done"
 
 
-@pytest.fixture
-def patient(slurm: Slurm) -> Iterator[None]:
-    """SLURM kills what it ends 30 s after its SIGTERM, as it does on most clusters."""
-    for wait_s in (30, 8):
-        slurm.restart_controller(KillWait=wait_s)
-        slurm.run("scontrol", "reconfigure")
-        if wait_s == 30:
-            yield
-
-
-@pytest.mark.usefixtures("patient")
 def test_a_mass_cancel_and_a_controller_that_is_silent_just_then(slurm: Slurm, checkout: Checkout) -> None:
     job = checkout.submit()
     checkout.wait_for_starts(dict.fromkeys(range(1, 5), 1))
@@ -70,7 +59,7 @@ def test_a_mass_cancel_and_a_controller_that_is_silent_just_then(slurm: Slurm, c
     with no_controller(slurm):  # they write their checkpoints meanwhile, and then ask what becomes of them
         slurm.wait_until(lambda: all(checkout.told(seed)["state"] == "preempted" for seed in range(1, 5)))
         time.sleep(8)
-    slurm.wait_until(lambda: set(queued(slurm, job).values()) <= OVER, 2 * BACK_S)
+    slurm.wait_until(lambda: set(queued(slurm, job).values()) <= OVER)
     time.sleep(BACK_S)
     assert set(queued(slurm, job).values()) == {"CANCELLED"}
     assert checkout.starts() == dict.fromkeys(range(1, 5), 1)
@@ -88,7 +77,7 @@ def test_a_cancelled_run_that_somebody_brings_back_is_seen_and_can_be_cancelled_
     assert checkout.states()[1] == "cancelled"
     slurm.run("scontrol", "requeue", f"{job}_0")
     slurm.wait_until(lambda: checkout.starts()[1] == 2)
-    slurm.wait_until(lambda: checkout.states()[1] == "running", 5)
+    slurm.wait_until(lambda: checkout.states()[1] == "running")
     assert "1 running" in checkout.status()
     assert "cancelled 1 script" in checkout.run("cancel", "--yes")
     slurm.wait_until(lambda: queued(slurm, job)[f"{job}_0"] == "CANCELLED")
@@ -103,12 +92,12 @@ def test_pending_means_that_nothing_of_a_script_has_begun(slurm: Slurm, tmp_path
     job = checkout.submit("--per_script", "2", "--max_running", "2")
     checkout.wait_for_starts(2)
     begun = {event.seed for event in checkout.history("start")}
-    told = checkout.status()
-    assert "2 running, 6 pending" in told, told
+    # a heartbeat is watched for 5 s: on a busy machine it may take longer to move
+    slurm.wait_until(lambda: "2 running, 6 pending" in checkout.status())
     assert "Cancel 2 scripts with 4 unfinished runs?" in checkout.refused("cancel", "--pending")
     assert "cancelled 2 scripts" in checkout.run("cancel", "--pending", "--yes")
     assert Counter(queued(slurm, job).values()) in ({"RUNNING": 2}, {"RUNNING": 2, "CANCELLED": 1})
-    assert Counter(checkout.states().values()) == {"running": 2, "pending": 2, "cancelled": 4}
+    slurm.wait_until(lambda: Counter(checkout.states().values()) == {"running": 2, "pending": 2, "cancelled": 4})
     assert "nothing to cancel" in checkout.run("cancel", "--pending", "--yes")
     (first, _) = sorted(begun)
     assert "Cancel 1 script with 2 unfinished runs?" in checkout.refused("cancel", name_of(checkout, first))

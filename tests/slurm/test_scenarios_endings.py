@@ -14,7 +14,6 @@ from tests.slurm.checkout import SITE, Checkout, accounted, queued, stand_in
 from tests.slurm.cluster import Slurm
 
 LATER_H = 0.1  # what SLURM has ended may still speak for two minutes, as far as anybody can tell; then all is certain
-LIMIT_S = 150  # SLURM looks for jobs over their time limit every 30 s
 
 
 @pytest.fixture(scope="module")
@@ -124,12 +123,10 @@ def test_a_canary_that_succeeds_releases_the_rest(checkout: Checkout) -> None:
     canary, rest = checkout.ids()
     assert set(queued(checkout.slurm, rest).values()) == {"PENDING"}
     assert "1 running, 3 pending" in checkout.status()
-    checkout.slurm.wait_until(
-        lambda: "Dependency" in checkout.status(), 30
-    )  # SLURM gives no reason before its next round
+    checkout.slurm.wait_until(lambda: "Dependency" in checkout.status())  # no reason before SLURM's next round
     checkout.go(1)
     checkout.slurm.wait_until(lambda: set(queued(checkout.slurm, rest).values()) == {"RUNNING"})
-    checkout.slurm.wait_until(lambda: accounted(checkout.slurm, [canary]) == {f"{canary}_0": "COMPLETED"}, 30)
+    checkout.slurm.wait_until(lambda: accounted(checkout.slurm, [canary]) == {f"{canary}_0": "COMPLETED"})
     checkout.go()
     checkout.wait_until_over()
     assert checkout.states() == dict.fromkeys(range(1, 5), "done")
@@ -186,7 +183,7 @@ def test_a_quality_of_service_that_has_room_for_none_is_a_matter_of_waiting(slur
     checkout = stand_in(tmp_path / "checkout", slurm, 3)
     theirs = ("sbatch", "--parsable", "--hold", "--qos=small", "--array=0-1", "--wrap=true")
     held: list[str] = []
-    slurm.wait_until(lambda: held.append(slurm.run(*theirs, check=False, cwd=tmp_path).strip()) or held[-1], 30, 1)
+    slurm.wait_until(lambda: held.append(slurm.run(*theirs, check=False, cwd=tmp_path).strip()) or held[-1], every_s=1)
     try:
         checkout.run("plan", "--qos", "small")
         done = checkout.call("submit", "sweeps.py", "some")
@@ -195,7 +192,9 @@ def test_a_quality_of_service_that_has_room_for_none_is_a_matter_of_waiting(slur
     finally:
         slurm.run("scancel", held[-1])
     codes = []
-    slurm.wait_until(lambda: codes.append(checkout.call("submit", "sweeps.py", "some").code) or codes[-1] == 0, 60, 1)
+    slurm.wait_until(
+        lambda: codes.append(checkout.call("submit", "sweeps.py", "some").code) or codes[-1] == 0, every_s=1
+    )
     assert set(codes) <= {0, 75}
     checkout.wait_until_over()
     assert checkout.starts() == {1: 1, 2: 1, 3: 1}
@@ -220,19 +219,19 @@ def test_gpus_of_a_type(checkout: Checkout) -> None:
 def test_before_the_time_limit_a_run_checkpoints_and_goes_on(slurm: Slurm, warned: Checkout, deaf: Checkout) -> None:
     (job,) = warned.ids()
     everything = {f"{job}_{index}": "COMPLETED" for index in range(3)}
-    slurm.wait_until(lambda: queued(slurm, job) == everything, LIMIT_S, 0.5)
+    slurm.wait_until(lambda: queued(slurm, job) == everything, every_s=0.5)
     for seed, number in ((1, "SIGUSR2"), (3, "SIGTERM")):
         events = [(event.what, event.restart) for event in warned.history() if event.seed == seed]
         assert events == [("start", 0), (number, 0), ("start", 1), ("end", 1)]
     assert warned.states() == {1: "done", 2: "done", 3: "done"}
     assert warned.rows()[1]["attempts"] == "2"
     assert warned.starts() == {1: 2, 2: 1, 3: 2}
-    slurm.wait_until(lambda: accounted(slurm, [job]) == everything, 30)
+    slurm.wait_until(lambda: accounted(slurm, [job]) == everything)
 
 
 def test_an_ignored_time_limit_is_a_failure_and_retried_with_twice_the_time(slurm: Slurm, deaf: Checkout) -> None:
     (job,) = deaf.ids()
-    slurm.wait_until(lambda: queued(slurm, job)[f"{job}_0"] == "TIMEOUT", LIMIT_S, 0.5)
+    slurm.wait_until(lambda: queued(slurm, job)[f"{job}_0"] == "TIMEOUT", every_s=0.5)
     assert [event.what for event in deaf.history() if event.seed == 1] == ["start"]
     assert deaf.states()[2] == "done"
     # Moments after a job's end its run may still have something to say.

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.slurm.checkout import OVER, SITE, Checkout, accounted, queued, stand_in
-from tests.slurm.cluster import Slurm
+from tests.slurm.cluster import PATIENCE_S, Slurm
 
 SMALL_ARRAYS = SITE + "max_array_size: 3\n"  # two elements each
 ONCE = dict.fromkeys(range(1, 5), 1)
@@ -59,7 +59,7 @@ def no_controller(slurm: Slurm) -> Iterator[None]:
         slurm.start_controller()
         # It takes a moment until it has heard of its nodes: until then nothing can start there, it says.
         slurm.wait_until(
-            lambda: set(slurm.run("sinfo", "-h", "-N", "-o", "%T").split()) <= {"idle", "mixed", "allocated"}, 30
+            lambda: set(slurm.run("sinfo", "-h", "-N", "-o", "%T").split()) <= {"idle", "mixed", "allocated"}
         )
 
 
@@ -121,7 +121,7 @@ def test_the_controller_goes_down_between_two_arrays(checkout: Checkout) -> None
     checkout.slurm.wait_until(lambda: (folder / "calls").exists() and (folder / "calls").read_text() == "\n\n")
     with no_controller(checkout.slurm):
         (folder / "on").touch()
-        told = process.communicate(timeout=90)[0]
+        told = process.communicate(timeout=PATIENCE_S)[0]
         assert process.returncode == 2, told
         assert "Traceback" not in told
         assert [chunk["state"] for chunk in checkout.records()[0]["chunks"]] == ["submitted", "asked"]
@@ -167,7 +167,7 @@ def test_two_terminals_submit_at_once(checkout: Checkout) -> None:
     slow = with_sbatch(checkout, 'sleep 1.5\nexec {sbatch} "$@"')
     checkout.run("plan")
     both = [slow.begin("submit", "sweeps.py", "some") for _ in range(2)]
-    told = sorted((process.communicate(timeout=60)[0], process.returncode) for process in both)
+    told = sorted((process.communicate(timeout=PATIENCE_S)[0], process.returncode) for process in both)
     codes = sorted(code for _, code in told)
     texts = " ".join(text for text, _ in told)
     assert (codes, "is submitting" in texts) == ([0, 2], True) or (codes, "submitted already" in texts) == (
@@ -229,7 +229,7 @@ def test_runs_that_step_on_beside_the_next_life_of_their_job(slurm: Slurm, tmp_p
         # tells that it lives.
         prompt = replace(checkout, environ={**checkout.environ, "NUQ_LAG_S": "4"})
         slurm.wait_until(lambda: prompt.states()[1] == "running")
-        assert "it lives on: it began in an earlier life of its job" in prompt.status()
+        slurm.wait_until(lambda: "it lives on: it began in an earlier life of its job" in prompt.status())
         checkout.go(3)  # its turn has come in the second life
         slurm.wait_until(lambda: queued(slurm, job)[f"{job}_0"] == "PENDING")  # it asked to look again
         slurm.wait_until(lambda: prompt.states()[1] == "running")
@@ -278,10 +278,14 @@ def test_a_node_dies(slurm: Slurm, tmp_path: Path) -> None:
     slurm.run("scontrol", "update", f"JobId={given_up.element}", "Requeue=0")
     slurm.kill_node("n2")
     try:
-        seen = set()
-        while queued(slurm, job)[given_up.element] != "NODE_FAIL":
+        seen: set[str] = set()
+
+        def is_given_up() -> bool:
             states = checkout.states()
-            seen |= {states[again.seed], states[given_up.seed]}
+            seen.update((states[again.seed], states[given_up.seed]))
+            return queued(slurm, job)[given_up.element] == "NODE_FAIL"
+
+        slurm.wait_until(is_given_up)
         assert seen <= {"running", "unknown", "pending"}
         assert checkout.states()[again.seed] == "pending"
         assert checkout.states()[given_up.seed] == "unknown"

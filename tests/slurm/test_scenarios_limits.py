@@ -48,7 +48,7 @@ def test_waves_on_nodes_that_are_drained(own: Slurm, tmp_path: Path) -> None:
             in checkout.call("plan", "sweeps.py", "some", "--cpus", "9").out
         )
     # It takes SLURM a moment until it may start something there.
-    own.wait_until(lambda: checkout.call("plan", "sweeps.py", "some").code == 0, 20, 1)
+    own.wait_until(lambda: checkout.call("plan", "sweeps.py", "some").code == 0, every_s=1)
     assert "note: " not in checkout.run("plan")
 
     # The limit of the plan is a day old: sbatch is told to wait, and the room is found by halves, 6 + 3 of 9.
@@ -91,7 +91,7 @@ def test_a_strangers_job_under_our_id_is_left_alone(own: Slurm, tmp_path: Path) 
         done = checkout.call(command, "sweeps.py", "some", hours_later=LATER_H)
         assert done.code == 0, done.out
     checkout.wait_for_starts({1: 1, 2: 1, 3: 1})
-    own.wait_until(lambda: set(queued(own, checkout.ids()[-1]).values()) == {"COMPLETED"}, 30)
+    own.wait_until(lambda: set(queued(own, checkout.ids()[-1]).values()) == {"COMPLETED"})
     assert queued(own, job) == {f"{job}_{index}": "PENDING" for index in range(6)}
     own.cancel_all()
 
@@ -110,10 +110,10 @@ def test_suspended_and_cancelled_while_it_waits(own: Slurm, tmp_path: Path) -> N
     own.run("scontrol", "resume", f"{job}_0")
     assert "suspended" not in checkout.status()
     checkout.go()
-    own.wait_until(lambda: set(queued(own, job).values()) == {"COMPLETED"}, 30)
+    own.wait_until(lambda: set(queued(own, job).values()) == {"COMPLETED"})
     for command in ("plan", "submit"):
         done = checkout.call(command, "sweeps.py", "some", hours_later=LATER_H)
         assert done.code == 0, done.out
-    own.wait_until(lambda: set(queued(own, checkout.ids()[-1]).values()) == {"COMPLETED"}, 30)
+    own.wait_until(lambda: set(queued(own, checkout.ids()[-1]).values()) == {"COMPLETED"})
     assert checkout.starts() == {1: 1, 2: 1, 3: 1, 4: 1}
     assert set(checkout.states().values()) == {"done"}

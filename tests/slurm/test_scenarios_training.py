@@ -20,7 +20,7 @@ import pytest
 import torch
 
 from tests.slurm.checkout import ROOT, Checkout, accounted, queued, whole
-from tests.slurm.cluster import Slurm
+from tests.slurm.cluster import PATIENCE_S, Slurm
 
 METHODS = {"ALQ": "alq", "AMQ": "amq", "SuperSGD": "supersgd", "QSGDinf": "qsgdinf", "NUQSGD": "nuqsgd", "TRN": "trn"}
 SHORT, LONG = 40, 200
@@ -97,17 +97,17 @@ def test_the_six_methods_with_a_preemption_end_with_the_figures_of_undisturbed_r
     folders = {row["label"]: checkout.root / row["run"] for row in checkout.table()}
     assert folders.keys() == METHODS.keys()
     victim = folders["ALQ"]
-    slurm.wait_until((victim / "checkpoint.pt").exists, 240, 0.001)
+    slurm.wait_until((victim / "checkpoint.pt").exists, every_s=0.001)
     pid = told(victim)["pid"]
     os.kill(pid, signal.SIGSTOP)
     (node,) = slurm.run("squeue", "-h", "-j", f"{job}_0", "-o", "%N").split()
     slurm.run("sbatch", "--partition=high", f"--nodelist={node}", "--exclusive", "--output=/dev/null", "--wrap=sleep 1")
-    slurm.wait_until(lambda: queued(slurm, job).get(f"{job}_0") != "RUNNING", 60, 0.05)
+    slurm.wait_until(lambda: queued(slurm, job).get(f"{job}_0") != "RUNNING", every_s=0.05)
     with contextlib.suppress(ProcessLookupError):  # SLURM lets it go on, too, and tells it to stop
         os.kill(pid, signal.SIGCONT)
-    slurm.wait_until(lambda: told(victim)["state"] == "preempted", 60)
+    slurm.wait_until(lambda: told(victim)["state"] == "preempted")
     assert CHECKPOINT <= told(victim)["step"] < LONG
-    checkout.wait_until_over(300)
+    checkout.wait_until_over()
 
     ended = {label: told(folder) for label, folder in folders.items()}
     assert {label: (run["state"], run["attempt"]) for label, run in ended.items()} == {
@@ -116,7 +116,7 @@ def test_the_six_methods_with_a_preemption_end_with_the_figures_of_undisturbed_r
     assert (ended["ALQ"]["slurm"]["SLURM_RESTART_COUNT"], ended["ALQ"]["slurm"]["SLURM_ARRAY_TASK_ID"]) == ("1", "0")
     assert {row["state"] for row in checkout.table()} == {"done"}
     elements = {f"{job}_{index}" for index in range(6)}
-    slurm.wait_until(lambda: accounted(slurm, [job]) == dict.fromkeys(elements, "COMPLETED"), 30)
+    slurm.wait_until(lambda: accounted(slurm, [job]) == dict.fromkeys(elements, "COMPLETED"))
     lives = slurm.run("sacct", "-X", "-P", "-n", "-D", "-j", job, "-o", "JobID,State").splitlines()
     assert sorted(lives) == sorted([f"{job}_0|PREEMPTED", *(f"{each}|COMPLETED" for each in elements)])
     wait_for(alone)
@@ -136,8 +136,8 @@ def test_two_nodes_end_with_the_bits_of_one_process(
     job = nodes.submit()
     (row,) = nodes.rows().values()
     folder = checkout.root / row["run"]
-    slurm.wait_until(lambda: queued(slurm, job) == {f"{job}_0": "RUNNING"} or told(folder), 30)
-    nodes.wait_until_over(120)
+    slurm.wait_until(lambda: queued(slurm, job) == {f"{job}_0": "RUNNING"} or told(folder))
+    nodes.wait_until_over()
     log = (folder / "stdout.log").read_text()
     assert told(folder)["state"] == "done", log
     assert nodes.rows()[1]["state"] == "done"
@@ -165,7 +165,7 @@ def drawn(checkout: Checkout, runs: str) -> dict[str, Any]:
 
 
 def wait_for(alone: subprocess.Popen[str]) -> None:
-    out = alone.communicate(timeout=300)[0] if alone.poll() is None else ""
+    out = alone.communicate(timeout=PATIENCE_S)[0] if alone.poll() is None else ""
     assert alone.returncode == 0, out
 
 

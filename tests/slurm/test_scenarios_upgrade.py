@@ -59,7 +59,7 @@ def before(quiet: Slurm, tmp_path: Path) -> Checkout:
             chunk["job_id"] = made.shell("sbatch", "--parsable", str(file)).out.strip()
     path.write_text(json.dumps(record))
     made.wait_for_starts(dict.fromkeys(range(1, 7), 1))
-    quiet.wait_until(lambda: {made.told(seed).get("state") for seed in (1, 2)} == {"done", "failed"}, 20)
+    quiet.wait_until(lambda: {made.told(seed).get("state") for seed in (1, 2)} == {"done", "failed"})
     return made
 
 
@@ -96,7 +96,7 @@ def test_a_half_run_sweep_goes_on(slurm: Slurm, checkout: Checkout) -> None:
     # 6, as at its time limit; scancel may fail because the job takes the signal and ends at once
     slurm.run("scancel", "--signal=USR2", "--batch", f"{second}_0", check=False)
     third = checkout.ids()[-1]
-    slurm.wait_until(lambda: {checkout.told(seed).get("state") for seed in (5, 6, 7, 9, 10)} == {"done"}, 60)
+    slurm.wait_until(lambda: {checkout.told(seed).get("state") for seed in (5, 6, 7, 9, 10)} == {"done"})
     now |= {4: "cancelled", 8: "cancelled", **dict.fromkeys((5, 6, 7, 9, 10), "done")}
     assert checkout.states() == now
     assert checkout.starts() == {1: 1, 2: 1, 3: 1, 4: 1, 5: 2, 6: 2, 7: 1, 9: 1, 10: 1}
@@ -131,7 +131,7 @@ def test_checkpoints_go_on_with_real_ranks(quiet: Slurm, tmp_path: Path) -> None
     (checkout.root / "runs").mkdir()
     (then / "stopped").rename(checkout.root / "runs/digits")
     checkout.submit("--seeds", "1")
-    checkout.wait_until_over(150)
+    checkout.wait_until_over()
     for name in (ALQ, TOPK):
         folder, undisturbed = checkout.root / "runs/digits" / name, then / "done" / name
         told = json.loads((folder / "status.json").read_text())
