@@ -166,5 +166,6 @@ def test_held_jobs_say_which_they_are_and_who_may_release_them() -> None:
     assert told("JobHeldUser", "12_5", "12_6", "13_2") == "3 JobHeldUser: waits for scontrol release 12_[5-6],13_2"
     many = told("JobHeldUser", *(f"12_{index}" for index in range(0, 90, 2)))
     assert many == "45 JobHeldUser: waits for scontrol release 12_0, 12_2, 12_4, ..."
+    assert told("", "12_5", "12_6") == "", "that it waits is said already"
     for reason in ("JobHeldAdmin", "JobHoldMaxRequeue"):
         assert told(reason, "12_5", "12_6") == f"2 {reason}: held until an administrator releases it"
