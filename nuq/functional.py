@@ -58,6 +58,9 @@ def all_reduce(
         if not isinstance(tensor, Tensor):
             legal = ", ".join(str(dtype).removeprefix("torch.") for dtype in DTYPES)
             raise ValueError(f"tensor={tensor!r:.999}: must be a torch.Tensor of {legal}, as torch.tensor([3.0]) is")
+        for asked_by, number in (("step", step), ("seed", seed)):
+            if type(number) is not int:
+                raise ValueError(f"{asked_by}={number!r:.100}: must be an integer, the same on all ranks")
         name = repr((method, sorted(settings.items()), timeout_s))
         kept = None if group is None else _kept_by(group, tensor.device)
         # taken out, so that a call that fails leaves nothing behind
@@ -65,11 +68,11 @@ def all_reduce(
         if group is None or kept is None:
             remedy = "call torch.distributed.init_process_group first"
             raise ValueError(f"nuq.all_reduce exchanges between processes: {remedy}")
-        kept.control.wait_for(timeout_s)
         asked = {"shape": list(tensor.shape), "type": str(tensor.dtype), "layout": str(tensor.layout)}
         asked |= {"step": step, "seed": seed}
         kept.control.group = group
         try:
+            kept.control.wait_for(timeout_s)  # of None the group tells
             driver = call.driver if kept.all_have_built(call, asked) else None
             if driver is None:  # all ranks build together
                 call = call if call.driver is None else _Call(method, settings)

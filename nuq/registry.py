@@ -135,7 +135,7 @@ CLAIMS: dict[tuple[str, Any, Any], dict[str, bool]] = {
 
 def method(name: str) -> Method:
     """The entry called ``name``; ValueError with the legal choices and the nearest match where there is none."""
-    if name not in METHODS:
+    if not isinstance(name, str) or name not in METHODS:
         raise unknown("method", name, METHODS)
     return METHODS[name]
 

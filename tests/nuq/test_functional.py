@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -134,8 +136,10 @@ def refused(group):
         ({"collective": "dense"}, "collective='dense': must be one of"),
         ({"timeout_s": -1.0}, "timeout_s=-1.0: must be a number of seconds above 0"),
         ({"timeout_s": "x"}, "timeout_s='x': must be a number of seconds above 0"),
+        ({"step": torch.tensor(1)}, r"step=tensor\(1\): must be an integer"),
+        ({"method": ["alq"]}, "unknown method"),
         ({"tensor": 3.0}, "tensor=3.0: must be a torch.Tensor of float32, bfloat16, float16"),
-        ({"step": 1.5}, "seed=0, step=1.5, worker=[0-2]: must be integers"),
+        ({"step": 1.5}, "step=1.5: must be an integer"),
     ):
         with pytest.raises(ValueError, match=sentence):
             nuq.all_reduce(**{"tensor": x, "method": "alq", "group": group, "step": 0} | given)
@@ -172,3 +176,21 @@ def outer_loop(group):
 @pytest.mark.slow
 def test_an_outer_loop_converges(ranks):
     ranks.run(outer_loop, world=2)
+
+
+def waits(_: dist.ProcessGroup) -> str:
+    """What the first rank is told, whose group waits for 1.5 s, when the second one comes after 4 s."""
+    group = dist.new_group(range(2), timeout=timedelta(seconds=1.5))  # by all ranks of the pool
+    if not isinstance(group, dist.ProcessGroup):
+        return ""
+    time.sleep(4.0 * dist.get_rank())
+    try:
+        nuq.all_reduce(torch.ones(9), group=group, step=0)
+    except nuq.RankLost as error:
+        return str(error)
+    return "nothing"
+
+
+def test_it_waits_as_long_as_its_group_does(ranks: Any) -> None:
+    told = ranks.run(waits)[0]
+    assert "rank 1 of 4 did not answer in time (timeout_s=None, the process group's own 1.5 s" in told

@@ -108,12 +108,18 @@ class Hierarchical(Collective):
     def mean(self, vectors: Vectors, layout: FlatLayout, key: Key, out: Tensor) -> None:
         hosted = [vectors[worker].to(torch.float32) for worker in self.placement.shares[self.transport.rank]]
         total = torch.stack(hosted).sum(dim=0) if len(hosted) > 1 else hosted[0].clone()
+        share = self.machines.count / self.placement.num_workers  # so that the machines' mean is the workers'
         with self.stats.time("local"):
             self.machines.local.dense_sum(total, "local")
+            overflowed = ~total.isfinite()
+            total *= share
+            if bool(overflowed.any()):  # on all ranks of the machine, which have the same sum
+                wide = torch.stack(hosted).sum(dim=0, dtype=torch.float64)
+                self.machines.local.dense_sum(wide, "local")
+                total.copy_(torch.where(overflowed, (wide * share).to(torch.float32), total))
         failure: Exception | None = None
         leaders = self.machines.leaders
         if self._outer is not None and leaders is not None:
-            total *= self.machines.count / self.placement.num_workers  # so that the machines' mean is the workers'
             try:
                 with leaders.telling():
                     self._outer.mean({self.machines.number: total}, layout, key, total)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
+from torch import Tensor
 
 import nuq
 from nuq.fsdp import CompressedReduceScatter
@@ -63,3 +64,17 @@ def test_a_mean_whose_sum_overflows_is_returned(ranks, world):
     for found in ranks.run(means, world=world):
         for name, mean in found.items():
             assert mean.tobytes() == expected(world).tobytes(), name
+
+
+def hierarchical(group: dist.ProcessGroup) -> Tensor:
+    layer = torch.nn.Linear(1200, 1, bias=False)
+    model, state = hooked(group, layer, method="supersgd", collective="hierarchical", per_machine=2)
+    model(torch.full((1, 1200), LARGE)).sum().backward()
+    state.close()
+    assert layer.weight.grad is not None
+    return layer.weight.grad
+
+
+def test_a_sum_inside_a_machine_may_overflow(ranks: Any) -> None:
+    for mean in ranks.run(hierarchical):
+        assert torch.equal(mean, torch.full((1, 1200), LARGE))
