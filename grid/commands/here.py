@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from grid.commands.options import again, command_parser, runs_named, tell_folder
+from grid.commands.options import again, command_parser, experiments_of, runs_named, tell_folder
 
 if TYPE_CHECKING:
     from grid.engine.states.runs import Run
@@ -29,6 +29,7 @@ def run(argv: Sequence[str], root: Path) -> int:
     from grid.engine.sweep import load
 
     check_slots(options.slots)
+    experiments_of(options)[0].check_read()
     runs = runs_named(options, root)
     sweep = load(options.grid, options.run_name)
     tell_folder(sweep)

@@ -119,6 +119,7 @@ def write(argv: Sequence[str], root: Path, epilog: str = "") -> int:
     if options.submit:
         sbatch_command.check_sbatch()
     sweep, experiments = experiments_of(options)
+    sweep.check_read()
     check_folder(sweep, root)
     if waiting := next((one for one in experiments if one.after), None):
         raise ValueError(

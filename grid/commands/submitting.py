@@ -54,6 +54,7 @@ def plan(argv: Sequence[str], root: Path) -> int:
 
     with beside_json(parsed.json):
         made = planning.make(options_of(parsed), root, max_age_s=0)
+        made.sweep.check_read()
         found = _planned(made, parsed.scripts, root)
     if parsed.json:
         whole = made.plan

@@ -80,6 +80,7 @@ def show(argv: Sequence[str], root: Path) -> int:
     from grid.engine.scripts.script import chosen, from_script, run_script
 
     sweep, experiments = experiments_of(options)
+    sweep.check_read()
     if options.name is None and options.json:
         of_all = [_known(item) for item in experiments]
         print(as_json({"sweep": sweep.title, "what": sweep.doc, "points": sweep.num_points, "experiments": of_all}))

@@ -21,7 +21,8 @@ EXAMPLES = ROOT / "grid" / "sites"
 OWN_OPTIONS = (
     "array cpus-per-task error gpus-per-node job-name mem nodes ntasks open-mode output parsable requeue no-requeue "
     "signal time partition account qos constraint exclude wrap test-only mail-user mail-type dependency "
-    "kill-on-invalid-dep comment export ntasks-per-node mem-per-cpu mem-per-gpu gpus gpus-per-task"
+    "kill-on-invalid-dep comment export ntasks-per-node mem-per-cpu mem-per-gpu gpus gpus-per-task "
+    "gpus-per-socket ntasks-per-gpu cpus-per-gpu"
 )
 # The core schema of YAML 1.2.
 SCALARS = {
@@ -95,7 +96,8 @@ def _check_options(options: Sequence[str]) -> None:
                 f"sbatch: {option!r} must be an option of sbatch in its long form, as in --licenses=matlab"
             )
         if found[1].startswith(("gres", "tres-per-")) and re.search(r"\bgpu\b", found[2] or ""):
-            number = ":".join((found[2] or "").partition("gpu")[2].strip(":").split(":")[-2:]) or "a100:2"
+            asked = re.search(r"\bgpu((?::[A-Za-z][\w-]*)?)[:=](\d+)", found[2])
+            number = f"{asked[1]}:{asked[2]}".strip(":") if asked else "a100:2"
             raise ValueError(
                 f"sbatch: {option!r} would fight with the GPUs that the script asks for: give gpus: {number} under "
                 "defaults, in a partition or to the experiment"

@@ -120,7 +120,6 @@ class Sweep:
         """
         for name in settings.keys() & NOT_IN_POINTS.keys():
             raise ValueError(f"{name} cannot be set for a whole sweep: {NOT_IN_POINTS[name]}")
-        self.check_read()
         changed = product(self.points, *(axis(name, [value]) for name, value in settings.items()))
         _check_read(settings, changed, self.title)
         if "method" in settings:  # what the sweep gives for its own methods is not for this one
@@ -145,7 +144,10 @@ class Sweep:
         return list(self._expanded[1])
 
     def check_read(self) -> None:
-        """Raise ValueError for a setting of the method that no method of the sweep reads, as on main.py's line."""
+        """Raise ValueError for a setting of the method that no method of the sweep reads, as on main.py's line.
+
+        For what starts runs; those of a sweep that once was accepted can still be looked at, cancelled and collected.
+        """
         given = sorted({name for item in self.points for name in item.optional & item.settings.keys()})
         _check_read(given, self.points, self.title)
 
@@ -207,7 +209,6 @@ class Sweep:
         for key, points in others.items():
             aliases = dict.fromkeys(item.label for item in points if item.label != first[key].label)
             first[key] = dataclasses.replace(first[key], aliases=tuple(aliases))
-        self.check_read()
         return list(first.values()), list(dict.fromkeys(_reports(first, others, several)))
 
     def _waits(
@@ -260,7 +261,7 @@ def _check_read(given: Iterable[str], points: Sequence[Point], title: str) -> No
             readers = some([method for method, entry in METHODS.items() if short in declared(entry.settings)])
             raise ValueError(
                 f"{name}: no method of {title} reads this setting; others do: {readers} (legal for {some(methods)}: "
-                f"{', '.join(sorted(own)) or 'none'})"
+                f"{', '.join(sorted(own)) or 'none'}); runs keep their names without it"
             )
 
 

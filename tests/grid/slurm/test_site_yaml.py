@@ -84,13 +84,24 @@ def test_gpus_by_type() -> None:
 
 
 @pytest.mark.parametrize(
-    "option",
-    ["--gres=gpu:a100:2", "--gres=gpu:2", "--gres=shard:1,gpu:1", "--gres=gpu", "--tres-per-task=gres/gpu:1"],
+    ("option", "number"),
+    [
+        ("--gres=gpu:a100:2", "a100:2"),
+        ("--gres=gpu:2,shard:1", "2"),
+        ("--gres=gpu:a100:4(S:0)", "a100:4"),
+        ("--gres=shard:1,gpu:1", "1"),
+        ("--gres=gpu", "a100:2"),
+        ("--tres-per-task=gres/gpu:h100=3,cpu=3", "h100:3"),
+        ("--tres-per-task=gres/gpu=1", "1"),
+    ],
 )
-def test_gpus_among_further_options_are_refused_with_advice(option: str) -> None:
-    with pytest.raises(ValueError, match=r"give gpus: .* under defaults"):
+def test_gpus_among_further_options_are_refused_with_advice(option: str, number: str) -> None:
+    with pytest.raises(ValueError, match=rf"give gpus: {number} under defaults"):
         read_site(f"sbatch: ['{option}']", "site.yaml")
     assert read_site("sbatch: ['--gres=shard:1']", "site.yaml").sbatch
+    for other in ("--gpus-per-socket=2", "--ntasks-per-gpu=1", "--cpus-per-gpu=4"):
+        with pytest.raises(ValueError, match=f"{other}' is given by the script itself"):
+            read_site(f"sbatch: ['{other}']", "site.yaml")
 
 
 @pytest.mark.parametrize("name", ["NPROC", "PYTHON"])
