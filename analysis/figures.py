@@ -56,7 +56,7 @@ OF_TRAINED: tuple[tuple[str, str, Callable[[Axes, Group], str | None]], ...] = (
 )
 # Figures of one group of runs that share a plot: name, title, function of (group, width in inches).
 OF_GROUP: tuple[tuple[str, str, Callable[[Group, float], Figure | str]], ...] = (
-    ("levels", "Quantization levels at the end of training: mean and range over seeds.", level_figures.final),
+    ("levels", "Quantization levels at the end of training: mean and spread over seeds.", level_figures.final),
     (
         "levels_steps",
         "Adapted levels during training, one line for each seed and level.",
@@ -249,8 +249,16 @@ def named(
             missing = missing or functools.partial(_undrawn, function, group, width)
             yield Named(file_name, title, section, make, name, missing, num_runs)
     for name, title, function in OF_SWEEP:
-        make = functools.partial(styled, function, logs, width)
+        make = functools.partial(styled, functools.partial(_with_room, function), logs, width)
         yield Named(name, title, ACROSS, make, name, functools.partial(_undrawn, function, logs, width))
+
+
+def _with_room(function: Callable[[Any, float], Figure | str], of: Any, width: float) -> Figure | str:
+    """The figure that a function draws, as wide as the page where its legend is too long for ``width``."""
+    figure = function(of, width)
+    if isinstance(figure, str) or chosen().width or legend_rows(figure, width) <= _MOST_ROWS:
+        return figure
+    return function(of, WIDTHS["page"])
 
 
 def _undrawn(function: Callable[[Any, float], Figure | str], of: Any, width: float) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -16,6 +15,7 @@ from analysis import axes as on_axis
 from analysis.groups.aggregate import estimate, final, runs_to_use, wide
 from analysis.groups.seed_groups import Group, SeedGroup, groups, title
 from analysis.logs.load import Logs
+from analysis.plots.legends import broken, legend_below
 from analysis.plots.style import WIDTHS, look, new_figure
 
 TAG, LOSS = "Vacc", "Vloss"
@@ -71,7 +71,7 @@ def default_target(group: Group) -> Target | None:
 def time_to_accuracy(logs: Logs, width: float, target: float | None = None) -> Figure | str:
     """A figure of the training time and sent bytes until the validation accuracy first reaches ``target`` percent.
 
-    Each method has a row with a dot for each run (``first_at``). The row shows mean and 95 % interval over seeds only
+    Each method has a row with a dot for each run (``first_at``). The row shows mean and spread over seeds only
     where all its runs get there, as a mean over the fast ones would flatter; otherwise it shows how many of them do.
     Runs that have not finished count as not there until they are.  By default the target is ``default_target``'s.  Only
     trained runs are shown, bytes are those of one worker. ``width`` in inches; where its panels, below each other,
@@ -106,9 +106,7 @@ def _draw(
 ) -> Figure | str:
     beside = width > 5
     rows, columns = (1, len(found)) if beside else (len(found), 1)
-    labels = [
-        seed_group.label if beside else textwrap.fill(seed_group.label, _LABEL_WIDTH) for seed_group in seed_groups
-    ]
+    labels = [seed_group.label if beside else broken(seed_group.label, _LABEL_WIDTH) for seed_group in seed_groups]
     row = max(0.05 + 0.125 * len(label.split("\n")) for label in labels)
     row = min(_ROW, _TALLEST / len(seed_groups)) if beside else max(_ROW, row)
     height = 0.4 + rows * (0.45 + row * len(seed_groups))
@@ -126,6 +124,7 @@ def _draw(
             _counts(axes, seed_groups, steps)
     rule = f"{' ' if beside else chr(10)}({goal.rule})" if goal.rule else ""
     figure.suptitle(f"to {goal.percent:.2f} % validation accuracy{rule}", fontsize=8.5)
+    legend_below(figure, width)
     return figure
 
 
@@ -140,7 +139,9 @@ def _rows(axes: Axes, axis: str, seed_groups: list[SeedGroup], found: pd.Series)
             mean = estimate(places)
             if np.isfinite(mean.low):
                 bar = {"fmt": "none", "ecolor": style.colour, "elinewidth": 1.0, "capsize": 2.5}
-                axes.errorbar(mean.mean, row, xerr=[[mean.mean - mean.low], [mean.high - mean.mean]], zorder=3, **bar)
+                reach = [[mean.mean - mean.low], [mean.high - mean.mean]]
+                bars = axes.errorbar(mean.mean, row, xerr=reach, zorder=3, **bar)[2]
+                bars[0].set_gid(f"bars: {mean.spread}")
             axes.plot([mean.mean], [row], linestyle="none", zorder=4, **style.point())
     _scale(axes, found.min() / size, found.max() / size)
     axes.set_xlabel(label)

@@ -24,8 +24,7 @@ _NORMAL = float(ndtri((1 + CONFIDENCE) / 2))  # for an error that is known, so w
 class Estimate:
     """Mean of n values and the half-width of its interval (NaN for n below 2).
 
-    low, high: what a figure shows of their spread: the ends of the interval, of fewer than ``FEW_SEEDS`` values the
-    range, as a t interval of two or three fills a figure.
+    low, high: what a figure shows of their spread (``spread``).
     """
 
     mean: float
@@ -33,6 +32,18 @@ class Estimate:
     n: int
     low: float = field(default=np.nan, kw_only=True)
     high: float = field(default=np.nan, kw_only=True)
+
+    @property
+    def spread(self) -> str:
+        return spread(self.n)
+
+
+def spread(n: int) -> str:
+    """What a figure shows of n values beside their mean: nothing, the ``range``, or from four on the ``interval``.
+
+    A t interval of two or three fills a figure.
+    """
+    return "" if n < 2 else "range" if n < FEW_SEEDS else "interval"
 
 
 def half_width(std: np.ndarray | float, n: np.ndarray | int) -> np.ndarray:
@@ -53,7 +64,7 @@ def estimate(values: pd.Series | np.ndarray) -> Estimate:
     if n < 2:
         return Estimate(mean, np.nan, n)
     half = float(half_width(float(finite.std(ddof=1)), n))
-    low, high = (float(finite.min()), float(finite.max())) if n < FEW_SEEDS else (mean - half, mean + half)
+    low, high = (float(finite.min()), float(finite.max())) if spread(n) == "range" else (mean - half, mean + half)
     return Estimate(mean, half, n, low=low, high=high)
 
 
@@ -148,6 +159,15 @@ def mean_and_interval(values: np.ndarray, *, geometric: bool) -> np.ndarray:
     width = half_width(values.std(axis=1, ddof=1) if n > 1 else np.full(len(mean), np.nan), n)
     found = np.stack([mean, mean - width, mean + width])
     return np.exp(found) if geometric else found
+
+
+def mean_and_spread(values: np.ndarray, *, geometric: bool) -> np.ndarray:
+    """The mean and the ends of the ``spread`` of each row, as ``mean_and_interval``."""
+    found = mean_and_interval(values, geometric=geometric)
+    if spread(values.shape[1]) == "range":
+        ends = np.stack([values.min(axis=1), values.max(axis=1)])
+        found[1:] = np.exp(ends) if geometric else ends
+    return found
 
 
 def mark(logs: Logs, seed_group: SeedGroup, n: int) -> str:

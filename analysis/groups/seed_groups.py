@@ -135,7 +135,7 @@ def _phrase(name: str, value: Any) -> str:
     if isinstance(value, str) and (name, value) in _WORDS:
         return _WORDS[name, value]
     if isinstance(value, bool):
-        return f"{short_name(name)}={shown(value)}"
+        return f"{short_name(name).replace('_', ' ')}={shown(value)}"
     if isinstance(value, str) and name in _SPEAKING:
         return value
     if isinstance(value, str):

@@ -74,7 +74,7 @@ def uneven(settings: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 def said(name: str, value: str) -> str:
     """A setting of a method and its value, in words: ``to 16 sigma``, ``bucket 64``."""
-    return f"to {value} sigma" if name == "outlier_limit" else f"{name.removesuffix('_size')} {value}"
+    return f"to {value} sigma" if name == "outlier_limit" else f"{name.removesuffix('_size').replace('_', ' ')} {value}"
 
 
 def label(settings: Mapping[str, Any], *, exact: bool = False) -> str:

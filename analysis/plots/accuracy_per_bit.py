@@ -11,7 +11,7 @@ from matplotlib.ticker import FuncFormatter
 from analysis.groups.aggregate import final, geometric_mean
 from analysis.groups.seed_groups import groups
 from analysis.logs.load import Logs
-from analysis.plots.across import Panel, Series, arithmetic, varies_within_a_method, without
+from analysis.plots.across import Mean, Panel, Series, arithmetic, varies_within_a_method, without
 from analysis.plots.comparisons import FULL_PRECISION
 from analysis.plots.panels import Counts, draw, limit, line, reference
 from settings.conditions import shown
@@ -58,7 +58,7 @@ def _filled(axes: Axes, panel: Panel, counts: Counts, knobs: pd.DataFrame) -> st
         if not rows:
             continue
         counts.add(series.seed_group, used, len(series.seed_group.runs))
-        table = pd.DataFrame(rows, columns=["bits", "mean", "low", "high"]).set_index("bits").sort_index()
+        table = pd.DataFrame(rows, columns=["bits", *Mean._fields]).set_index("bits").sort_index()
         if series.seed_group.method in FULL_PRECISION:
             reference(axes, series.seed_group, arithmetic(accuracy.reindex(list(series.seed_group.runs)).dropna()))
         else:

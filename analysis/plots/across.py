@@ -21,6 +21,7 @@ class Mean(NamedTuple):
     mean: float
     low: float
     high: float
+    spread: str = ""
 
 
 @dataclass(frozen=True)
@@ -119,11 +120,12 @@ def geometric(values: pd.Series) -> Mean:
     finite = finite[np.isfinite(finite)]
     if not len(finite) or finite.min() <= 0:
         return Mean(np.nan, np.nan, np.nan)
-    logs = arithmetic(pd.Series(np.log(finite)))
-    return Mean(*(float(np.exp(value)) for value in logs))
+    found = arithmetic(pd.Series(np.log(finite)))
+    mean, low, high = (float(np.exp(value)) for value in found[:3])
+    return Mean(mean, low, high, found.spread)
 
 
 def arithmetic(values: pd.Series) -> Mean:
     """The arithmetic mean of the finite values."""
     found = estimate(values)
-    return Mean(found.mean, found.low, found.high)
+    return Mean(found.mean, found.low, found.high, found.spread)

@@ -9,10 +9,10 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter
 
-from analysis.groups.aggregate import Estimate, estimate, final, geometric_mean, mark, marked, runs_to_use
+from analysis.groups.aggregate import estimate, final, geometric_mean, mark, marked, runs_to_use
 from analysis.groups.seed_groups import Group, SeedGroup
 from analysis.groups.tensor_formats import all_or_none
-from analysis.plots.legends import BARS
+from analysis.plots.panels import limit
 from analysis.plots.style import look
 from analysis.plots.ticks import plain
 from analysis.results import compression_ratio
@@ -137,13 +137,13 @@ def _draw(axes: Axes, group: Group, points: _Points) -> None:
         if np.isfinite(found.low):
             bar = {"fmt": "none", "ecolor": style.colour, "elinewidth": 0.8, "capsize": 2, "zorder": 2}
             reach = [[found.mean - found.low], [found.high - found.mean]]
-            axes.errorbar(place, found.mean, yerr=reach, **bar)[2][0].set_gid(BARS)
-        axes.plot([place], [found.mean], label=label, linestyle="none", zorder=3, **style.point())
+            axes.errorbar(place, found.mean, yerr=reach, **bar)[2][0].set_gid(f"bars: {found.spread}")
+        axes.plot([place], [found.mean], label=label, gid="mean", linestyle="none", zorder=3, **style.point())
     _name_blocks(axes, values, places, blocks, apart)
     axes.set_xscale("log", base=2)
     axes.xaxis.set_major_formatter(FuncFormatter(plain))
     axes.set_ylabel("final accuracy (%)")
-    _limit(axes, estimates)
+    limit(axes, log=False)
 
 
 def _width(axes: Axes) -> float:
@@ -151,13 +151,3 @@ def _width(axes: Axes) -> float:
     figure = axes.get_figure(root=True)
     assert figure is not None
     return figure.get_figwidth()
-
-
-def _limit(axes: Axes, estimates: Sequence[Estimate]) -> None:
-    """Fit the y axis to the means and the near part of their bars, which may be very wide."""
-    means, lows, highs = (np.array([getattr(found, name) for found in estimates]) for name in ("mean", "low", "high"))
-    beyond = max(0.35 * float(np.ptp(means)), float(np.median(np.nan_to_num(highs - lows))) / 2)
-    low = max(np.fmin(lows, means).min(), means.min() - beyond)
-    high = min(np.fmax(highs, means).max(), means.max() + beyond)
-    margin = 0.05 * (high - low) or 1.0
-    axes.set_ylim(low - margin, high + margin)

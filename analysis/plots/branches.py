@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from analysis.forks import Branch, branches
-from analysis.groups.aggregate import mean_and_interval, seeds
+from analysis.groups.aggregate import mean_and_spread, seeds, spread
 from analysis.groups.seed_groups import Group
 from analysis.logs.load import Logs
 from analysis.plots.legends import legend_below
@@ -62,12 +62,14 @@ def _mean(logs: Logs, runs: tuple[str, ...] | list[str]) -> tuple[np.ndarray, np
 def _differences(axes: Axes, found: list[Branch]) -> None:
     axes.axhline(0, color="#777777", linewidth=0.8, zorder=1)
     for branch in found:
-        mean, low, high = mean_and_interval((branch.ours - branch.theirs).to_numpy(float), geometric=False)
+        differences = (branch.ours - branch.theirs).to_numpy(float)
+        mean, low, high = mean_and_spread(differences, geometric=False)
         step = np.append(float(branch.at), branch.ours.index)  # where it left, there is no difference
         mean, low, high = (np.append(0.0, values) for values in (mean, low, high))
         style = look(branch.seed_group)
         axes.plot(step, mean, zorder=3, **style.line(len(step)))
-        axes.fill_between(step, low, high, color=style.colour, alpha=_BAND, linewidth=0, zorder=2)
+        band = axes.fill_between(step, low, high, color=style.colour, alpha=_BAND, linewidth=0, zorder=2)
+        band.set_gid(f"bands: {spread(differences.shape[1])}")
     axes.set_ylabel("validation loss, fork minus parent")
     x_axis(axes, "training step", whole=True)
     axes.yaxis.set_major_locator(MaxNLocator(5))

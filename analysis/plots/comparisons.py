@@ -86,7 +86,7 @@ def _against(axes: Axes, panel: Panel, setting: str, counts: Counts, inches: flo
         if not found:
             continue
         counts.add(series.seed_group, sum(n for _, n in found.values()), len(series.seed_group.runs))
-        table = pd.DataFrame([item for item, _ in found.values()], index=list(found), columns=["mean", "low", "high"])
+        table = pd.DataFrame([item for item, _ in found.values()], index=list(found), columns=Mean._fields)
         if series.points:
             by = (beside.index(series.seed_group) - (len(beside) - 1) / 2) / len(beside)
             line(axes, series.seed_group, table.set_axis(_moved(list(found), by, panel.values, log)))
@@ -123,7 +123,7 @@ def _value_axis(axes: Axes, values: Sequence[float], inches: float) -> None:
     if log:
         axes.set_xscale("log", base=2)
     places = np.log2(values) if log else np.asarray(values)
-    needed = [0.07 * len(f"{value:.6g}") + 0.09 for value in values]
+    needed = [0.07 * len(_number(value)) + 0.09 for value in values]
     shown = [0]
     for index in range(1, len(values)):
         room = (places[index] - places[shown[-1]]) / (places[-1] - places[0]) * inches
@@ -131,7 +131,11 @@ def _value_axis(axes: Axes, values: Sequence[float], inches: float) -> None:
             shown.append(index)
     axes.xaxis.set_major_locator(FixedLocator([values[index] for index in shown]))
     axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.6g}"))
+    axes.xaxis.set_major_formatter(FuncFormatter(_number))
+
+
+def _number(value: float, _position: int = 0) -> str:
+    return f"{value:.0f}" if float(value).is_integer() and value < 1e8 else f"{value:.6g}"
 
 
 # --- error against bits -------------------------------------------------------------------------------------------
@@ -192,7 +196,7 @@ def _error(axes: Axes, panel: Panel, counts: Counts) -> str | None:
                 reference(axes, series.seed_group, error)
         if rows:
             counts.add(series.seed_group, 0, len(series.seed_group.runs))
-            table = pd.DataFrame(rows, columns=["bits", "mean", "low", "high"]).set_index("bits").sort_index()
+            table = pd.DataFrame(rows, columns=["bits", *Mean._fields]).set_index("bits").sort_index()
             drawn.append((series.seed_group, table))
     if not drawn:
         return _EXCESS.missing

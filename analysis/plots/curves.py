@@ -15,16 +15,16 @@ from matplotlib.ticker import MaxNLocator
 from analysis.axes import LINKS, MISSING, positions, unit
 from analysis.decay import drops
 from analysis.groups.aggregate import (
-    FEW_SEEDS,
     RELATIVE_VARIANCE,
     UNFINISHED,
     UNMEASURED,
     any_complete,
     fewer,
     marked,
-    mean_and_interval,
+    mean_and_spread,
     runs_to_use,
     seeds,
+    spread,
     wide,
     with_own_error,
 )
@@ -109,7 +109,7 @@ PLOTS = (
 class _Curve:
     """A seed group's mean over seeds: step, x (position on the axis), and mean, low and high of the quantity there.
 
-    band: what lies between low and high, a key of ``analysis.plots.legends.BANDS``.
+    band: what lies between low and high, a key of ``analysis.plots.legends.SPREADS``.
     """
 
     seed_group: SeedGroup
@@ -176,11 +176,8 @@ def _curve(group: Group, seed_group: SeedGroup, runs: Sequence[str], complete: b
     found = seeds(group.logs, tag, runs, geometric=log)
     label = marked(seed_group.label, fewer(seed_group, len(found.runs)) if complete else UNFINISHED)
     step = found.step.astype(float)
-    mean, low, high = mean_and_interval(found.values, geometric=log)
-    band = "interval"
-    if 1 < len(found.runs) < FEW_SEEDS:
-        band, ends = "range", (found.values.min(axis=1), found.values.max(axis=1))
-        low, high = (np.exp(end) if log else end for end in ends)
+    mean, low, high = mean_and_spread(found.values, geometric=log)
+    band = spread(len(found.runs))
     # no seeds tell its interval
     if tag == RELATIVE_VARIANCE and len(found.runs) == 1 and "relative_var_se" in group.logs.tags:
         error = wide(group.logs, "relative_var_se", found.runs)[found.runs[0]].reindex(found.step)

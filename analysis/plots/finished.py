@@ -12,7 +12,9 @@ from typing import Any
 
 from matplotlib import rc_context
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import LayoutEngine
 from matplotlib.text import Text
+from matplotlib.transforms import Bbox
 
 from analysis.plots.style import rc
 from analysis.restyled import SIZES, chosen, label
@@ -40,10 +42,10 @@ def styled(function: Callable[[Any, float], Figure | str], of: Any, width: float
             _relabel(figure)
             try:
                 if engine := figure.get_layout_engine():
-                    engine.execute(figure)
+                    _lay_out(figure, engine)
                     if _is_overprinted(figure, *(axes.xaxis.label for axes in figure.axes)):
                         _wrap(figure)
-                        engine.execute(figure)
+                        _lay_out(figure, engine)
                 what = "the titles of its panels and its legend" if _is_overprinted(figure) else ""
             except UserWarning:
                 what = "its panels"
@@ -54,6 +56,15 @@ def styled(function: Callable[[Any, float], Figure | str], of: Any, width: float
                 return f"{size} inches leave no room for {what}: {larger}"
             figure.set_layout_engine(None)
     return figure
+
+
+def _lay_out(figure: Figure, engine: LayoutEngine) -> None:
+    """Make room for what stands around the panels; again where panels of another size have longer ticks."""
+    for _ in range(3):
+        engine.execute(figure)
+        boxes = [box for axes in figure.axes if (box := axes.get_tightbbox())]
+        if Bbox.union([figure.bbox.padded(1), *boxes]).bounds == figure.bbox.padded(1).bounds:
+            return
 
 
 def _is_overprinted(figure: Figure, *labels: Text) -> bool:

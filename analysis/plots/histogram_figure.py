@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,15 +13,18 @@ from matplotlib.patches import Patch
 from analysis.groups.aggregate import runs_to_use
 from analysis.groups.seed_groups import Group, SeedGroup
 from analysis.logs.histograms import COORDINATES, FIT, Histogram, read
+from analysis.plots.legends import broken
 from analysis.plots.level_figures import levels_at, threshold, value_axis
-from analysis.plots.style import look, new_figure
+from analysis.plots.style import WIDTHS, look, new_figure
 from analysis.plots.ticks import log_ticks
+from analysis.restyled import chosen
 
 _DEPTH = 1e-6  # the axis ends at this part of the highest density
 _FEW = 16  # up to so many levels are drawn through the panel, more only at its foot
 _ASPECT = 0.8
 _TITLE_SIZE = 7.5  # points
-_LETTERS = 15  # an inch of a title
+_LETTERS = 15.5  # an inch of a title
+_TALLEST = 9.0  # inches, the height of a page
 
 
 @dataclass(frozen=True)
@@ -45,17 +47,25 @@ def gradient_histogram(group: Group, width: float) -> Figure | str:
     The filled area is measured, the line is the distribution fitted to the same buckets (``train.steps.estimator`` says
     which), and the strokes are the levels in use. The run is that of the lowest seed that logged ``stats/coordinates``.
     In a figure of page width the first measurement stands beside the last.  Methods with fixed levels have a panel only
-    where no adaptive one has. ``width`` in inches.
+    where no adaptive one has. ``width`` in inches; a figure that would be taller than a page has its width, and only
+    the last measurements.
     """
-    page = width > 5
-    found = _measurements(group, early=page)
+    found = _measurements(group, early=width > 5)
     if not found:
         return f"no run has logged {COORDINATES}"
-    columns = min(len(found), 4 if page else 2)
+    figure = _panels(found, width)
+    if figure.get_figheight() > _TALLEST:
+        return _panels(_measurements(group, early=False), chosen().width or WIDTHS["page"])
+    return figure
+
+
+def _panels(found: list[_Shown], width: float) -> Figure:
+    """A panel for each measurement, and the legend."""
+    columns = min(len(found), 4 if width > 5 else 2)
     rows = -(-len(found) // columns)
     inches = width / max(columns, 2)  # width of a panel
     titles = [
-        f"{textwrap.fill(shown.seed_group.label, round(_LETTERS * (inches - 0.2)))}\nstep {shown.measured.step}"
+        f"{broken(shown.seed_group.label, round(_LETTERS * (inches - 0.2)))}\nstep {shown.measured.step}"
         for shown in found
     ]
     lines = max(title.count("\n") for title in titles)

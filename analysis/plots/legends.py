@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 import textwrap
 from collections.abc import Iterable
 from typing import Any
@@ -17,16 +18,35 @@ from matplotlib.textpath import TextPath
 from analysis.restyled import chosen
 
 _LETTERS = 48  # of a label in one line
+_KEPT = "\N{NO-BREAK SPACE}"
+
+
+def broken(label: str, letters: int) -> str:
+    """A label in lines of so many letters, broken between its settings, and within one that is longer."""
+    parts = re.sub(r"(?<!,) (?!\()|(?<=,) (?=\d)", _KEPT, label).split(" ")
+    kept = " ".join(part if len(part) <= letters else part.replace(_KEPT, " ") for part in parts)
+    return textwrap.fill(kept, letters).replace(_KEPT, " ")
 
 
 def legend_rows(figure: Figure, width: float) -> int:
     """The number of lines that a legend of all panels takes in ``width`` inches."""
-    handles = list(_legend_handles(figure))
-    return _lines(handles, _legend_columns(handles, width - 0.1)) if handles else 0
+    handles, columns = _fitted(figure, width - 0.1)
+    return _lines(list(handles), columns)
+
+
+def _fitted(figure: Figure, width: float) -> tuple[dict[str, Artist], int]:
+    """The entries and the number of columns of a legend: labels are broken where it gets lower, or would not fit."""
+    whole, in_lines = _legend_handles(figure, 1000), _legend_handles(figure, _LETTERS)
+    ways = [(each, _legend_columns(list(each), width)) for each in (whole, in_lines)]
+    if max(_widths(whole), default=0.0) > width:
+        return ways[1]
+    return min(ways, key=lambda way: _lines(list(way[0]), way[1]))
 
 
 def _lines(labels: list[str], columns: int) -> int:
     """The lines of the highest column."""
+    if not labels:
+        return 0
     rows = -(-len(labels) // columns)
     each = [label.count("\n") + 1 for label in labels]
     return max(sum(each[begin : begin + rows]) for begin in range(0, len(each), rows))
@@ -37,31 +57,32 @@ def legend_below(figure: Figure, width: float) -> None:
 
     The style in force may have it elsewhere, or nowhere.
     """
-    handles, where = _legend_handles(figure), chosen().legend
-    if not handles or where == "none":
+    (handles, columns), where = _fitted(figure, width - 0.1), chosen().legend
+    sentence = _wrapped(spread_sentence(figure), width - 0.2) if where == "below" else ""
+    if where == "none" or not (handles or sentence):
         return
     outside = {"below": "outside lower center", "right": "outside right upper"}
     place: dict[str, Any] = {"loc": outside.get(where, where)}
     if where != "below":
         (figure if where == "right" else figure.axes[0]).legend(list(handles.values()), list(handles), **place)
         return
-    columns, size = _legend_columns(list(handles), width - 0.1), _size() * min(1, (width - 0.1) / max(_widths(handles)))
-    sentence = _wrapped(bands_sentence(figure), width - 0.2)
+    size = _size() * min(1, (width - 0.1) / max(_widths(handles), default=0.1))
     lines = _lines(list(handles), columns) + (sentence.count("\n") + 1 if sentence else 0)
     figure.set_figheight(figure.get_figheight() + 0.16 * lines)
     place |= {"title": sentence, "title_fontsize": _size(), "alignment": "left"} if sentence else {}
     figure.legend(list(handles.values()), list(handles), ncols=columns, fontsize=size, borderaxespad=0.2, **place)
 
 
-def bands_sentence(figure: Figure) -> str:
-    """The sentence on what the bands or bars of all panels are; empty where there are none to speak of."""
-    gids = {str(one.get_gid()) for axes in figure.axes for one in (*axes.lines, *axes.collections)}
-    kinds = [words for kind, words in BANDS.items() if f"bands: {kind}" in gids]
-    if BARS in gids:
-        return f"Bars: {BANDS['range']}; {BANDS['interval']}"
+def spread_sentence(figure: Figure) -> str:
+    """The sentence on what bands, bars and stripes of all panels are; empty where there are none to speak of."""
+    drawn = (one for axes in figure.axes for one in (*axes.lines, *axes.collections, *axes.patches))
+    gids = {str(one.get_gid()) for one in drawn}
+    shapes = [shape for shape in ("bands", "bars", "stripes") if any(gid.startswith(f"{shape}: ") for gid in gids)]
+    kinds = [words for kind, words in SPREADS.items() if any(gid.endswith(f": {kind}") for gid in gids)]
     if not kinds:
         return "No bands: they would hide the curves" if "no bands" in gids else ""
-    return f"Bands: {'; '.join(kinds)}" + (f"; none {HIDING}" if "no bands" in gids else "")
+    said = f"{' and '.join(shapes).capitalize()}: {'; '.join(kinds)}"
+    return f"{said}; none where they would hide the curves" if "no bands" in gids else said
 
 
 def _wrapped(sentence: str, width: float) -> str:
@@ -76,12 +97,12 @@ def _wrapped(sentence: str, width: float) -> str:
     return "\n".join(lines)
 
 
-def _legend_handles(figure: Figure) -> dict[str, Artist]:
-    """A handle for each label of the panels, and for the drops of the learning rate."""
+def _legend_handles(figure: Figure, letters: int) -> dict[str, Artist]:
+    """A handle for each label of the panels, in lines of so many letters, and for the drops of the learning rate."""
     handles: dict[str, Artist] = {}
     for axes in figure.axes:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
-            handles.setdefault(textwrap.fill(label, _LETTERS), handle)
+            handles.setdefault(broken(label, letters), handle)
     gids = {line.get_gid() for axes in figure.axes for line in axes.lines}
     for gid, label, style in (("drop", "rate drop", DROP), ("drops", "rate drop of a curve", DROP_OF_CURVE)):
         if gid in gids:
@@ -119,10 +140,8 @@ def _text_width(text: str, size: float) -> float:
 
 DROP: dict[str, Any] = {"color": "#777777", "linewidth": 0.7, "linestyle": (0, (4, 2.5))}
 DROP_OF_CURVE: dict[str, Any] = {"linestyle": "none", "marker": "|", "markersize": 9, "markeredgewidth": 1.1}
-BANDS = {
+SPREADS = {
     "range": "the range of two or three seeds",
-    "interval": "95 % intervals of the mean of four or more",
+    "interval": "95 % intervals of the mean of four or more seeds",
     "error": "95 % intervals of the measurement of one seed",
 }
-BARS = "bars"
-HIDING = "where they would hide the curves"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import textwrap
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
@@ -11,15 +10,14 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from analysis import published
 from analysis.decay import drops
-from analysis.groups.aggregate import mark, marked, runs_to_use
+from analysis.groups.aggregate import mark, marked, mean_and_spread, runs_to_use, spread
 from analysis.groups.seed_groups import Group, SeedGroup
 from analysis.logs.load import Logs
-from analysis.plots.legends import DROP, legend_below
+from analysis.plots.legends import DROP, broken, legend_below
 from analysis.plots.style import look, new_figure
 from analysis.plots.ticks import x_axis
 
@@ -92,7 +90,7 @@ def _number(value: float, _position: int = 0) -> str:
 
 
 def final(group: Group, width: float) -> Figure | str:
-    """The last levels of each method as positions: a stroke at the mean over seeds, a bar over their range.
+    """The last levels of each method as positions: a stroke at the mean over seeds, a bar over their spread.
 
     Diamonds are the paper's, where it shows levels for the same task, method and bits (``published.levels``).
     """
@@ -100,34 +98,36 @@ def final(group: Group, width: float) -> Figure | str:
     if not found:
         return "no run has logged levels"
     labels = [marked(seed_group.label, mark(group.logs, seed_group, len(table))) for seed_group, table in found]
-    labels = [label if width > 5 else textwrap.fill(label, _LETTERS) for label in labels]
-    row_height = max(_ROW, *(0.05 + 0.125 * len(label.split("\n")) for label in labels))
-    figure = new_figure(width, 0.6 + row_height * len(found))
+    labels = [broken(label, _LETTERS * (2 if width > 5 else 1)) for label in labels]
+    heights = np.array([max(_ROW, 0.05 + 0.125 * len(label.split("\n"))) for label in labels])
+    figure = new_figure(width, 0.6 + heights.sum())
     axes = figure.add_subplot()
     shown = [table.to_numpy().ravel() for _, table in found]
-    for row, (seed_group, table) in enumerate(found):
+    rows = np.cumsum(heights) - heights / 2  # inches
+    for row, (seed_group, table) in zip(rows, found, strict=True):
         colour = look(seed_group).colour
-        mean = table.mean()
+        mean, low, high = mean_and_spread(table.to_numpy().T, geometric=False)
         stroke = {"linestyle": "none", "marker": "|", "markersize": 9}
         thick = 1.6 if len(mean) <= _MANY else 0.6
-        axes.hlines(row, mean.iloc[0], mean.iloc[-1], color="#c8c8c8", linewidth=0.8, zorder=1)
-        axes.hlines(np.full(len(mean), row), table.min(), table.max(), color=colour, linewidth=5, alpha=0.3, zorder=2)
+        axes.hlines(row, mean[0], mean[-1], color="#c8c8c8", linewidth=0.8, zorder=1)
+        if kind := spread(len(table)):
+            bars = axes.hlines(np.full(len(mean), row), low, high, color=colour, linewidth=5, alpha=0.3, zorder=2)
+            bars.set_gid(f"bars: {kind}")
         axes.plot(mean, np.full(len(mean), row), color=colour, markeredgewidth=thick, zorder=3, **stroke)
         theirs = published.levels(group.logs.settings.loc[seed_group.runs[0]].to_dict()).get(seed_group.method, ())
-        axes.plot(theirs, np.full(len(theirs), row), zorder=4, **_PAPER)
-        shown += [np.array(theirs)] if theirs else []
+        if theirs:
+            key = f"paper (bucket {published.LEVELS_BUCKET})"
+            axes.plot(theirs, np.full(len(theirs), row), zorder=4, label=key, **_PAPER)
+            shown.append(np.array(theirs))
     longest = max(len(line) for label in labels for line in label.split("\n"))
     value_axis(axes, "x", threshold(np.concatenate(shown)), width - 0.062 * longest - 0.2)
-    axes.set_yticks(range(len(found)), labels)
-    axes.set_ylim(len(found) - 0.4, -0.6)
+    axes.set_yticks(rows, labels)
+    axes.set_ylim(heights.sum() + 0.02, -0.02)
     axes.grid(axis="y", visible=False)
     axes.tick_params(axis="y", length=0)
     axes.spines["left"].set_visible(False)
     axes.set_xlabel("levels at the end of training")
-    if len(shown) > len(found):
-        figure.set_figheight(figure.get_figheight() + 0.16)
-        key = Line2D([], [], label=f"paper (bucket {published.LEVELS_BUCKET})", **_PAPER)
-        figure.legend(handles=[key], loc="outside lower center", borderaxespad=0.2)
+    legend_below(figure, width)
     return figure
 
 
@@ -145,7 +145,7 @@ def over_steps(group: Group, widths: dict[str, float]) -> Figure | str:
     width = widths["column" if len(moving) == 1 else "page"]
     letters = round(_TITLE * width / columns)
     titles = [
-        textwrap.fill(marked(seed_group.label, mark(group.logs, seed_group, len(table.groupby("run")))), letters)
+        broken(marked(seed_group.label, mark(group.logs, seed_group, len(table.groupby("run")))), letters)
         for seed_group, table in moving
     ]
     figure = new_figure(width, 0.3 + rows * width / max(columns, 2) * (0.75 if columns < 4 else 0.95))

@@ -10,10 +10,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis.axes import LINKS, MISSING, positions, unit
-from analysis.groups.aggregate import estimate, final
+from analysis.groups.aggregate import final
 from analysis.groups.seed_groups import Group
 from analysis.logs.load import Logs
-from analysis.plots.across import Series, along
+from analysis.plots.across import Mean, Series, along, arithmetic
 from analysis.plots.legends import legend_below
 from analysis.plots.panels import RATIO, line
 from analysis.plots.style import WIDTHS, new_figure
@@ -26,7 +26,7 @@ _OUTER = [f"exchange.{name}" for name in ("outer_lr", "outer_momentum", "nestero
 def loss_over_links(group: Group, width: float) -> Figure | str:
     """The final loss against the seconds of ``analysis.axes.LINKS``, a panel each, beside one another on a page.
 
-    A line for each method, a point for each length H of its rounds: mean and 95 % interval over the complete runs.
+    A line for each method, a point for each length H of its rounds: mean and spread over the complete runs.
     Only for runs that differ in H: what exchanges at every step is asked of ``python -m analysis predict``.
     """
     del width
@@ -70,14 +70,14 @@ def _panel(axes: Axes, logs: Logs, every: list[Series], link: str) -> str | None
 
 
 def _table(logs: Logs, series: Series, link: str) -> pd.DataFrame:
-    """The loss of a line (mean, low, high, and H as ``every``) by the seconds, of complete runs of known seconds."""
+    """The loss of a line (a ``Mean``, and H as ``every``) by the seconds, of complete runs of known seconds."""
     rows = {}
     for every, seed_group in series.points.items():
         runs = [run for run in seed_group.runs if run in set(logs.complete)]
         if not runs or "Vloss" not in logs.tags:
             continue
-        loss, steps = estimate(final(logs, "Vloss", runs)), logs.of_tag("Vloss").index[-1:]
+        loss, steps = arithmetic(final(logs, "Vloss", runs)), logs.of_tag("Vloss").index[-1:]
         seconds = float(positions(logs, link, runs, steps).to_numpy().mean())
-        if np.isfinite(seconds) and loss.n:
-            rows[seconds] = (loss.mean, loss.low, loss.high, every)
-    return pd.DataFrame.from_dict(rows, orient="index", columns=["mean", "low", "high", "every"])
+        if np.isfinite(seconds) and np.isfinite(loss.mean):
+            rows[seconds] = (*loss, every)
+    return pd.DataFrame.from_dict(rows, orient="index", columns=[*Mean._fields, "every"])

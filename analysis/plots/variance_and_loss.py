@@ -126,10 +126,10 @@ def _said(rows: Sequence[Mapping[str, float]], name: str) -> str:
     if alone is None:
         return ""
     both = regression(of.pop("loss"), of) if name != "variance" else None
-    beside = f"\nbeside the variance {_slope(both, name)}" if both else ""
+    beside = f"\n{_slope(both, name)} given the variance" if both else ""
     return f"{_slope(alone, name)} per factor of 10{beside}\nR\N{SUPERSCRIPT TWO} {alone.r2:.2f}, n {alone.n}"
 
 
 def _slope(found: Regression, name: str) -> str:
     slope, width = found.slopes[name]
-    return f"{slope:+.3f} \N{PLUS-MINUS SIGN} {width:.3f}"
+    return f"{round(slope, 3) + 0.0:+.3f} \N{PLUS-MINUS SIGN} {width:.3f}".replace("-", "\N{MINUS SIGN}")

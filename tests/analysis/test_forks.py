@@ -15,6 +15,7 @@ from analysis.logs.load import Logs
 from analysis.logs.parents import AT, OF, RUN, with_parents
 from analysis.logs.rows import rows
 from analysis.plots.branches import forks
+from analysis.plots.legends import spread_sentence
 from analysis.tables import fork_table
 from tests.analysis.synthetic import many_runs
 
@@ -123,6 +124,11 @@ def test_the_figure_of_forks(logs: Logs) -> None:
     loss = logs.of_tag("Vloss")
     last = np.mean([loss[FORK.format(s)].iloc[-1] - loss[PARENT.format(s)].iloc[-1] for s in (1, 2, 3)])
     assert difference[-1] == pytest.approx(last)
+    (band,) = differences.collections  # of three seeds: their range
+    ours, theirs = ([loss[form.format(seed)].iloc[-1] for seed in (1, 2, 3)] for form in (FORK, PARENT))
+    heights = np.asarray(band.get_paths()[0].vertices)
+    assert heights[heights[:, 0] == step[-1], 1].max() == pytest.approx(max(np.subtract(ours, theirs)))
+    assert spread_sentence(figure) == "Bands: the range of two or three seeds"
 
 
 def test_the_table_of_forks(logs: Logs) -> None:

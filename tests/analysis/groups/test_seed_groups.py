@@ -217,6 +217,8 @@ def test_no_label_shows_a_value_without_what_it_is_of() -> None:
         "method.dither": ("none", "subtractive"),
         "method.objective": ("mean", "message"),
         "method.norm": ("l2", "linf"),
+        "method.num_samples": (5, 10),
+        "method.symmetric": (True, False),
     }
     for name, values in varied.items():
         settings = pd.DataFrame([{"method.name": "alq", name: value} for value in values], index=["a", "b"])
@@ -235,10 +237,10 @@ def test_labels_leave_out_what_a_run_does_not_read() -> None:
     settings = pd.DataFrame([{"method.name": "dgc", **row} for row in rows], index=list("abcd"), dtype=object)
     labels = {seed_group.runs[0]: seed_group.label for seed_group in seed_groups(settings)}
     assert labels == {
-        "a": "DGC (its paper's feedback, masking=true, warmup_every 0)",
-        "b": "DGC (its paper's feedback, masking=false, warmup_every 10)",
-        "c": "DGC (error feedback, warmup_every 10)",
-        "d": "DGC (its paper's feedback, masking=true, warmup_every 10)",
+        "a": "DGC (its paper's feedback, masking=true, warmup every 0)",
+        "b": "DGC (its paper's feedback, masking=false, warmup every 10)",
+        "c": "DGC (error feedback, warmup every 10)",
+        "d": "DGC (its paper's feedback, masking=true, warmup every 10)",
     }
 
 

@@ -72,6 +72,17 @@ def assert_nothing_overlaps(figure: Figure) -> None:
             assert shared is None or min(shared.width, shared.height) < 1.5, (first, second)
 
 
+def test_numbers_of_buckets_stand_in_full_and_bars_of_few_seeds_are_whole(write_run: Write, tmp_path: Path) -> None:
+    for size, accuracies in ((1024, (70.0, 74.0)), (1 << 20, (79.0, 80.0))):
+        for seed, accuracy in enumerate(accuracies):
+            write_run("s", {"method": "alq", "method.bucket_size": size, "seed": seed}, end(accuracy))
+    (axes,) = drawn(against_setting(logs(tmp_path), 7.0, "method.bucket_size")).axes
+    axes.figure.canvas.draw()
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["1024", "1048576"]
+    low, high = axes.get_ylim()
+    assert low < 70 and high > 80  # the means are 72 and 79.5
+
+
 def test_accuracy_is_taken_by_the_setting_s_value_32_is_not_32768(write_run: Write, tmp_path: Path) -> None:
     for size, accuracy in ((32, 80.0), (32768, 60.0), (1024, 70.0)):
         for seed in (1, 2):

@@ -98,7 +98,7 @@ def test_the_band_is_the_range_below_four_seeds_and_then_the_t_interval(
     (band,) = figure.axes[0].collections
     heights = np.asarray(band.get_paths()[0].vertices)[:, 1]  # pyright: ignore[reportAttributeAccessIssue]
     np.testing.assert_allclose((heights.min(), heights.max()), ends, atol=1e-3)
-    assert ("range" in legends.bands_sentence(figure)) == (seeds == 3)
+    assert ("range" in legends.spread_sentence(figure)) == (seeds == 3)
 
 
 def test_the_panels_of_an_overview_have_one_x_axis(write_run: Callable[..., Path], tmp_path: Path) -> None:

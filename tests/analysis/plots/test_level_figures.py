@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from tensorboardX import SummaryWriter
 from analysis.groups.seed_groups import Group, groups
 from analysis.logs.load import load
 from analysis.plots import level_figures
+from analysis.plots.finished import styled
 from analysis.plots.histogram_figure import gradient_histogram
 from analysis.plots.style import WIDTHS
 from tests.analysis.conftest import Rows
@@ -125,7 +127,9 @@ def test_the_paper_s_levels_stand_beside_ours_where_it_shows_the_task(write_run:
         write_run("s", {"method": method, "data": "cifar10", "model": "resnet32", "method.bits": 3}, levels(0))
     figure = drawn(level_figures.final(the_group(tmp_path), 3.4))
     theirs = [np.asarray(line.get_xdata(), float).tolist() for line in figure.axes[0].lines if line.get_marker() == "D"]
-    assert theirs == [[], [-1.0, -0.13, -0.018, -0.005, 0.005, 0.018, 0.13, 1.0]]
+    assert theirs == [[-1.0, -0.13, -0.018, -0.005, 0.005, 0.018, 0.13, 1.0]]
+    (diamonds,) = (line for line in figure.axes[0].lines if line.get_marker() == "D")
+    assert set(np.asarray(diamonds.get_ydata())) == {figure.axes[0].get_yticks()[1]}  # the row of ALQ
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["paper (bucket 16384)"]
 
 
@@ -141,6 +145,46 @@ def test_without_whole_levels_there_is_a_sentence(write_run: Write, tmp_path: Pa
     write_run("s", {"method": "sgd"}, [("loss", 0, 1.0)])
     assert level_figures.final(the_group(tmp_path), 3.4) == "no run has logged levels"
     assert level_figures.over_steps(the_group(tmp_path), WIDTHS) == "no levels change during these runs"
+
+
+def test_a_row_of_levels_is_as_high_as_its_own_label_and_labels_leave_half_of_a_page(
+    write_run: Write, tmp_path: Path
+) -> None:
+    for objective, fit in (("mean", "histogram"), ("message", "histogram"), ("message", "mixture")):
+        settings = {"method.objective": objective, "method.fit": fit}
+        write_run("s", {"method": "alq", "method.rounding": "correlated", **settings}, levels(0))
+    for method in ("alq", "amq", "qsgdinf", "nuqsgd"):
+        write_run("s", {"method": method, "method.rounding": "stochastic"}, levels(0))
+    group = the_group(tmp_path)
+    figure = drawn(level_figures.final(group, 3.4))
+    lines = [label.get_text().count("\n") + 1 for label in figure.axes[0].get_yticklabels()]
+    assert max(lines) >= 3 and lines.count(1) >= 2
+    assert figure.get_figheight() < 0.6 + 0.18 * sum(lines)  # inches
+    assert_nothing_overlaps(figure)
+    page = drawn(styled(level_figures.final, group, 7.0))
+    assert page.axes[0].get_position().width > 0.5
+
+
+@pytest.mark.parametrize(("seeds", "ends"), [(3, (-0.6, -0.2)), (4, (-0.4 - 0.2598, -0.4 + 0.2598))])
+def test_bars_of_levels_are_the_range_below_four_seeds_and_then_the_t_interval(
+    write_run: Write, tmp_path: Path, seeds: int, ends: tuple[float, float]
+) -> None:
+    """Of -.6, -.4, -.4, -.2: t(3) = 3.1824, s = .1633, so 3.1824 x .1633 / 2 = .2598."""
+    for seed, level in enumerate([-0.6, -0.4, -0.2, -0.4][:seeds]):
+        write_run("s", {"method": "alq", "seed": seed}, levels(0, (-1.0, level, -level, 1.0)))
+    figure = drawn(level_figures.final(the_group(tmp_path), 3.4))
+    (bars,) = (each for each in figure.axes[0].collections if str(each.get_gid()).startswith("bars: "))
+    second = np.asarray(bars.get_paths()[1].vertices)[:, 0]
+    np.testing.assert_allclose(sorted(second), ends, atol=1e-3)
+
+
+def test_a_histogram_of_many_methods_is_no_taller_than_a_page(write_run: Write, tmp_path: Path) -> None:
+    for number in range(14):
+        settings: dict[str, Any] = {"method.num_components": 10 + number}
+        with_histograms(write_run, "alq", **settings)
+    for width in WIDTHS.values():
+        figure = drawn(gradient_histogram(the_group(tmp_path), width))
+        assert (len(figure.axes), figure.get_figwidth()) == (14, 7.0) and figure.get_figheight() < 9
 
 
 def test_methods_with_different_numbers_of_levels_share_a_figure(write_run: Write, tmp_path: Path) -> None:

@@ -11,7 +11,9 @@ from matplotlib.figure import Figure
 from scipy.stats import linregress, t
 
 from analysis.logs.load import load
+from analysis.plots.finished import styled
 from analysis.plots.variance_and_loss import regression, variance_and_loss
+from tests.analysis.plots.test_comparisons import assert_nothing_overlaps
 
 GENERATOR = np.random.default_rng(3)
 
@@ -65,11 +67,26 @@ def test_the_figure_has_a_point_for_each_method_and_says_the_slope(
     first, second = figure.axes  # nobody logged the largest error
     pm, squared = "\N{PLUS-MINUS SIGN}", "R\N{SUPERSCRIPT TWO}"
     assert first.get_title("right") == f"+0.100 {pm} 0.000 per factor of 10\n{squared} 1.00, n 10"
-    assert f"beside the variance -0.000 {pm} 0.000" in second.get_title("right").replace("+0.000", "-0.000")
+    assert f"\n+0.000 {pm} 0.000 given the variance" in second.get_title("right")
     points = {line.get_label(): np.asarray(line.get_xdata(), float) for line in first.lines if line.get_gid() == "mean"}
     np.testing.assert_allclose(points["ALQ (10 of 11 runs)"], 4.0 ** -np.arange(5.0, 0, -1))
     assert set(points) == {"ALQ (10 of 11 runs)", "QSGDinf"}
     assert max(float(np.max(line.get_ydata())) for line in first.lines) < 2
+
+
+def test_three_panels_stand_side_by_side_on_a_page(write_run: Callable[..., Path], tmp_path: Path) -> None:
+    for bits in range(2, 7):
+        for place, method in enumerate(("qsgdinf", "alq")):
+            added = 4.0 ** (place - bits)
+            rows = [("est_var", 0, 1 + added), ("super_var", 0, 1.0), ("error_kurtosis", 0, 3.0 + bits)]
+            write_run(
+                "s", {"method": method, "method.bits": bits}, [*rows, ("error_max", 0, 2.0 + bits), ("Vloss", 5, added)]
+            )
+    figure = styled(variance_and_loss, load(tmp_path / "runs", "s"), 7.0)
+    assert isinstance(figure, Figure)
+    assert_nothing_overlaps(figure)
+    assert len({round(axes.get_position().y1, 3) for axes in figure.axes}) == 1
+    assert [axes.get_ylabel() for axes in figure.axes] == ["final validation loss", "", ""]
 
 
 def test_few_methods_have_no_figure(write_run: Callable[..., Path], tmp_path: Path) -> None:

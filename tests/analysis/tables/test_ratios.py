@@ -13,7 +13,7 @@ from analysis.figures import new_figure
 from analysis.groups.seed_groups import Group, groups
 from analysis.logs.load import load
 from analysis.plots.bits_figure import LEFT_OUT, bits_against_accuracy, ratio_against_accuracy
-from analysis.plots.legends import bands_sentence
+from analysis.plots.legends import spread_sentence
 from analysis.results import of_runs
 from analysis.tables import result_table, smaq_table
 from grid.engine.sweeps.families import load as sweep_named
@@ -119,7 +119,7 @@ def test_bars_are_ranges_below_four_seeds_and_the_legend_says_so(write_run: Writ
     ends = sorted(sorted(place.tolist()) for place in places)
     half = 3.1824463 * 2.5819889 / 2  # t(3), the deviation
     np.testing.assert_allclose(ends, sorted([[80, 86], [83 - half, 83 + half]]), rtol=1e-6)
-    assert bands_sentence(figure).startswith("Bars: ")
+    assert spread_sentence(figure).startswith("Bars: ")
 
 
 def test_the_ratio_is_the_mean_over_a_run_and_that_of_the_messages_where_gradients_alone_are_compressed(
