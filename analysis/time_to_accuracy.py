@@ -24,7 +24,7 @@ _BASELINE = "supersgd"
 _ROW = 0.2  # inches per method
 _TALLEST = 8.0  # inches: of a figure that has more panels below each other than beside, and of all rows of a panel
 _LEAST_ROW = 0.115  # inches: a line of a label
-_LABEL_WIDTH = 22  # letters, in a figure of one column
+_LABEL_WIDTH = 22  # letters, in a figure of one column; twice as many on a page
 _LOG_FROM = 5.0  # ratio of the longest to the shortest from which the axis is logarithmic
 
 
@@ -106,32 +106,36 @@ def _draw(
 ) -> Figure | str:
     beside = width > 5
     rows, columns = (1, len(found)) if beside else (len(found), 1)
-    labels = [seed_group.label if beside else broken(seed_group.label, _LABEL_WIDTH) for seed_group in seed_groups]
-    row = max(0.05 + 0.125 * len(label.split("\n")) for label in labels)
-    row = min(_ROW, _TALLEST / len(seed_groups)) if beside else max(_ROW, row)
-    height = 0.4 + rows * (0.45 + row * len(seed_groups))
+    labels = [broken(seed_group.label, _LABEL_WIDTH * (2 if beside else 1)) for seed_group in seed_groups]
+    lines = np.array([len(label.split("\n")) for label in labels])
+    high = np.maximum(_ROW, 0.05 + 0.125 * lines)  # inches of each row
+    if beside:
+        high *= min(1.0, _TALLEST / high.sum())
+    height = 0.4 + rows * (0.45 + high.sum())
     if not beside and height > _TALLEST:
         return _draw(seed_groups, goal, found, steps, WIDTHS["page"])
-    if row < _LEAST_ROW:
+    if (high / lines).min() < _LEAST_ROW:
         return f"{len(seed_groups)} rows are too many for one figure: choose fewer runs"
     figure = new_figure(width, height)
+    middles = np.cumsum(high) - high / 2
     for index, (axis, places) in enumerate(found.items()):
         axes = figure.add_subplot(rows, columns, index + 1)
-        _rows(axes, axis, seed_groups, places)
+        _rows(axes, axis, seed_groups, places, middles)
+        axes.set_ylim(high.sum() + 0.02, -0.02)
         labelled = not beside or index == 0
-        axes.set_yticks(range(len(seed_groups)), labels if labelled else [""] * len(seed_groups))
+        axes.set_yticks(middles, labels if labelled else [""] * len(seed_groups))
         if not beside or index == len(found) - 1:
-            _counts(axes, seed_groups, steps)
+            _counts(axes, seed_groups, steps, middles)
     rule = f"{' ' if beside else chr(10)}({goal.rule})" if goal.rule else ""
     figure.suptitle(f"to {goal.percent:.2f} % validation accuracy{rule}", fontsize=8.5)
     legend_below(figure, width)
     return figure
 
 
-def _rows(axes: Axes, axis: str, seed_groups: list[SeedGroup], found: pd.Series) -> None:
+def _rows(axes: Axes, axis: str, seed_groups: list[SeedGroup], found: pd.Series, middles: np.ndarray) -> None:
     size, label = on_axis.unit(axis, float(found.max()))
     dots = {"linestyle": "none", "marker": "o", "markersize": 2.6, "alpha": 0.55, "zorder": 2}
-    for row, seed_group in enumerate(seed_groups):
+    for row, seed_group in zip(middles, seed_groups, strict=True):
         style = look(seed_group)
         places = found.loc[list(seed_group.runs)] / size
         axes.plot(places, np.full(len(places), row), color=style.colour, **dots)
@@ -145,7 +149,6 @@ def _rows(axes: Axes, axis: str, seed_groups: list[SeedGroup], found: pd.Series)
             axes.plot([mean.mean], [row], linestyle="none", zorder=4, **style.point())
     _scale(axes, found.min() / size, found.max() / size)
     axes.set_xlabel(label)
-    axes.set_ylim(len(seed_groups) - 0.4, -0.6)
     axes.tick_params(axis="y", length=0)
 
 
@@ -165,9 +168,9 @@ def _scale(axes: Axes, low: float, high: float) -> None:
         axes.xaxis.set_major_locator(MaxNLocator(5))
 
 
-def _counts(axes: Axes, seed_groups: list[SeedGroup], steps: pd.Series) -> None:
+def _counts(axes: Axes, seed_groups: list[SeedGroup], steps: pd.Series, middles: np.ndarray) -> None:
     """Write at the right edge how many runs of a row get there, where it is not all."""
-    for row, seed_group in enumerate(seed_groups):
+    for row, seed_group in zip(middles, seed_groups, strict=True):
         count = int(np.isfinite(steps.reindex(list(seed_group.runs))).sum())
         if count < len(seed_group.runs):
             text = f"{count} of {len(seed_group.runs)}" if count else "never"

@@ -110,7 +110,7 @@ def final(group: Group, width: float) -> Figure | str:
         stroke = {"linestyle": "none", "marker": "|", "markersize": 9}
         thick = 1.6 if len(mean) <= _MANY else 0.6
         axes.hlines(row, mean[0], mean[-1], color="#c8c8c8", linewidth=0.8, zorder=1)
-        if kind := spread(len(table)):
+        if (kind := spread(len(table))) and (high > low).any():
             bars = axes.hlines(np.full(len(mean), row), low, high, color=colour, linewidth=5, alpha=0.3, zorder=2)
             bars.set_gid(f"bars: {kind}")
         axes.plot(mean, np.full(len(mean), row), color=colour, markeredgewidth=thick, zorder=3, **stroke)

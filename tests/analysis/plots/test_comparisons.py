@@ -17,6 +17,7 @@ from analysis.logs.load import Logs, load
 from analysis.plots import style
 from analysis.plots.across import along, geometric, trade_offs
 from analysis.plots.comparisons import against_setting, error_per_bit, excess
+from analysis.plots.finished import styled
 from tests.analysis.conftest import Rows, measured
 
 Write = Callable[..., Path]
@@ -254,7 +255,8 @@ def test_a_mean_stands_only_where_all_runs_get_there(write_run: Write, tmp_path:
     rows = {
         float(np.asarray(line.get_ydata())[0]) for line in figure.axes[0].lines if line.get_marker() not in ("o", "|")
     }
-    assert rows == {0.0, 3.0}  # SuperSGD and ALQ
+    places = figure.axes[0].get_yticks()
+    assert rows == {places[0], places[3]}  # SuperSGD and ALQ
 
 
 def test_without_supersgd_the_best_method_sets_the_target(write_run: Write, tmp_path: Path) -> None:
@@ -278,6 +280,17 @@ def test_many_rows_fit_on_a_page(write_run: Write, tmp_path: Path, settings: int
     assert_nothing_overlaps(drawn(figure))
     width, height = drawn(figure).get_size_inches()
     assert (width, height <= 9) == (7.0, True)
+
+
+def test_long_names_leave_most_of_a_page_to_the_times(write_run: Write, tmp_path: Path) -> None:
+    for objective in ("mean", "message"):
+        for fit in ("histogram", "mixture"):
+            for at in ([0, 20], [0, 30]):
+                settings = {"method.objective": objective, "method.fit": fit, "method.update_at": at}
+                write_run("s", {"method": "alq", "method.rounding": "correlated", **settings}, climbing([10, 60, 80]))
+    figure = drawn(styled(time_to_accuracy.time_to_accuracy, logs(tmp_path), 7.0))
+    assert sum(axes.get_position().width for axes in figure.axes) > 0.6
+    assert_nothing_overlaps(figure)
 
 
 # --- what they look like ------------------------------------------------------------------------------------------

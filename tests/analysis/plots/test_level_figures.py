@@ -133,8 +133,9 @@ def test_the_paper_s_levels_stand_beside_ours_where_it_shows_the_task(write_run:
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["paper (bucket 16384)"]
 
 
-def test_levels_of_another_task_stand_alone(write_run: Write, tmp_path: Path) -> None:
-    write_run("s", {"method": "alq", "method.bits": 3}, levels(0))
+def test_levels_of_another_task_and_equal_ones_stand_alone(write_run: Write, tmp_path: Path) -> None:
+    for seed in (1, 2):
+        write_run("s", {"method": "alq", "method.bits": 3, "seed": seed}, levels(0))
     figure = drawn(level_figures.final(the_group(tmp_path), 3.4))
     assert not figure.legends
 
