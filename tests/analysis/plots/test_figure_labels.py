@@ -93,12 +93,18 @@ def test_all_figures_of_all_methods_keep_clear_of_their_labels(
     assert all(drawn[name].get_figwidth() == style.WIDTHS[width] for name in CURVES)
 
 
-@pytest.mark.parametrize("kind", ["overview-bytes", pytest.param("overview", marks=pytest.mark.slow)])
+LONG = ("relative_var", "norm_var", "nb_error", "validation_loss", "accuracy")  # titles of panels, or numbers of ticks
+
+
+@pytest.mark.parametrize(
+    ("kind", "panels"), [("overview-bytes", LONG), pytest.param("overview", (), marks=pytest.mark.slow)]
+)
 def test_an_overview_of_one_column_fits_on_a_page_and_keeps_clear_of_its_labels(
-    one: Callable[..., tuple[Logs, Group]], kind: str
+    one: Callable[..., tuple[Logs, Group]], kind: str, panels: tuple[str, ...]
 ) -> None:
+    """Five panels below each other would be 13 inches high."""
     logs, _ = one(["supersgd", "alq"], seeds=1)
-    with restyled.using(restyled.Style(width=3.4)):
+    with restyled.using(restyled.Style(width=3.4, panels=panels)):
         figure = next(named for named in figures.named(logs, 3.4) if named.kind == kind).make()
     assert isinstance(figure, Figure), figure
     check(figure, kind)
