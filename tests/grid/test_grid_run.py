@@ -250,24 +250,6 @@ def test_a_broken_file_of_your_own_is_one_sentence(
     assert not list(root.iterdir()), "nothing is written"
 
 
-@pytest.mark.parametrize(
-    ("command", "code"), [("show", 2), ("plan", 2), ("run", 2), ("status", 0), ("cancel", 0), ("failures", 0)]
-)
-def test_a_setting_that_nothing_reads_starts_no_run_and_hides_none(
-    command: str, code: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    user, root = tmp_path / "mine.py", tmp_path / "root"
-    root.mkdir()
-    point = "product(point(method='qsgd'), where_read({'method.num_samples': 10}))"
-    user.write_text(
-        f"from grid.engine.sweep import Sweep, point, product, where_read\n"
-        f"def study() -> Sweep:\n    return Sweep({point})"
-    )
-    assert grid_run.main([command, str(user), "study"], root) == code
-    refused = "method.num_samples: no method of mine.study reads this setting" in capsys.readouterr().err
-    assert refused == (code == 2)
-
-
 @pytest.mark.parametrize("others", ["", "def other() -> Sweep:\n    return study()\n"])
 @pytest.mark.parametrize("command", ["show {} study", "plan {} study", "run {} study"])
 def test_a_sweep_that_does_not_say_so_is_told_how(

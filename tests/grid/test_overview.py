@@ -169,3 +169,21 @@ def test_held_jobs_say_which_they_are_and_who_may_release_them() -> None:
     assert told("", "12_5", "12_6") == "", "that it waits is said already"
     for reason in ("JobHeldAdmin", "JobHoldMaxRequeue"):
         assert told(reason, "12_5", "12_6") == f"2 {reason}: held until an administrator releases it"
+
+
+@pytest.mark.parametrize(
+    ("command", "code"), [("show", 2), ("plan", 2), ("run", 2), ("status", 0), ("cancel", 0), ("failures", 0)]
+)
+def test_a_setting_that_nothing_reads_starts_no_run_and_hides_none(
+    command: str, code: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    user, root = tmp_path / "mine.py", tmp_path / "root"
+    root.mkdir()
+    point = "product(point(method='qsgd'), where_read({'method.num_samples': 10}))"
+    user.write_text(
+        f"from grid.engine.sweep import Sweep, point, product, where_read\n"
+        f"def study() -> Sweep:\n    return Sweep({point})"
+    )
+    assert grid_run.main([command, str(user), "study"], root) == code
+    refused = "method.num_samples: no method of mine.study reads this setting" in capsys.readouterr().err
+    assert refused == (code == 2)
