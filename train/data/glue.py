@@ -48,7 +48,9 @@ class GlueTask(SentenceSource):
             splits = _paraphrases(folder, task)
         else:
             raise self._missing(dev if train.exists() else train)
-        return examples(train, splits[0], task), examples(dev, splits[1], task)
+        found = examples(train, splits[0], task), examples(dev, splits[1], task)
+        self.tell_other_sizes((len(found[0][0]), len(found[1][0])), self.sizes())
+        return found
 
     def _folder(self) -> Path:
         folders = [self.data_dir / home / self.task.folder for home in self.record.places]

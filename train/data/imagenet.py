@@ -42,6 +42,7 @@ class ImageNet(Source):
             raise missing("ImageNet", f"{home}/{{train,val}}/<class>/<picture>.JPEG", remedy)
         train, test = (pictures.list_tree(home / split, remedy) for split in ("train", "val"))
         pictures.same_classes(train, test)
+        self.tell_other_sizes((sum(train.counts), sum(test.counts)), self.record.sizes)
         return PictureSet(
             train, test, device, self.settings, size=SIZE, short_side=SHORT_SIDE, normalization=NORMALIZATION
         )

@@ -47,6 +47,7 @@ class SentenceSource(Source):
 
     def load(self, device: torch.device) -> Sentences:
         (texts, labels), test = self.texts()
+        self.tell_other_sizes((len(texts), len(test[0])), self.record.sizes)
         kept = np.arange(len(texts))[limit.chosen(np.asarray(labels), self.settings)]
         train = [texts[place] for place in kept], [labels[place] for place in kept]
         tokens = wordpiece.vocabulary(self.settings, train[0])

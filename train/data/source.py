@@ -6,6 +6,7 @@ A data set is a subclass of ``Source``, or of ``Fetched`` where torchvision can 
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,7 @@ import numpy as np
 import torch
 
 from settings.data import DATA
+from train.process.terminal import complain
 
 from . import limit
 from .augment import Augmentation, Cutout
@@ -71,6 +73,12 @@ class Source:
         """The bytes of both splits in memory; 0 where they are read batch by batch."""
         return sum(self.sizes()) * (self.example_bytes() + LABEL_BYTES) if self.record.in_memory else 0
 
+    def tell_other_sizes(self, found: tuple[int, int], known: tuple[int, int] | None) -> None:
+        """Say, on one rank, where a published set has other numbers of examples here than it is known to have."""
+        if known not in (None, found) and os.environ.get("RANK", "0") == "0":
+            here = f"{found[0]} training and {found[1]} test examples in {self.data_dir}"
+            complain(f"data={self.name}: {here}; the published set has {known[0]} and {known[1]}")
+
     def num_tokens(self) -> int:
         """The number of different tokens in sentences; 0 where inputs are something else."""
         return 0
@@ -91,8 +99,9 @@ class Source:
         for split, arrays in (("training", train), ("test", test)):
             check_arrays(arrays, self.input_shape(), f"data={self.name}, {split} split")
         found = len(train.labels), len(test.labels)
-        # a data set with ``verify`` checks its archives itself, and may be read in part
-        if not is_stand_in and "verify" not in self.settings and self.record.sizes not in (None, found):
+        if not is_stand_in and "verify" in self.settings:  # a published set, of which a part may be meant
+            self.tell_other_sizes(found, self.record.sizes)
+        elif not is_stand_in and self.record.sizes not in (None, found):
             rule = f"its DataRecord has sizes={self.record.sizes}"
             raise ValueError(f"data={self.name}: {found[0]} training and {found[1]} test examples: {rule}")
         normalization = self.normalization

@@ -11,7 +11,10 @@ import torch
 from settings import resolving, run_identity
 from settings.data import DATA
 from settings.limit import Limited
+from tests.train.archive_files import write_cifar100, write_svhn
+from tests.train.data.test_data import write_mnist
 from tests.train.data.test_picture_sets import write_folder
+from tests.train.data.test_pictures import write_imagenet
 from tests.train.glue_files import write_imdb
 from train import data
 from train.data import limit
@@ -106,6 +109,31 @@ def test_other_numbers_of_examples_than_the_catalog_says_are_refused(monkeypatch
     with pytest.raises(ValueError, match=r"digits: 1442 training and 355 test examples.*\(1500, 355\)"):
         load("digits")
     assert data.stand_in(resolving.resolve({"data": "digits"}), "cpu").num_train == DATA["digits"].num_stand_ins
+
+
+@pytest.mark.parametrize("name", ["mnist", "cifar100", "svhn", "imagenet"])
+def test_other_numbers_of_examples_than_a_published_set_has_are_told_once(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    {
+        "mnist": lambda: write_mnist(tmp_path / "mnist"),
+        "cifar100": lambda: write_cifar100(tmp_path / "cifar-100-python"),
+        "svhn": lambda: write_svhn(tmp_path / "svhn"),
+        "imagenet": lambda: write_imagenet(tmp_path / "imagenet"),
+    }[name]()
+    unverified = {} if name == "imagenet" else {"verify": False}
+    found = load(name, tmp_path, **unverified)
+    (line,) = capsys.readouterr().err.splitlines()
+    here, known = (found.num_train, found.num_test), DATA[name].sizes
+    assert known is not None
+    assert f"{here[0]} training and {here[1]} test examples in {tmp_path}" in line
+    assert line.endswith(f"the published set has {known[0]} and {known[1]}")
+    monkeypatch.setenv("RANK", "1")
+    load(name, tmp_path, **unverified)  # the other rank
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setitem(DATA, name, replace(DATA[name], sizes=here))
+    load(name, tmp_path, **unverified)
+    assert capsys.readouterr().err == ""
 
 
 def test_a_dry_run_counts_what_is_left() -> None:
