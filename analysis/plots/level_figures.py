@@ -153,8 +153,10 @@ def over_steps(group: Group, widths: dict[str, float]) -> Figure | str:
     for index, (seed_group, table) in enumerate(moving):
         axes = figure.add_subplot(rows, columns, index + 1, sharey=first, sharex=first)
         first = first or axes
-        _panel(axes, seed_group, table, symmetric, dict(group.logs.status["step"].items()))
-        for step in falls:
+        last = dict(group.logs.status["step"].items())
+        _panel(axes, seed_group, table, symmetric, last)
+        end = max(last[run] for run in table.index.unique("run"))
+        for step in (step for step in falls if step <= end):
             axes.axvline(step, gid="drop", zorder=1, **DROP)
         axes.set_title(titles[index])
         x_axis(axes, "training step", 3 if columns == 4 else 5, whole=True)

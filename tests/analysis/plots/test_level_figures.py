@@ -187,6 +187,17 @@ def test_a_histogram_of_many_methods_is_no_taller_than_a_page(write_run: Write, 
     assert (len(figure.axes), figure.get_figwidth()) == (14, 7.0) and figure.get_figheight() < 9
 
 
+def test_levels_during_training_show_where_the_rate_dropped(write_run: Write, tmp_path: Path) -> None:
+    moving = [*levels(0), *levels(50, (-1.0, -0.5, 0.5, 1.0)), ("loss", 100, 1.0)]
+    for method in ("alq", "amq"):
+        write_run("s", {"method": method, "schedule": "step", "schedule.at": [60, 500]}, moving, step=100)
+    figure = drawn(level_figures.over_steps(the_group(tmp_path), WIDTHS))
+    for axes in figure.axes:
+        assert [np.asarray(line.get_xdata())[0] for line in axes.lines if line.get_gid() == "drop"] == [60]
+        assert axes.get_xlim()[1] < 150  # the other lies beyond the last step
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["rate drop"]
+
+
 def test_methods_with_different_numbers_of_levels_share_a_figure(write_run: Write, tmp_path: Path) -> None:
     for bits in (1, 2, 5):
         own = tuple(np.linspace(-1, 1, 2**bits))

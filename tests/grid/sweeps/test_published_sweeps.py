@@ -67,6 +67,13 @@ GROWING = {("everything", "cifar10_resnet32"), ("everything", "cifar10_cpu"), ("
 ALL = [(family, run_name) for family in families() for run_name in makers(family)]
 
 
+@pytest.mark.parametrize("name", ["demo", "quick"])
+def test_the_demos_measure_the_variance_often_enough_for_a_curve(name: str) -> None:
+    for experiment in load("demo", name).experiments():
+        config = experiment.config
+        assert len(range(0, config["steps"], config["measure"]["every"])) >= 5
+
+
 @pytest.mark.parametrize(("family", "run_name"), ALL)
 def test_counts_are_those_of_the_table(family: str, run_name: str) -> None:
     sweep = load(family, run_name)
