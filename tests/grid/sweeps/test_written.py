@@ -112,7 +112,9 @@ def test_a_methods_setting_is_kept_where_it_is_read() -> None:
 )
 def test_words_that_make_no_sweep(words: list[str], sentence: str) -> None:
     with pytest.raises(ValueError) as error:
-        made(*words).experiments()
+        sweep = made(*words)
+        sweep.check_read()
+        sweep.experiments()
     assert sentence in str(error.value) and "\n" not in str(error.value)
 
 
