@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import warnings
 from pathlib import Path
 
@@ -34,6 +35,13 @@ with warnings.catch_warnings():
     KERNELS = native.library() is not None
 if not KERNELS:
     os.environ["NUQ_CPU"] = "off"
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    """One thread again: a training in this process sets the threads of its own settings, and sums depend on them."""
+    if torch := sys.modules.get("torch"):
+        torch.set_num_threads(1)
 
 
 def pytest_report_header() -> str:

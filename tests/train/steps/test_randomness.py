@@ -160,3 +160,9 @@ def test_two_seeds_differ_in_every_stream_and_one_in_none(
     assert all(torch.equal(x, y) for x, y in zip(one, again, strict=True))
     assert not any(torch.equal(x, y) for x, y in zip(one, other, strict=True))
     assert not any(torch.equal(x, y) for place, x in enumerate(one) for y in one[:place])
+
+
+@pytest.mark.parametrize("number", range(2))
+def test_every_test_begins_at_one_thread(number: int) -> None:
+    assert torch.get_num_threads() == 1
+    torch.set_num_threads(2 + number)  # as a training does in this process, whose last bits differ then
