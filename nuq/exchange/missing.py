@@ -7,6 +7,7 @@ rank with an error of its own writes that, before it closes its connections: the
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 from collections.abc import Callable
@@ -23,7 +24,8 @@ LATE, GONE, FAILED = "did not answer in time", "is gone", "failed: "
 REFUSED_GRACE_S = 3.0  # for ranks that all refuse their arguments: their group then stays open
 _FAILED_KEY = "nuq/failed"  # the first rank that told of an error of its own, and the error
 _asked: list[int] = []  # whether this process has, once it missed a rank
-_failed: list[str] = []  # what this process told of itself, until it goes on
+_heard: list[str] = []  # what this process told or was told of a lost or failed rank, until it goes on
+_failures = itertools.count(1)  # of this process: its number tells apart two that are alike
 
 
 class Absence:
@@ -94,9 +96,10 @@ def first_told(mine: str | None, grace_s: float) -> str:
         if not told:
             found = culprit(me, lambda rank: _told(store, f"nuq/missed by {rank}")) if mine else ""
             told = (store.compare_set("nuq/lost", "", found) if mine else store.get("nuq/lost")).decode()
+        _heard.append(told)
         if not _asked:
             _asked.append(store.add("nuq/asked", 1))
-        return told
+        return told.partition("/")[2] if FAILED in told else told
 
     return _ask_store(ask)
 
@@ -150,7 +153,7 @@ def failed_on_all(group: dist.ProcessGroup, error: BaseException, grace_s: float
     Then none of them waits for another, and what was told is taken back.
     """
     text = " ".join(str(error).split())[:500]
-    mine = f"{dist.get_rank()} {FAILED}{type(error).__name__}{': ' if text else ''}{text}"
+    mine = f"{next(_failures)}/{dist.get_rank()} {FAILED}{type(error).__name__}{': ' if text else ''}{text}"
     world, key = dist.get_world_size(group), _count_key(group)
 
     def ask(store: Store) -> str:
@@ -161,7 +164,7 @@ def failed_on_all(group: dist.ProcessGroup, error: BaseException, grace_s: float
             time.sleep(0.02)
             count = store.add(key, 0)
         if count < due:
-            _failed[:] = [mine]
+            _heard.append(mine)
         elif first == mine:
             store.delete_key(_FAILED_KEY)
         return "" if count < due else "on all"
@@ -170,14 +173,19 @@ def failed_on_all(group: dist.ProcessGroup, error: BaseException, grace_s: float
 
 
 def go_on() -> None:
-    """Take back what this rank told of itself, if it did: it goes on with a new group."""
-    if not _failed:
+    """Take back what was told of lost and failed ranks: this rank goes on with a new group, so all ranks of it know."""
+    if not _heard:
         return
-    mine = _failed.pop()
 
     def ask(store: Store) -> str:
-        if _told(store, _FAILED_KEY) == mine:
-            store.delete_key(_FAILED_KEY)
+        for key in ("nuq/lost", _FAILED_KEY):
+            if _told(store, key) in _heard:
+                store.delete_key(key)
+        store.delete_key(f"nuq/missed by {dist.get_rank()}")
+        if _asked:
+            store.add("nuq/asked", -1)
         return ""
 
     _ask_store(ask)
+    _heard.clear()
+    _asked.clear()

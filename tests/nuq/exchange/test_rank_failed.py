@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -185,3 +186,31 @@ def goes_on(group):
 
 def test_an_outer_loop_goes_on_with_a_new_group(ranks):
     ranks.run(goes_on)
+
+
+def late_and_broken(_: dist.ProcessGroup) -> list[str]:
+    """What rank 0 is told of ranks 1 and 2, which break or come late, in one group after another."""
+    rank, told = dist.get_rank(), []
+    hows = [(1, "breaks"), (1, "is late"), (1, "breaks"), (2, "is late"), (2, "breaks")]
+    groups = [dist.new_group([0, who], timeout=timedelta(seconds=1.5)) for who, _ in hows]  # by all ranks of the pool
+    for group, (who, how) in zip(groups, hows, strict=True):
+        dist.barrier()
+        if isinstance(group, dist.ProcessGroup):
+            with pytest.MonkeyPatch.context() as patch:
+                if rank == who and how == "breaks":
+                    breaks(patch, "gather", "encode", KeyError)
+                if rank == who and how == "is late":
+                    time.sleep(3)
+                try:
+                    nuq.all_reduce(torch.ones(100), "qsgdinf", group, step=0)
+                except (KeyError, RankLost) as error:
+                    told.append(str(error))
+        dist.barrier()
+    return told
+
+
+def test_what_was_told_of_a_rank_explains_nothing_in_the_next_group(ranks: Any) -> None:
+    told = ranks.run(late_and_broken)[0]
+    for text, who, how in zip(told, (1, 1, 1, 2, 2), ("failed", "late", "failed", "late", "failed"), strict=True):
+        words = f"failed: KeyError: '{BROKEN}'" if how == "failed" else "did not answer in time ("
+        assert text.startswith(f"rank {who} of 4 {words}"), told
