@@ -38,8 +38,8 @@ demo: $(RUN) $(KERNELS) ## run the sweep `demo` on this machine, draw its figure
 docs: $(DOCS) ## build the site of docs/ into site/ (broken links fail); open site/index.html
 	$(VENV)/bin/zensical build --strict --clean
 
-test: $(DEV) $(KERNELS) ## run the quick tests, which are all but those marked slow
-	$(PY) -m pytest -p xdist.plugin -n 2 --dist loadfile -m "not slow" $(ARGS)
+test: $(DEV) $(KERNELS) ## run the quick tests, which are all but those marked slow and those of benchmarks
+	$(PY) -m tests.quick $(ARGS)
 
 test-all: $(DEV) $(KERNELS) ## run all tests
 	$(PY) -m pytest -p xdist.plugin -n 2 --dist loadfile $(ARGS)

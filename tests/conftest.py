@@ -12,8 +12,6 @@ from hypothesis import HealthCheck, settings
 from jaxtyping import install_import_hook
 
 from nuq import native
-from tests.budget import pytest_runtest_call  # noqa: F401 - a hook
-from tests.kinds import pytest_collection_modifyitems  # noqa: F401 - a hook
 
 # Before numpy and torch are imported: results are compared at one thread, and the machine has few cores.
 for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):

@@ -21,6 +21,7 @@ import args
 from nuq.registry import METHODS
 from settings import command_line, resolving
 from tests.experiments import CHOICES, SETTINGS, experiments
+from tests.tiers import few
 
 ROOT = Path(__file__).parent.parent
 SERVER = {"exchange.collective": "server"}
@@ -63,8 +64,8 @@ def test_defaults_are_hydras(hydra: None) -> None:
     assert resolving.resolve({}) == _composed([])
 
 
-@pytest.mark.some(2)
-@pytest.mark.parametrize(
+@few(
+    2,
     "pair",
     [pytest.param(pair, marks=[pytest.mark.slow] * (pair[0] == "model")) for pair in CHOICES],  # sixty of them
     ids=_with_name,

@@ -8,7 +8,6 @@ from nuq.kernels.spec import Key
 from nuq.registry import METHODS
 from nuq.testing.cases import build, gradient, parametrize
 from nuq.testing.test_contract import *  # noqa: F403 - its tests
-from tests.kinds import SPOKEN_FOR
 from tests.theory import expected_error
 
 # Options compose with the members of the quantizer's family; these go through every test like a method of their own.
@@ -71,8 +70,14 @@ VARIANTS = (
     "atomo atoms=entries ratio=0.3",
 )
 CASES = (*METHODS, *VARIANTS)
-MANY_DRAWS = ("test_unbiased", "test_the_error_is_the_one_of_theory")
-SLOW = {*VARIANTS, *SPOKEN_FOR}  # where there are many draws
+# Where there are many draws: another method has the code of these, with other levels, another table or another rule.
+SLOW = {
+    *VARIANTS,
+    *("qsgd", "nuqsgd", "trn", "natural"),  # by qsgdinf
+    *("alq_n", "alq_g", "alq_gn", "amq", "amq_n", "optimal"),  # by alq
+    *("drive", "onebit", "fp8", "fp16", "s2fp8"),  # by eden, sign, block8, bf16 and smaq
+    *("randomk", "thresholdv", "adaptive_threshold", "nonzero"),  # by topk
+}
 # of whose error ``tests.theory`` has no formula: methods, and settings of others
 CLAIMS_ALONE = {
     *("topk", "thresholdv", "adaptive_threshold", "nonzero", "dgc", "demo", "powersgd"),
@@ -83,11 +88,12 @@ OF_THEORY = [case for case in CASES if not CLAIMS_ALONE & {*case.split()}]
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    cases = OF_THEORY if metafunc.function is test_the_error_is_the_one_of_theory else CASES
-    parametrize(metafunc, cases, slow=SLOW if metafunc.function.__name__ in MANY_DRAWS else ())
+    if metafunc.function is test_the_error_is_the_one_of_theory:
+        parametrize(metafunc, OF_THEORY, slow={*OF_THEORY} - {"qsgdinf", "alq", "eden", "sign", "smaq", "randomk"})
+    else:
+        parametrize(metafunc, CASES, slow=SLOW if metafunc.function.__name__ == "test_unbiased" else ())
 
 
-@pytest.mark.some(6)
 def test_the_error_is_the_one_of_theory(name):
     """``tests.theory``: on average over the keys."""
     compressor, x, count = build(name), gradient(512), 300

@@ -41,7 +41,6 @@ def test_a_selection_is_written_apart(runs: Path, capsys: pytest.CaptureFixture[
     assert len(out.split("+-: 95")[0].splitlines()) == 3
 
 
-@pytest.mark.some(4)
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -20,6 +20,7 @@ from grid.engine.slurm import site_yaml
 from grid.engine.states.run_files import RunFolder, read_ledger
 from grid.engine.states.runs import read_config
 from tests.analysis.conftest import measured
+from tests.tiers import few
 
 BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
     f"{new}: &{new} [{', '.join([f'*{old}'] * 9)}]\n" for old, new in zip("abcdefgh", "bcdefghi", strict=True)
@@ -101,8 +102,7 @@ def test_an_odd_configuration(kind: str, bad: Path, capsys: pytest.CaptureFixtur
     assert not Path("hacked").exists()
 
 
-@pytest.mark.some(2)
-@pytest.mark.parametrize("kind", JSON)
+@few(2, "kind", JSON)
 def test_an_odd_status(kind: str, bad: Path, capsys: pytest.CaptureFixture[str]) -> None:
     content, note = JSON[kind]
     (bad / "status.json").write_text(content)
@@ -132,8 +132,7 @@ def kind(request: pytest.FixtureRequest) -> Iterator[str]:
     yield request.param
 
 
-@pytest.mark.some(2)
-@pytest.mark.parametrize("name", ["config.yaml", "status.json", "events"])
+@few(2, "name", ["config.yaml", "status.json", "events"])
 def test_what_is_no_file_is_not_read(name: str, kind: str, bad: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = next(bad.glob("events*")) if name == "events" else bad / name
     replaced(path, kind)

@@ -18,6 +18,7 @@ import pytest
 
 from benchmarks.gpu import one_step
 from benchmarks.gpu.steps import LONGEST_S, REHEARSAL_MINUTES, STEPS, TOTAL_MINUTES, Command, Step, chosen
+from tests.tiers import few
 
 ROOT = Path(__file__).parents[2]
 MACHINE = {
@@ -122,8 +123,7 @@ def test_steps_that_fail_in_every_way_are_told_and_the_others_go_on(tmp_path: Pa
     assert "some words" in (tmp_path / "good.log").read_text() and not list(tmp_path.glob("*.part"))
 
 
-@pytest.mark.some(2)
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+@few(2, "number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
 def test_an_interrupted_run_keeps_what_it_has(tmp_path: Path, number: signal.Signals) -> None:
     """It does so too where the second signal comes at once, and nobody reads what it says any more."""
     steps = (step("first", GOOD), step("second", GOOD, ("-c", DEFIANT, "99"), GOOD), step("third", GOOD))
@@ -292,8 +292,8 @@ def test_a_command_knows_its_time(tmp_path: Path) -> None:
         assert seconds[0] == first and 0.8 * limit_s - 4 <= seconds[1] <= 0.8 * limit_s
 
 
-@pytest.mark.some(3)
-@pytest.mark.parametrize(
+@few(
+    3,
     ("words", "sentence"),
     [
         (["quantise"], "'quantise' is no step; legal here: a"),

@@ -9,10 +9,10 @@ from benchmarks import mean_levels
 from benchmarks.mean_error import measured
 from nuq.kernels import reference
 from nuq.kernels.spec import Key
+from tests.tiers import few
 
 
-@pytest.mark.some(2)
-@pytest.mark.parametrize(("norm", "workers"), [("linf", 4), ("quantile", 2), ("l2", 3)])
+@few(2, ("norm", "workers"), [("linf", 4), ("quantile", 2), ("l2", 3)])
 def test_the_exact_error_is_that_of_the_kernels(norm, workers):
     """Of workers that have something in common, and with a short last bucket."""
     draw = torch.Generator().manual_seed(4)

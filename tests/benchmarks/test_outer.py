@@ -12,6 +12,7 @@ from benchmarks.outer import LINKS_MBIT, Measured, figures_of, first_at, holds
 from benchmarks.outer_ways import DDP, SIZES, SPARSE, WAYS
 from benchmarks.rank_processes import ROOT
 from benchmarks.results import blocks
+from tests.tiers import few
 
 
 def losses(way, seed, num_bytes, *values):
@@ -112,8 +113,7 @@ def test_a_training_takes_whole_rounds():
     assert steps["alq"] == 144  # six, of 6.1
 
 
-@pytest.mark.some(2)
-@pytest.mark.parametrize("name", [DDP, "alq", "muloco"])
+@few(2, "name", [DDP, "alq", "muloco"])
 def test_a_way_trains_and_counts_its_bytes(alone, name):
     size = replace(SIZES["quick"], steps=48)
     dataset = outer_rank.data_of(size)

@@ -19,6 +19,7 @@ from grid.engine.submission import planning
 from settings import run_identity
 from tests.compat import WRITTEN, trainings
 from tests.grid.bench import Bench, bench
+from tests.tiers import few
 from tests.train.emitted import in_this_process, words
 from train.process import checkpoint
 from train.process.config_file import read_config
@@ -101,8 +102,7 @@ def test_stopped_runs_are_read(stopped: Path) -> None:
     assert len(table) > 50
 
 
-@pytest.mark.some("ALQ")
-@pytest.mark.parametrize("name", [ALQ, TOPK], ids=["ALQ", "TopK"])
+@few(("ALQ",), "name", [ALQ, TOPK], ids=["ALQ", "TopK"])
 def test_a_stopped_run_goes_on(stopped: Path, name: str) -> None:
     """It ends with the bits of the run that nobody stopped, which was recorded with it.
 

@@ -19,6 +19,7 @@ from grid.commands import sweeps
 from grid.engine.sweep import load
 from settings import run_identity
 from tests.grid import fake
+from tests.tiers import few
 
 ROOT = Path(__file__).parents[2]
 ORIGINAL = shlex.split(
@@ -90,8 +91,7 @@ def test_offset_and_cap_reach_the_array(tmp_path: Path, capsys: pytest.CaptureFi
     assert "MaxArraySize" in capsys.readouterr().out
 
 
-@pytest.mark.some(4)
-@pytest.mark.parametrize("task", sorted(sweeps.TASKS))
+@few(4, "task", sorted(sweeps.TASKS))
 def test_pjobs_are_in_step_with_the_sweeps(task: str) -> None:
     text = sweeps.task_texts()[f"{task}.sh"]
     path = ROOT / "pjobs" / f"{task}.sh"

@@ -14,6 +14,7 @@ from grid.engine.states import ledger
 from grid.engine.submission import planning
 from tests.fake_slurm.cluster import cluster
 from tests.grid import fake
+from tests.tiers import few
 
 WORDS = ["method=qsgd,alq", "steps=7", "data=digits"]
 FOLDER = "qsgd-alq-600d6645"
@@ -89,8 +90,7 @@ def test_through_slurm(
         assert "cancelled 2 scripts" in capsys.readouterr().out
 
 
-@pytest.mark.some(4)
-@pytest.mark.parametrize("command", TAKING)
+@few(4, "command", TAKING)
 def test_every_subcommand_takes_it_and_says_what_is_wrong(
     command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import time
 import warnings
+from itertools import product
 from typing import Any
 
 import pytest
@@ -27,6 +28,7 @@ from tests.nuq.small_training import (
     parameters,
     wrapped,
 )
+from tests.tiers import few
 
 IDENTITY: dict[str, Any] = {"method": "supersgd", "collective": "gather"}
 TINY = 0.002  # MB of one of DDP's buckets: several buckets, which DDP lays out anew after the first step
@@ -109,9 +111,7 @@ def eight_bits(group, collective):
     state.close()
 
 
-@pytest.mark.some(2)
-@pytest.mark.parametrize("collective", ["gather", "two_stage"])
-@pytest.mark.parametrize("world", [2, 3])
+@few(2, ("collective", "world"), product(["gather", "two_stage"], [2, 3]))
 def test_eight_bits_are_within_two_steps_of_plain_ddp(collective, world, ranks):
     ranks.run(eight_bits, collective, world=world)
 
@@ -282,8 +282,7 @@ def two_models(group, collective):
         state.close()
 
 
-@pytest.mark.some(1)
-@pytest.mark.parametrize(("collective", "world"), [("gather", 2), ("dense", 4)])
+@few(1, ("collective", "world"), [("gather", 2), ("dense", 4)])
 def test_two_models_do_not_mix_up_their_messages(collective, world, ranks):
     ranks.run(two_models, collective, world=world)
 

@@ -16,6 +16,7 @@ from nuq.compressors import frame
 from nuq.errors import NonFiniteError
 from tests.nuq.ranks import second_group
 from tests.nuq.small_training import assert_same_bits, backward, gradients, hooked, net, of_all, residuals
+from tests.tiers import few
 
 SEVERAL = {"bucket_cap_mb": 0.002}
 
@@ -146,8 +147,7 @@ def raises(group, collective):
         backward(model, rank, 2)
 
 
-@pytest.mark.some(2)
-@pytest.mark.parametrize("collective", ["gather", "two_stage", "server", "hierarchical"])
+@few(2, "collective", ["gather", "two_stage", "server", "hierarchical"])
 def test_a_gradient_that_is_not_finite_is_raised_on_all_ranks(collective, ranks):
     ranks.run(raises, collective)
 

@@ -18,6 +18,7 @@ from nuq.settings.feedback import Feedback
 from nuq.simulation import Memory, Workers
 from tests.nuq.parts import flat
 from tests.nuq.small_training import backward, gradients, hooked, inputs, net, wrapped
+from tests.tiers import few
 
 
 class Convolutions(nn.Module):
@@ -63,8 +64,8 @@ def hook_is_workers(group: dist.ProcessGroup, method: str, lines: list[str], set
     return same
 
 
-@pytest.mark.some(2)
-@pytest.mark.parametrize(
+@few(
+    2,
     ("method", "lines", "settings"),
     [
         ("qsgd", [], {"scope": "model", "collective": "gather"}),

@@ -32,6 +32,7 @@ from tests.nuq.small_training import (
     residuals,
     wrapped,
 )
+from tests.tiers import few
 
 SEVERAL: dict[str, Any] = {"bucket_cap_mb": 0.002}
 RESTARTED = {
@@ -102,9 +103,8 @@ def restart(group, settings, way):
     other.close()
 
 
-@pytest.mark.some(2)
 @pytest.mark.parametrize("way", ["pickle", "state_dict"])
-@pytest.mark.parametrize("settings", RESTARTED.values(), ids=RESTARTED.keys())
+@few(1, "settings", RESTARTED.values(), ids=RESTARTED.keys())
 def test_save_restart_and_continue_equals_not_stopping(settings, way, ranks):
     ranks.run(restart, settings, way, world=2)
 
@@ -220,11 +220,8 @@ def levels_agree(group, settings):
     state.close()
 
 
-@pytest.mark.some(2)
-@pytest.mark.parametrize("world", [2, 3])
-@pytest.mark.parametrize(
-    "settings", [{"method": "alq"}, {"method": "amq_n"}, {"method": "alq_g", "fit": "mixture"}], ids=str
-)
+@few(1, "world", [2, 3])
+@few(2, "settings", [{"method": "alq"}, {"method": "amq_n"}, {"method": "alq_g", "fit": "mixture"}], ids=str)
 def test_all_ranks_take_the_levels_of_one_process(settings, world, ranks):
     ranks.run(levels_agree, settings | LEVELS | {"collective": "two_stage"}, world=world)
 

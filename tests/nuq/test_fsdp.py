@@ -19,6 +19,7 @@ from nuq.kernels.spec import Key
 from nuq.registry import METHODS
 from tests.nuq.ranks import second_group
 from tests.nuq.small_training import assert_same_bits, backward, net
+from tests.tiers import few
 
 
 def sharded(group: dist.ProcessGroup) -> nn.Module:
@@ -74,8 +75,7 @@ def against_plain(group, method, settings, tolerance):
         assert sent < 3 * 2400 * 4 * (dist.get_world_size(group) - 1) / dist.get_world_size(group)
 
 
-@pytest.mark.some(2)
-@pytest.mark.parametrize("world", [2, 3])
+@few(1, "world", [2, 3])
 @pytest.mark.parametrize(
     ("method", "settings", "tolerance"),
     [

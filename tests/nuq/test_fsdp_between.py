@@ -20,6 +20,7 @@ from nuq.kernels.spec import Key
 from nuq.registry import METHODS
 from tests.nuq.small_training import assert_same_bits, backward, net
 from tests.nuq.test_fsdp_state import Training
+from tests.tiers import few
 
 EIGHT_BITS: dict[str, Any] = {"bits": 8, "bucket_size": 32, "timeout_s": 30}
 
@@ -126,8 +127,8 @@ def trains(group, settings):
     assert 0 < error < 0.2, error
 
 
-@pytest.mark.some(1)
-@pytest.mark.parametrize(
+@few(
+    1,
     "settings",
     [
         {"method": "qsgdinf", **EIGHT_BITS, "feedback": "average"},

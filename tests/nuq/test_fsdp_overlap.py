@@ -19,6 +19,7 @@ from nuq.fsdp import CompressedReduceScatter
 from nuq.fsdp_overlap import AtTheEnd, filled_later
 from tests.nuq.small_training import assert_same_bits, backward, inputs, net
 from tests.nuq.test_fsdp import sharded, whole
+from tests.tiers import few
 
 TWO_BITS: dict[str, Any] = {"method": "qsgdinf", "bits": 2, "bucket_size": 64, "timeout_s": 30}
 Way = Callable[[Any, int, int], list[torch.Tensor]]  # (model, rank, step) -> gradients of a step
@@ -138,8 +139,9 @@ def same(group, name):
     assert len(names) == count
 
 
-@pytest.mark.some("a memory", "gradients that are accumulated", "an optimizer in hooks", "a model that is used twice")
-@pytest.mark.parametrize("name", CASES)
+@few(
+    ("a memory", "gradients that are accumulated", "an optimizer in hooks", "a model that is used twice"), "name", CASES
+)
 def test_the_same_bits(name, ranks):
     ranks.run(same, name, world=2)
 

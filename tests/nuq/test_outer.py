@@ -14,6 +14,7 @@ from torch import nn
 
 import nuq
 from tests.nuq.small_training import assert_same_bits, backward, net, of_all, own_entry, parameters
+from tests.tiers import few
 
 SIZES, RATE, STEPS = {"first": 5, "second": 3, "third": 4}, 0.05, 200
 WIDTH = sum(SIZES.values())
@@ -173,8 +174,7 @@ def follows_sparse_loco(group):
     loop.close()
 
 
-@pytest.mark.some(2)
-@pytest.mark.parametrize("world", [2, pytest.param(3, marks=pytest.mark.slow)])
+@few(1, "world", [2, 3])
 @pytest.mark.parametrize(
     ("function", "arguments"),
     [

@@ -11,6 +11,7 @@ import torch.distributed as dist
 
 import nuq
 from tests.nuq.small_training import assert_same_bits, backward, net, of_all, parameters
+from tests.tiers import few
 
 WAYS: list[dict[str, Any]] = [
     {"method": "qsgdinf", "every": 3},
@@ -100,8 +101,7 @@ def test_ranks_end_with_the_mean_of_their_models(settings: dict[str, Any], ranks
     ranks.run(ends_with_the_mean, settings, world=2)
 
 
-@pytest.mark.some(2)
-@pytest.mark.parametrize("way", WAYS, ids=lambda way: "-".join(map(str, way.values())))
+@few(2, "way", WAYS, ids=lambda way: "-".join(map(str, way.values())))
 def test_ranks_end_with_one_model(way, ranks):
     ranks.run(ends, way, world=2)
 

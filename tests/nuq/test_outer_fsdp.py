@@ -17,6 +17,7 @@ import nuq
 from nuq.kernels.spec import Key
 from nuq.registry import METHODS
 from tests.nuq.small_training import assert_same_bits, inputs, net, own_entry
+from tests.tiers import few
 
 RATE = 0.1
 
@@ -113,8 +114,7 @@ def follows(group, fragments):
     loop.close()
 
 
-@pytest.mark.some(1)
-@pytest.mark.parametrize("fragments", [2, 1])
+@few(1, "fragments", [2, 1])
 def test_shards_follow_diloco_on_whole_parameters(fragments, ranks):
     ranks.run(follows, fragments, world=4)
 

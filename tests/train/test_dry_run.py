@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from grid.engine.sweeps.families import find, load
 from nuq.simulation import Workers
 from settings import resolving, sections
+from tests.tiers import few
 from train import data, dry_run
 from train.process import status
 from train.steps.order import Order
@@ -85,8 +86,7 @@ def test_a_run_that_never_evaluates_spends_no_time_on_it(tmp_path: Path) -> None
     assert dry_run.dry_run(config(tmp_path, steps=10, eval_every=0))["evaluate_s"] == 0
 
 
-@pytest.mark.some(1)
-@pytest.mark.parametrize("collective", ["two_stage", "server", "hierarchical"])
+@few(1, "collective", ["two_stage", "server", "hierarchical"])
 def test_any_collective_can_be_tried_in_one_process(
     collective: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

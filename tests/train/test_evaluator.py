@@ -17,6 +17,7 @@ import torch
 
 from analysis.logs.load import load
 from settings import command_line, resolving
+from tests.tiers import few
 from tests.train.evaluated_runs import SETTINGS, STEPS, logged, results
 from train import evaluator, models
 from train.evaluator import Evaluator, follow, run
@@ -90,8 +91,7 @@ def test_the_model_in_which_local_steps_ended(tmp_path: Path) -> None:
     assert all(torch.equal(value, ended[name]) for name, value in model.state_dict().items())
 
 
-@pytest.mark.some(1)
-@pytest.mark.parametrize("own", [False, True])
+@few(1, "own", [False, True])
 def test_its_points_are_drawn_with_the_runs(own: bool, tmp_path: Path) -> None:
     """They are drawn too where they lie between the run's points, and where a later attempt has begun."""
     run_dir = tmp_path / "runs" / "sweep" / "run"

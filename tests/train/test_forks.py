@@ -38,7 +38,7 @@ def _same(first: Any, second: Any) -> bool:
     return torch.equal(first, second) if isinstance(first, torch.Tensor) else first == second
 
 
-@pytest.fixture(scope="module", params=["levels", "feedback", "rounds"])
+@pytest.fixture(scope="module", params=["levels", pytest.param("feedback", marks=pytest.mark.slow), "rounds"])
 def parent(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
     """A run that kept step 3 of 4, and what its settings are beside BASE."""
     of = {"levels": {}, "feedback": FEEDBACK, "rounds": {"exchange.local_steps": 2, "exchange.outer_momentum": 0.5}}
@@ -55,7 +55,6 @@ def _fork(parent: tuple[Path, dict[str, Any]], at: int, **more: Any) -> tuple[in
     return launch.launch(resolving.resolve(settings)), folder
 
 
-@pytest.mark.some(2)
 def test_a_fork_without_changes_is_the_run_that_it_left(parent: tuple[Path, dict[str, Any]]) -> None:
     code, folder = _fork(parent, 3)
     assert code == 0
@@ -99,7 +98,6 @@ def test_steps_without_a_checkpoint_are_refused(
     assert re.search(r"parent has no checkpoint of step 1 \(legal: (2, )?3, 4\): run it with", capsys.readouterr().err)
 
 
-@pytest.mark.some(5)
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [

@@ -15,6 +15,7 @@ import pytest
 import torch
 
 from settings import resolving
+from tests.tiers import few
 from train.launch import launch
 from train.models.weights import WeightsError, load_weights
 from train.process import checkpoint
@@ -75,8 +76,8 @@ def test_every_run_of_several_is_checked_before_the_first(words: list[str], sent
         resolving.check_overrides([good], sweep=True)
 
 
-@pytest.mark.some(2)
-@pytest.mark.parametrize(
+@few(
+    2,
     ("word", "sentence"),
     [
         ("hydra/launcher=joblib", "main.py: In 'hydra/config': Could not find 'hydra/launcher/joblib'"),

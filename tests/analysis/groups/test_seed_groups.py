@@ -17,6 +17,7 @@ from analysis.tables.result_table import table
 from nuq.registry import METHODS
 from nuq.settings import plugins
 from tests import own_package
+from tests.tiers import few
 
 ROW = [("loss", 0, 1.0)]
 WARMUP = METHODS["dgc"].settings().warmup_ratios
@@ -40,8 +41,8 @@ def test_selection_reads_settings_never_names(sweep: Callable[..., Logs]) -> Non
     assert set(chosen.scalars["run"]) == set(chosen.settings.index)
 
 
-@pytest.mark.some(3)
-@pytest.mark.parametrize(
+@few(
+    3,
     ("conditions", "count"),
     [
         (["method=alq"], 4),

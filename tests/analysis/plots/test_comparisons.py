@@ -19,6 +19,7 @@ from analysis.plots.across import along, geometric, trade_offs
 from analysis.plots.comparisons import against_setting, error_per_bit, excess
 from analysis.plots.finished import styled
 from tests.analysis.conftest import Rows, measured
+from tests.tiers import few
 
 Write = Callable[..., Path]
 
@@ -139,7 +140,6 @@ def test_tasks_that_cannot_be_compared_have_panels_of_their_own(write_run: Write
     assert [[y for _, y in means(axes)["ALQ"]] for axes in figure.axes] == [[74, 76], [78, 82]]
 
 
-@pytest.mark.some(2)
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
@@ -296,8 +296,7 @@ def test_long_names_leave_most_of_a_page_to_the_times(write_run: Write, tmp_path
 # --- what they look like ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.some(1)
-@pytest.mark.parametrize("width", style.WIDTHS.values())
+@few(1, "width", style.WIDTHS.values())
 def test_nothing_overlaps_at_either_width(write_run: Write, tmp_path: Path, width: float) -> None:
     for method in ("alq", "amq", "nuqsgd"):
         for index, size in enumerate((16, *(2**power for power in range(6, 16)))):

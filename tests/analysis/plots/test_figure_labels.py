@@ -19,6 +19,7 @@ from analysis.logs.load import Logs, load
 from analysis.plots import curves, style
 from nuq.registry import METHODS
 from tests.analysis.conftest import everything
+from tests.tiers import few
 
 CURVES = (
     "est_var",
@@ -176,8 +177,7 @@ ODD = {
 }
 
 
-@pytest.mark.some(2)
-@pytest.mark.parametrize("kind", ODD)
+@few(2, "kind", ODD)
 def test_odd_sweeps_give_figures_or_sentences(write_run: Callable[..., Path], tmp_path: Path, kind: str) -> None:
     rows, expected = ODD[kind]
     write_run("s", {"method": "alq"}, rows)

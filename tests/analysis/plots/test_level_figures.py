@@ -17,6 +17,7 @@ from analysis.plots.histogram_figure import gradient_histogram
 from analysis.plots.style import WIDTHS
 from tests.analysis.conftest import Rows
 from tests.analysis.plots.test_comparisons import assert_nothing_overlaps, drawn
+from tests.tiers import few
 
 Write = Callable[..., Path]
 EDGES = np.concatenate([-(2.0 ** np.arange(0, -9, -1)), [0.0], 2.0 ** np.arange(-8, 1)])
@@ -212,8 +213,7 @@ def test_methods_with_different_numbers_of_levels_share_a_figure(write_run: Writ
     ]
 
 
-@pytest.mark.some(1)
-@pytest.mark.parametrize("width", WIDTHS.values())
+@few(1, "width", WIDTHS.values())
 def test_nothing_overlaps_at_either_width(write_run: Write, tmp_path: Path, width: float) -> None:
     task = {"data": "cifar10", "model": "resnet32", "method.bits": 3}
     for symmetric in (True, False):

@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from analysis.__main__ import main
 from analysis.prediction import fastest_map
 from tests.analysis.conftest import Rows
+from tests.tiers import few
 
 ENDLESS = "1000000G"
 
@@ -175,8 +176,8 @@ def test_the_map_marks_cells_whose_method_has_no_such_runs(
     assert "*: steps of runs with another H" in drawn[0].get_suptitle()
 
 
-@pytest.mark.some(3)
-@pytest.mark.parametrize(
+@few(
+    3,
     ("words", "message"),
     [
         (["runs/none"], "no folder 'runs/none': RUN is the folder of a run, or of a sweep"),

@@ -14,6 +14,7 @@ from analysis.report import interactive, pictures, provenance, runs, sections
 from analysis.report.write import How, write
 from tests.analysis.conftest import measured
 from tests.analysis.synthetic import many_runs
+from tests.tiers import few
 
 FEW = How(most_figures=1)
 EVIL = "</script><img src=x onerror=alert(1)>"
@@ -125,8 +126,7 @@ def test_words_of_runs_stay_words(sweep: Path, write_run: Callable[..., Path]) -
     assert "1 run ended otherwise than planned, in 1 class of kind and signature." in markup.words
 
 
-@pytest.mark.some(1)
-@pytest.mark.parametrize("broken", ["no logs", "no settings", "no status", "one point", "damaged"])
+@few(1, "broken", ["no logs", "no settings", "no status", "one point", "damaged"])
 def test_there_is_a_report_wherever_there_is_a_run(write_run: Callable[..., Path], tmp_path: Path, broken: str) -> None:
     rows = {"no logs": (), "one point": ([("Vacc", 5, 50.0)],)}.get(broken, (measured(3.0, (0, 50)),))
     run = write_run("odd", {"method": "alq"}, *rows, state=None if broken == "no status" else "done")

@@ -10,6 +10,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ from grid.engine.local.slots import run_all, run_with_progress, summary
 from grid.engine.states.runs import Run, left_over, prepare, runs_of
 from grid.engine.sweep import load
 from tests.grid import fake
+from tests.tiers import few
 
 ROOT = Path(__file__).parents[3]
 
@@ -191,9 +193,7 @@ def _until(condition: Callable[[], bool], what: str, seconds: float = 15) -> Non
         time.sleep(0.02)
 
 
-@pytest.mark.some(2)
-@pytest.mark.parametrize("behaviour", ["wait", "deaf"])
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@few(2, ("behaviour", "number"), product(["wait", "deaf"], [signal.SIGINT, signal.SIGTERM]))
 def test_ctrl_c_stops_every_child_and_leaves_no_orphan(tmp_path: Path, behaviour: str, number: signal.Signals) -> None:
     root = fake.checkout(tmp_path / f"stop-{behaviour}", {1: behaviour, 2: behaviour})
     runs = fake.runs(root, 3)

@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import subprocess
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from grid.engine.scripts.script import from_script, job_script
 from grid.engine.submission.plan import deal
 from settings.resources import Resources
 from tests.grid import fake
+from tests.tiers import few
 
 # --- job scripts, executed ----------------------------------------------------------------------------------------
 
@@ -100,8 +102,7 @@ def _begun(runs: Any) -> list[str]:
     return [path.read_text() if path.exists() else "" for path in paths]
 
 
-@pytest.mark.some(1)
-@pytest.mark.parametrize("parallel", [1, 2])
+@few(1, "parallel", [1, 2])
 def test_after_a_requeue_what_failed_is_not_run_again(tmp_path: Path, parallel: int) -> None:
     root = fake.checkout(tmp_path, {1: 7, 2: 0, 3: "wait"})
     runs = fake.runs(root, 4)
@@ -223,8 +224,7 @@ GPUS = [
 ]
 
 
-@pytest.mark.some(2)
-@pytest.mark.parametrize(("outside", "resources", "inside"), GPUS)
+@few(2, ("outside", "resources", "inside"), GPUS)
 def test_three_at_a_time_each_with_its_own_gpus(
     tmp_path: Path, outside: str | None, resources: Resources, inside: list[str]
 ) -> None:
@@ -252,9 +252,7 @@ def test_one_failing_does_not_stop_the_others(tmp_path: Path) -> None:
     assert len(path.with_suffix(".ended").read_text().splitlines()) == 5
 
 
-@pytest.mark.some(2)
-@pytest.mark.parametrize("number", [signal.SIGUSR2, signal.SIGTERM, signal.SIGINT])
-@pytest.mark.parametrize("group", [False, True])
+@few(2, ("number", "group"), product([signal.SIGUSR2, signal.SIGTERM, signal.SIGINT], [False, True]))
 def test_a_signal_reaches_every_slot_and_nothing_new_begins(
     tmp_path: Path, number: signal.Signals, group: bool
 ) -> None:

@@ -26,6 +26,7 @@ from grid.engine.sweeps.overrides import pinned
 from settings.resources import Resources
 from tests.grid import fake, record
 from tests.grid.sweeps.test_overrides import AWKWARD
+from tests.tiers import few
 
 
 def test_texts_are_those_on_record() -> None:
@@ -77,8 +78,7 @@ def test_awkward_values_and_folders_reach_main_unharmed(
     assert json.loads(line.removeprefix("args ")) == pinned(item, "runs/s/one")
 
 
-@pytest.mark.some(2)
-@pytest.mark.parametrize("code", [0, 1, 2, 3, 75, 77])
+@few(2, "code", [0, 1, 2, 3, 75, 77])
 def test_run_ends_with_the_code_of_main(tmp_path: Path, code: int) -> None:
     root = fake.checkout(tmp_path / "a checkout", {1: code})
     (run,) = fake.runs(root, 1)

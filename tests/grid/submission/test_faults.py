@@ -14,6 +14,7 @@ from grid.engine.slurm import sbatch_command
 from grid.engine.states import chunk_submission
 from tests.grid import bench, fake
 from tests.grid.bench import Bench
+from tests.tiers import few
 
 ONCE = {1: 1, 2: 1, 3: 1}
 REFUSAL = "Batch job submission failed: Invalid account or account/partition combination specified"
@@ -83,8 +84,7 @@ def test_after_a_refusal_another_plan_takes_the_rest(chunked: Bench) -> None:
     assert chunked.starts() == ONCE
 
 
-@pytest.mark.some(1)
-@pytest.mark.parametrize("heard", [True, False])
+@few(1, "heard", [True, False])
 def test_the_same_submit_goes_on_after_a_lost_reply(
     chunked: Bench, heard: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

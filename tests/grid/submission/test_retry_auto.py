@@ -12,6 +12,7 @@ from grid.engine.submission.retry import Bounds, remedy_for
 from settings.resources import Resources
 from tests.grid import bench
 from tests.grid.bench import Bench
+from tests.tiers import few
 
 AUTO = "retry --auto --yes --max_time 3:00:00 --max_mem 2G"
 
@@ -84,8 +85,8 @@ def test_the_smaller_bound_counts(tmp_path: Path) -> None:
     assert changes("host_oom", "9:00:00", "64G", parallel=2)["mem"] == "4096M", "two such runs fit the node"
 
 
-@pytest.mark.some(4)
-@pytest.mark.parametrize(
+@few(
+    4,
     ("words", "sentence"),
     [
         ("--max_mem 64G", "--max_mem 64G: is a bound of --auto, which is not given"),

@@ -15,6 +15,7 @@ from grid.engine.sweeps.overrides import pinned
 from settings import command_line, resolving, run_identity
 from settings.overrides import to_override
 from settings.sections import as_set
+from tests.tiers import few
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=12)
 AWKWARD = st.text(st.sampled_from("a1 '\"\\${}[],:=#\n\t*?%~+-@|é!`"), max_size=10)
@@ -44,8 +45,7 @@ def test_other_types_are_refused() -> None:
         to_override("x", {"a": 1})
 
 
-@pytest.mark.some(2)
-@pytest.mark.parametrize("family", ["nuq", "abl", "demo"])
+@few(2, "family", ["nuq", "abl", "demo"])
 def test_pinned_overrides_resolve_to_the_same_experiment(family: str) -> None:
     run_name = {"nuq": "cifar10_full_resnet8", "abl": "interval", "demo": "demo"}[family]
     for item in load(family, run_name).experiments():

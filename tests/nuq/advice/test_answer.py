@@ -123,7 +123,6 @@ def test_what_compresses_nothing_is_not_recommended(monkeypatch: pytest.MonkeyPa
     assert Advice(rows, 0.2).recommended.name == Advice(rows, 0.2).quickest.name == "fp32"
 
 
-@pytest.mark.some(2)
 @pytest.mark.parametrize(
     ("method", "settings", "biased"),
     [

@@ -19,6 +19,7 @@ from nuq.advice import script
 from nuq.advice.processor_share import processor_share
 from nuq.advice.script import TIMED, WARM_UP, _Watch, observed
 from tests.nuq.advice import scripts
+from tests.tiers import few
 
 
 def _script(folder: Path, text: str) -> Path:
@@ -68,9 +69,9 @@ def terminable() -> Iterator[None]:
     signal.signal(signal.SIGTERM, before or signal.SIG_DFL)
 
 
-@pytest.mark.some(2)
 @pytest.mark.usefixtures("terminable")
-@pytest.mark.parametrize(
+@few(
+    2,
     ("text", "arguments", "message"),
     [
         (scripts.WITHOUT_DDP, [], r"train.py ended and made no DistributedDataParallel \(FSDP is not covered\): "),

@@ -15,6 +15,7 @@ from nuq.coding import entropy, entropy_reference
 from nuq.coding.entropy import CODERS, decode, encode, encoded_bound
 from nuq.native import entropy as entropy_cpu
 from tests.nuq.skewed_codes import MILLION, skewed_codes
+from tests.tiers import few
 
 SETS = native.instruction_sets()
 needs_library = pytest.mark.skipif(not SETS, reason="the library is not built, or is off")
@@ -54,17 +55,14 @@ def test_round_trip(coder: str, num_symbols: int, num_codes: int, decay: float, 
     _is_round_trip(skewed_codes(num_codes, num_symbols, decay, seed), num_symbols, coder)
 
 
-@pytest.mark.some(3)
-@pytest.mark.parametrize("coder", CODERS)
+@few(3, "coder", CODERS)
 def test_lengths_around_lanes_and_pieces(kernels: str, coder: str) -> None:
     edges = [0, 8, 16, 32, 64, 992, 8192, 4 * 8192, 5 * 8192] + ([] if kernels == "reference" else [2 * 8192, 3 * 8192])
     for num_codes in sorted({max(0, edge + step) for edge, step in product(edges, (-1, 0, 1))}):
         _is_round_trip(skewed_codes(num_codes, 5, 1.0), 5, coder)
 
 
-@pytest.mark.some(11)
-@pytest.mark.parametrize("coder", CODERS)
-@pytest.mark.parametrize("num_symbols", [1, 2, 3, 4, 255, 256, 257, 512])
+@few(11, ("coder", "num_symbols"), product(CODERS, [1, 2, 3, 4, 255, 256, 257, 512]))
 def test_alphabets(kernels: str, coder: str, num_symbols: int) -> None:
     for symbol in {0, num_symbols // 2, num_symbols - 1}:  # nothing but one symbol
         codes = np.full(1000, symbol, dtype=np.uint8 if num_symbols <= 256 else np.uint16)
@@ -124,9 +122,8 @@ def test_long_raw(kernels: str) -> None:
 # --- the library against the reference -----------------------------------------------------------------------------
 
 
-@pytest.mark.some(2)
 @needs_library
-@pytest.mark.parametrize("coder", CODERS)
+@few(1, "coder", CODERS)
 @pytest.mark.parametrize(
     ("num_codes", "num_symbols", "decay"),
     [
@@ -234,8 +231,7 @@ def test_cut_short_or_too_long(kernels: str, coder: str) -> None:
         )  # one code more or less can fit Huffman's last byte
 
 
-@pytest.mark.some(2)
-@pytest.mark.parametrize("coder", CODERS)
+@few(2, "coder", CODERS)
 def test_flipped_bits_and_random_bytes(kernels: str, coder: str) -> None:
     rng = np.random.default_rng(17)
     codes = skewed_codes(200 if kernels == "reference" else 2000, 9, 0.4)

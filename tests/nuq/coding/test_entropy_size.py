@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from nuq.coding import entropy, entropy_tables
 from nuq.coding.entropy import decode, encode
 from tests.nuq.skewed_codes import MILLION, skewed_codes
+from tests.tiers import few
 
 
 def _entropy_bits(codes: np.ndarray) -> float:
@@ -27,10 +28,7 @@ DECAYS = {
 }
 
 
-@pytest.mark.some(4)
-@pytest.mark.parametrize(
-    ("num_symbols", "decay"), [(symbols, decay) for symbols, decays in DECAYS.items() for decay in decays]
-)
+@few(4, ("num_symbols", "decay"), [(symbols, decay) for symbols, decays in DECAYS.items() for decay in decays])
 def test_rans_is_within_2_percent_of_the_entropy(num_symbols: int, decay: float) -> None:
     codes = skewed_codes(MILLION, num_symbols, decay)
     data = encode(codes, num_symbols, "rans")

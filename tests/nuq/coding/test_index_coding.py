@@ -17,6 +17,7 @@ from nuq.coding.index_coding import bound, decode, encode
 from nuq.coding.index_forms import BITMAP, FORMS, INT32, OTHERS, RANS, RICE
 from nuq.errors import MessageError
 from nuq.native import bits as kernels
+from tests.tiers import few
 
 needs_library = pytest.mark.skipif(native.library() is None, reason="the library is not built, or is off")
 
@@ -153,8 +154,7 @@ def test_the_library_writes_the_bytes_of_numpy(seed: int) -> None:
         assert find(bitmap, indices.size - 1) is None
 
 
-@pytest.mark.some(5)
-@pytest.mark.parametrize("n, k", [(1000, 100), (10**6, 5000), (10**6, 300_000), (10**4, 9_900), (2**31, 4)])
+@few(5, "n, k", [(1000, 100), (10**6, 5000), (10**6, 300_000), (10**4, 9_900), (2**31, 4)])
 def test_damage_is_an_error_or_other_legal_indices(bits: str, n: int, k: int) -> None:
     """A changed byte may give other indices; it must never give some that do not ascend or lie outside, or an error of
     another kind.

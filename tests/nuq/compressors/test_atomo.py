@@ -17,6 +17,7 @@ from nuq.errors import MessageError, NonFiniteError
 from nuq.kernels import atoms
 from nuq.kernels.spec import Key
 from nuq.registry import METHODS
+from tests.tiers import few
 
 KEY = Key(1, 2, 3, "x")
 SIZES = st.lists(st.one_of(st.just(0.0), st.floats(1e-6, 1e6)), min_size=1, max_size=30)
@@ -121,8 +122,7 @@ def low_rank(m: int, n: int, noise: float = 0.0) -> torch.Tensor:
     return torch.randn(m, 2, generator=generator) @ torch.randn(2, n, generator=generator) + noise * heavy(m, n)
 
 
-@pytest.mark.some(2)
-@pytest.mark.parametrize("how", ["exact", "randomized"])
+@few(1, "how", ["exact", "randomized"])
 @pytest.mark.parametrize(
     "matrix", [low_rank(12, 30, 0.3), heavy(9, 11), low_rank(70, 80, 0.1)], ids=["noisy", "heavy", "larger"]
 )

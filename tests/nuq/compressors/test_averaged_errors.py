@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from nuq.kernels.spec import Key
 from nuq.kernels.statistics import Statistics
 from nuq.registry import METHODS
 from tests.nuq.kernels.test_cpu import KINDS, SIZES, vector_of
+from tests.tiers import few
 
 pytestmark = pytest.mark.skipif(not native.instruction_sets(), reason="the C++ kernels are not built")
 
@@ -85,9 +87,14 @@ def test_the_memory_and_what_is_added(isa, name, bits, size, bucket_size, kind, 
             of.settle()
 
 
-@pytest.mark.some(5)
-@pytest.mark.parametrize("bucket_size", [3, 64, 100, 131072, 200_000, 1 << 30])
-@pytest.mark.parametrize("name", ["qsgdinf", "alq", "alq norm=linf", "alq norm=quantile", "nuqsgd", "ecdq"])
+@few(
+    5,
+    ("bucket_size", "name"),
+    product(
+        [3, 64, 100, 131072, 200_000, 1 << 30],
+        ["qsgdinf", "alq", "alq norm=linf", "alq norm=quantile", "nuqsgd", "ecdq"],
+    ),
+)
 def test_long_vectors_on_any_number_of_threads(name, bucket_size, monkeypatch):
     """Levels that were fitted and travel, workers that round together, and buckets that are encoded in parts."""
     entry, *norms = name.split()

@@ -27,7 +27,6 @@ for case, (name, options) in CASES.items():
     MESSAGES[case] = (compressor, compressor.encode(X, Key(1, 0, 0, "x")))
 
 
-@pytest.mark.some(3)
 @pytest.mark.parametrize("case", CASES)
 @settings(max_examples=60)
 @given(

@@ -17,6 +17,7 @@ from nuq.kernels import reference
 from nuq.kernels.sketches import cells, clusters
 from nuq.kernels.spec import Key
 from nuq.settings.sketches import CASQ
+from tests.tiers import few
 
 KEY = Key(1, 2, 3, "x")
 
@@ -152,8 +153,7 @@ def test_a_gradient_that_is_thrown_away_leaves_no_clusters() -> None:
     assert method.state_dict() == {"by_worker": {}}
 
 
-@pytest.mark.some(2)
-@pytest.mark.parametrize("n", [1, 17, 5000, 200_000])
+@few(2, "n", [1, 17, 5000, 200_000])
 def test_the_library_and_pytorch_give_the_same_bits(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
     x = torch.where(torch.arange(n) % 5 == 0, 0.0, heavy(n))
     methods = [make(), make(clusters=40, cells_ratio=0.5, coding="rans"), make(values="fp16", outlier_percentile=100.0)]

@@ -3,6 +3,7 @@
 import base64
 import itertools
 import zlib
+from itertools import product
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from nuq.errors import MessageError
 from nuq.kernels import operators, reference
 from nuq.kernels.spec import Key
 from nuq.settings.quantizers import DRIVE, EDEN
+from tests.tiers import few
 
 PLAIN = {"lloyd_max": "packed", "uniform": "huffman"}
 VNMSE = {1: 0.5708, 2: 0.1331, 3: 0.0358, 4: 0.0096}
@@ -61,10 +63,7 @@ def with_share(share: float, rest: torch.Tensor, size: int) -> torch.Tensor:
     return buckets.view(-1)
 
 
-@pytest.mark.some(4)
-@pytest.mark.parametrize("size", [128, 1024, 8192])
-@pytest.mark.parametrize("distribution", DISTRIBUTIONS)
-@pytest.mark.parametrize("bits", VNMSE)
+@few(4, ("size", "distribution", "bits"), product([128, 1024, 8192], DISTRIBUTIONS, VNMSE))
 def test_one_large_coordinate_does_not_raise_the_error_of_a_dense_bucket(distribution, bits, size):
     rest, compressor = DISTRIBUTIONS[distribution](1 << 17), Eden(EDEN(bits=bits, bucket_size=size))
     for share in (0.1, 0.25, 0.5, 0.9, 0.99):
@@ -145,15 +144,13 @@ def worst_in_sigmas(x: torch.Tensor, bits: int, **settings: Any) -> float:
     return float((errors.mean(dim=0).abs() / (errors.std(dim=0) / len(errors) ** 0.5 + rounding)).max())
 
 
-@pytest.mark.some(2)
-@pytest.mark.parametrize("x", HARD.values(), ids=HARD)
-@pytest.mark.parametrize("bits", [1, 3])
+@few(2, "x", HARD.values(), ids=HARD)
+@few(1, "bits", [1, 3])
 def test_unbiased_on_sparse_short_and_structured_input(x, bits):
     assert bias_in_sigmas(x, bits) < 3
 
 
-@pytest.mark.some(2)
-@pytest.mark.parametrize("x", HARD.values(), ids=HARD)
+@few(2, "x", HARD.values(), ids=HARD)
 def test_uniform_steps_are_unbiased_there_too(x):
     assert bias_in_sigmas(x, 2, levels="uniform", coding="rans") < 3
 
@@ -199,8 +196,7 @@ BESIDE = {f"{count} alike": alike(count, 0.001) for count in (1, 2, 4, 8, 12, 16
 }
 
 
-@pytest.mark.some("33 alike")
-@pytest.mark.parametrize("x", BESIDE.values(), ids=BESIDE)
+@few(("33 alike",), "x", BESIDE.values(), ids=BESIDE)
 @pytest.mark.parametrize("bits", [1, 2, 3, 4, 8])
 def test_each_coordinate_is_unbiased_beside_larger_ones(x, bits):
     """Of 128 normal numbers one is beyond 4.7 once in 3,000 times."""
@@ -214,10 +210,9 @@ def test_each_coordinate_is_unbiased_on_uniform_steps(x, bits):
     assert worst_in_sigmas(x, bits, levels="uniform", coding="huffman") < 4.7
 
 
-@pytest.mark.some(6)
-@pytest.mark.parametrize("size", [128, 512, 8192])
+@few(1, "size", [128, 512, 8192])
 @pytest.mark.parametrize("form", [{}, {"levels": "uniform", "coding": "huffman"}], ids=["lloyd_max", "uniform"])
-@pytest.mark.parametrize("bits", range(1, 9))
+@few(3, "bits", range(1, 9))
 def test_sparse_buckets_err_no_more_than_rounded_at_random(bits, form, size, monkeypatch):
     """As they were before they were dithered."""
     rows = [torch.nn.functional.pad(torch.ones(count), (0, size - count)) for count in (1, 2, 4, 12) for _ in range(64)]
@@ -230,8 +225,7 @@ def test_sparse_buckets_err_no_more_than_rounded_at_random(bits, form, size, mon
         assert error <= 1.02 * relative_error(compressor, x, Key(0, 0, 0, "x"))
 
 
-@pytest.mark.some(2)
-@pytest.mark.parametrize("n", [1, 3, 127, 300])
+@few(2, "n", [1, 3, 127, 300])
 def test_unbiased_on_short_vectors(n):
     x, compressor, count = normal(n, n), Eden(EDEN(bits=2)), 300
     errors = torch.stack([decoded(compressor, x, Key(1, step, 0, "x")) - x for step in range(count)]).double()
@@ -346,7 +340,6 @@ def test_the_input_stays_as_it_was():
     assert torch.equal(x, before)
 
 
-@pytest.mark.some(2)
 @pytest.mark.parametrize(
     ("coding", "levels"), [*((coding, "lloyd_max") for coding in ("packed", "huffman", "rans")), ("rans", "uniform")]
 )

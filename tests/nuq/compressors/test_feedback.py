@@ -19,6 +19,7 @@ from nuq.exchange.payload import PayloadCodec
 from nuq.kernels.spec import Key
 from nuq.registry import METHODS
 from tests.nuq.parts import tiled
+from tests.tiers import few
 
 SIZE = 300
 NAMES = ["qsgd", "nuqsgd", "trn", "alq", "ecdq", "eden", "drive", "supersgd"]
@@ -38,8 +39,7 @@ def key(step: int, name: str = "p") -> Key:
     return Key(1, step, 0).of(name)
 
 
-@pytest.mark.some(2)
-@pytest.mark.parametrize("name", NAMES)
+@few(2, "name", NAMES)
 @settings(max_examples=25)
 @given(data=st.lists(st.floats(-1e6, 1e6, width=32), min_size=1, max_size=8), seed=st.integers(0, 1000))
 def test_every_message_is_a_contraction(name, data, seed):
@@ -55,8 +55,7 @@ def test_every_message_is_a_contraction(name, data, seed):
         assert before.norm() <= wanted.norm() * (1 + 1e-5)
 
 
-@pytest.mark.some(2)
-@pytest.mark.parametrize("name", ["trn", "alq", "ecdq"])
+@few(2, "name", ["trn", "alq", "ecdq"])
 def test_what_was_left_out_comes_back(name):
     """The mean of the messages comes nearer to the gradient than those without a memory can, which are biased or
     spread.

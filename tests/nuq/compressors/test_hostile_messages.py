@@ -16,6 +16,7 @@ from nuq.testing.cases import build, parametrize
 from nuq.testing.test_hostile_messages import *  # noqa: F403 - its tests
 from nuq.testing.test_hostile_messages import CLAIMS, SMALL, decodes_or_names, little_memory, received
 from tests.test_contract import CASES, SLOW
+from tests.tiers import few
 
 BAD = [struct.pack(form, float(name)) for form in ("<f", "<e") for name in ("inf", "nan")] + [
     struct.pack("<H", 0x7F80),
@@ -88,8 +89,7 @@ def test_a_caller_who_names_no_limit_lets_through_what_memory_can_bear():
 WITHOUT_FLOATS = ("natural",)
 
 
-@pytest.mark.some("alq", "topk", "smaq")
-@pytest.mark.parametrize("case", [pytest.param(case, marks=[pytest.mark.slow] * (case in SLOW)) for case in CASES])
+@few(("alq", "topk", "smaq"), "case", CASES)
 def test_numbers_that_are_not_finite_are_damage(case):
     """Written over every place of the body."""
     compressor = build(case)

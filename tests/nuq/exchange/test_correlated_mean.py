@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import pytest
@@ -17,9 +18,9 @@ from nuq.registry import METHODS
 from nuq.settings.exchange import Exchange
 from tests.nuq.exchange.test_collectives import gradient, settings_of, simulated
 from tests.nuq.small_training import of_all
+from tests.tiers import few
 
 
-@pytest.mark.some(4)
 @pytest.mark.parametrize(
     "name", ["qsgdinf", "nuqsgd", "trn", "natural", "block8", "fp8", "s2fp8", "bf16", "fp16", "smaq", "nnw_bdi"]
 )
@@ -58,8 +59,7 @@ def test_ranks_that_round_together_err_less(ranks):
     ranks.run(correlated, world=3)
 
 
-@pytest.mark.some(2)
-@pytest.mark.parametrize("name", ["qsgdinf", "trn", "natural"])
+@few(2, "name", ["qsgdinf", "trn", "natural"])
 def test_a_server_that_takes_two_of_four_stays_unbiased(name):
     """Whoever it takes does not depend on how they round; its reply is exact."""
     sizes, repeats = {"a": 500}, 150
@@ -72,8 +72,7 @@ def test_a_server_that_takes_two_of_four_stays_unbiased(name):
     assert abs(float(along.mean())) < 4.5 * float(along.std()) / repeats**0.5
 
 
-@pytest.mark.some(2)
-@pytest.mark.parametrize("name", ["natural", "bf16", "fp16", "fp8", "block8", "s2fp8", "nnw_bdi"])
+@few(2, "name", ["natural", "bf16", "fp16", "fp8", "block8", "s2fp8", "nnw_bdi"])
 def test_every_worker_by_itself_stays_unbiased(name):
     """With both signs, whose random numbers casts turn round."""
     compressor = METHODS[name].load()(METHODS[name].settings(rounding="correlated"))
@@ -87,9 +86,7 @@ def test_every_worker_by_itself_stays_unbiased(name):
                 assert abs(float(along.mean())) < 4.5 * float(along.std()) / repeats**0.5, (workers, worker)
 
 
-@pytest.mark.some(2)
-@pytest.mark.parametrize("name", ["qsgdinf", "alq", "trn"])
-@pytest.mark.parametrize("workers", [4, 8])
+@few(2, ("name", "workers"), product(["qsgdinf", "alq", "trn"], [4, 8]))
 def test_rounding_costs_no_bytes_under_auto(name, workers):
     chosen = []
     for rounding in ("stochastic", "correlated"):

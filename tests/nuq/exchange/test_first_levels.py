@@ -5,6 +5,7 @@ simulation.
 from __future__ import annotations
 
 import math
+from itertools import product
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from nuq.settings.exchange import Exchange
 from nuq.simulation import Workers
 from tests.nuq.parts import flat
 from tests.nuq.small_training import assert_same_bits, backward, gradients, hooked, net
+from tests.tiers import few
 
 ADAPTIVE = [name for name, entry in METHODS.items() if entry.adaptive]
 L2: dict[str, Any] = {"method": "alq", "bits": 3, "norm": "l2"}
@@ -99,9 +101,7 @@ def test_the_first_message_of_the_hook_has_fitted_levels(ranks: Any) -> None:
     assert never[0] > 2 * paper[0]
 
 
-@pytest.mark.some(3)
-@pytest.mark.parametrize("scope", ["model", "tensor"])
-@pytest.mark.parametrize("name", ADAPTIVE)
+@few(3, ("scope", "name"), product(["model", "tensor"], ADAPTIVE))
 def test_the_first_message_of_the_simulation_has_fitted_levels(name: str, scope: str) -> None:
     """The simulation steps as the trainer does: what is due is fitted, then sent."""
     gradient = heavy()

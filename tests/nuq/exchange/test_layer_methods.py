@@ -252,7 +252,6 @@ def test_parameters_of_one_line_are_one_vector_with_scope_model() -> None:
     )
 
 
-@pytest.mark.some(2)
 @pytest.mark.parametrize("collective", ["gather", "two_stage", "server", "auto"])
 def test_a_saved_state_goes_on(collective: str) -> None:
     lines = [*LINES, "a = dgc ratio=0.1"]

@@ -18,8 +18,8 @@ from nuq.exchange.mean_error import BOUND
 from nuq.registry import METHODS
 from nuq.settings.exchange import Exchange
 from nuq.simulation import Workers
-from tests.kinds import SPOKEN_FOR
 from tests.nuq.small_training import assert_same_bits, backward, gradients, hooked, net, of_all
+from tests.tiers import few
 
 SHAPE = torch.Size([64, 256])
 CPU = torch.device("cpu")
@@ -95,11 +95,11 @@ def of_bits(name: str) -> list[dict[str, Any]]:
     return [small | {"bits": type(METHODS[name].settings().bits)(bits)} for bits in (3, 7)]
 
 
-@pytest.mark.some("alq", "eden")
-@pytest.mark.parametrize(
+@few(
+    ("alq on 3", "eden on 3"),
     ("name", "workers"),
     [
-        pytest.param(name, workers, marks=[pytest.mark.slow] * (name in SPOKEN_FOR or workers != 3))
+        pytest.param(name, workers, id=f"{name} on {workers}")
         for name in EXCHANGING
         for workers in ((3,) if name in SAME_FAMILY else (2, 3, 8))
     ],

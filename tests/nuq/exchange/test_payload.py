@@ -20,8 +20,8 @@ from nuq.exchange.payload import PayloadCodec, RemoteNonFinite, checked
 from nuq.kernels.spec import Key
 from nuq.registry import METHODS
 from nuq.settings.feedback import Feedback
-from tests.kinds import one_of_a_kind
 from tests.nuq.parts import tiled
+from tests.tiers import few
 
 KEY = Key(5, 3, 1)
 LAYOUT = tiled({"a": 1, "b": 63, "c": 64, "d": 65}, Segment("e, f", 193, 7, exact=True))
@@ -74,8 +74,7 @@ def test_a_payload_has_the_size_it_says_and_adds_its_parts(name):
     assert of.encode(x, FlatLayout(()), KEY).numel() == 0
 
 
-@pytest.mark.some("alq", "topk", "casq")
-@pytest.mark.parametrize("name", one_of_a_kind(CODECS))
+@few(("alq", "topk", "casq"), "name", CODECS)
 @settings(max_examples=40)
 @given(data=st.data())
 def test_damaged_payloads_raise(name, data):
@@ -103,8 +102,7 @@ def test_damaged_payloads_raise(name, data):
         decoded(of, damaged)
 
 
-@pytest.mark.some("alq", "topk", "casq")
-@pytest.mark.parametrize("name", one_of_a_kind(CODECS))
+@few(("alq", "topk", "casq"), "name", CODECS)
 @settings(max_examples=40)
 @given(data=st.data())
 def test_bodies_that_nobody_encoded_raise_or_decode(name, data):

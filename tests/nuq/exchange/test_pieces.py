@@ -20,6 +20,7 @@ from nuq.kernels.spec import ALONE, Key
 from nuq.kernels.statistics import Statistics
 from nuq.registry import METHODS
 from tests.nuq.parts import tiled
+from tests.tiers import few
 
 KEY = Key(9, 4, 2, workers=5)
 QUANTIZED = [("qsgd", {}), ("qsgdinf", {}), ("trn", {}), ("nuqsgd", {}), ("amq", {"norm": "l2"}), ("alq", {})]
@@ -37,8 +38,7 @@ def compressor(name: str, **given: Any) -> Any:
     return made
 
 
-@pytest.mark.some(3)
-@pytest.mark.parametrize(("name", "chosen"), QUANTIZED)
+@few(3, ("name", "chosen"), QUANTIZED)
 @settings(max_examples=25)
 @given(
     sizes=st.lists(st.integers(0, 400), min_size=1, max_size=7),

@@ -22,6 +22,7 @@ from nuq.registry import METHODS
 from nuq.settings.exchange import Exchange
 from nuq.simulation import Workers
 from tests.nuq.small_training import assert_same_bits, backward, hooked, net, parameters
+from tests.tiers import few
 
 QUICKLY_S = 5.0
 BROKEN = "broken on purpose"
@@ -123,8 +124,8 @@ CASES = [
 ]
 
 
-@pytest.mark.some(7)
-@pytest.mark.parametrize(
+@few(
+    7,
     ("entry", "how", "world", "where"),
     [
         *((*case, where) for case in CASES for where in ("encode", "decode")),

@@ -17,6 +17,7 @@ from nuq.kernels import reference, spec
 from nuq.kernels.spec import Key
 from nuq.kernels.statistics import Statistics
 from nuq.registry import METHODS
+from tests.tiers import few
 
 MASK = 0xFFFFFFFF
 KEY = Key(seed=5, step=3, worker=0, parameter="model")
@@ -133,10 +134,9 @@ def gradients(workers: int, n: int = 4096) -> Tensor:
     return torch.randn(n, generator=generator) + torch.randn(workers, n, generator=generator)
 
 
-@pytest.mark.some(3)
-@pytest.mark.parametrize("workers", [2, 4, pytest.param(5, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("rotation", ["none", "hadamard"])
-@pytest.mark.parametrize("name", FAMILY)
+@few(1, "workers", [4, 2, 5])
+@few(1, "rotation", ["none", "hadamard"])
+@few(3, "name", FAMILY)
 def test_the_mean_errs_less_and_nobody_is_biased(name: str, rotation: str, workers: int) -> None:
     x = gradients(workers)
     errors = {}

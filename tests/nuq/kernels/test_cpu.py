@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from torch import Tensor
 from nuq import errors, native
 from nuq.kernels import bit_packing, operators, reference, spec
 from nuq.kernels import cpu as kernels
+from tests.tiers import few
 
 pytestmark = pytest.mark.skipif(not native.instruction_sets(), reason="the C++ kernels are not built")
 
@@ -153,7 +155,6 @@ def test_uniform(case: Case) -> None:
     check(case)
 
 
-@pytest.mark.some(5)
 @pytest.mark.parametrize("num_levels", [2, 3, 4, 5, 8, 9, 10, 16, 17, 32, 33, 64, 128, 256, 512])
 def test_whole_buckets(num_levels: int) -> None:
     """Buckets of whole words, where codes are packed from registers; the last one ends anywhere."""
@@ -164,9 +165,7 @@ def test_whole_buckets(num_levels: int) -> None:
         check(Case(vector, 2048, "linf", num_levels, bit_packing.packing(num_levels)))
 
 
-@pytest.mark.some(2)
-@pytest.mark.parametrize("bucket_size", [37, 1023, 8192, 100_003, 150_000, 1 << 40])
-@pytest.mark.parametrize("norm", spec.NORMS)
+@few(2, ("bucket_size", "norm"), product([37, 1023, 8192, 100_003, 150_000, 1 << 40], spec.NORMS))
 def test_threads(bucket_size: int, norm: str) -> None:
     """Buckets that share bytes, that one thread measures, and that all threads measure together."""
     vector = vector_of("all magnitudes", 400_007, torch.float32)
@@ -341,8 +340,7 @@ CALLS: dict[str, tuple[str, tuple[Any, ...]]] = {
 }
 
 
-@pytest.mark.some(2)
-@pytest.mark.parametrize("call", CALLS)
+@few(2, "call", CALLS)
 def test_opcheck(call: str) -> None:
     """Schema (what is said to be written is written, and nothing else), fake kernel and dispatch."""
     name, arguments = CALLS[call]

@@ -26,6 +26,7 @@ from nuq.kernels.spec import Key
 from nuq.settings.baselines import BF16
 from tests.nuq.skewed_codes import skewed_codes
 from tests.nuq.without_gpu import check_machine_code, interpreted, recorded
+from tests.tiers import few
 
 
 class Case(NamedTuple):
@@ -146,9 +147,8 @@ def test_few_codes_are_the_processors(monkeypatch: pytest.MonkeyPatch) -> None:
     assert body._coding_device(data, "huffman", 1 << 22) is None
 
 
-@pytest.mark.some(7)
 @pytest.mark.usefixtures("by_the_reference")
-@pytest.mark.parametrize("num_symbols", [1, 2, 3, 8, 256, 300])
+@few(2, "num_symbols", [1, 2, 3, 8, 256, 300])
 @pytest.mark.parametrize(("n", "decay"), [(0, 1.0), (1, 1.0), (43, 0.0), (6000, 50.0), (6000, 0.2), (70_001, 1.0)])
 def test_every_form_has_the_bytes_of_the_cpu(n: int, decay: float, num_symbols: int) -> None:
     codes = skewed_codes(n, num_symbols, decay)

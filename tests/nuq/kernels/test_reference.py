@@ -15,6 +15,7 @@ from nuq.kernels import bit_packing, operators, reference, spec
 from nuq.kernels.host import square_root
 from nuq.kernels.spec import Key
 from nuq.levels import level_sets
+from tests.tiers import few
 
 MASK = 0xFFFFFFFF
 LEVELS = {
@@ -234,8 +235,7 @@ def test_empty_vector():
     assert codes.numel() == norms.numel() == decode(codes, norms, torch.tensor(LEVELS["ternary"]), 8).numel() == 0
 
 
-@pytest.mark.some(2)
-@pytest.mark.parametrize("num_levels", [2, 3, 8, 255, 512])
+@few(2, "num_levels", [2, 3, 8, 255, 512])
 def test_subtractive_dither_leaves_an_error_uniform_within_half_a_step(num_levels):
     """Independent of the coordinate: also at the ends of the range, at a level and at zero."""
     levels = torch.tensor(level_sets.equally_spaced(num_levels).values, dtype=torch.float32)

@@ -64,7 +64,6 @@ def errors(made: AdaptiveQuantizer, rows: list[torch.Tensor], repeats: int) -> n
     return np.array(found)
 
 
-@pytest.mark.some(3)
 @pytest.mark.parametrize("workers", [1, 2, 3, 4, 5, 8])
 @pytest.mark.parametrize("bits", [2, 3])
 def test_the_functional_is_the_error_that_the_kernels_make(workers, bits):

@@ -4,6 +4,8 @@ cause.
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 import pytest
 import torch
@@ -14,6 +16,7 @@ from nuq.kernels import reference
 from nuq.kernels.statistics import Statistics
 from nuq.levels import update_rules
 from nuq.levels.level_sets import Levels
+from tests.tiers import few
 
 BUCKET_SIZE = 512
 
@@ -53,9 +56,7 @@ def true_variance(levels: Levels, gradients: list[torch.Tensor], norm: str) -> f
     return variance / total
 
 
-@pytest.mark.some(2)
-@pytest.mark.parametrize("norm", ["l2", "linf"])
-@pytest.mark.parametrize("bits", [2, 3, 4])
+@few(2, ("norm", "bits"), product(["l2", "linf"], [2, 3, 4]))
 def test_true_variance_is_no_higher_than_with_the_papers_solver(gradients, norm, bits):
     statistics = Statistics.empty(350)
     for x in gradients[::2]:
@@ -72,8 +73,7 @@ def test_true_variance_is_no_higher_than_with_the_papers_solver(gradients, norm,
         assert update_rules.alq(histogram, bits).expected_variance * BUCKET_SIZE == pytest.approx(ours, rel=0.2)
 
 
-@pytest.mark.some(2)
-@pytest.mark.parametrize("fit", ["normal", "mixture", "histogram"])
+@few(2, "fit", ["normal", "mixture", "histogram"])
 def test_expected_variance_is_never_above_the_papers_sweeps(gradients, fit):
     statistics = Statistics.empty(350)
     for x in gradients[:10]:

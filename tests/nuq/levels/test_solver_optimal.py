@@ -1,6 +1,7 @@
 """The global optimum: against known values, exhaustive search, every other set of levels and its own monotony."""
 
 import itertools
+from itertools import product
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from nuq.levels.objective import Objective
 from nuq.levels.truncated_normals import CondTruncNorm, CondTruncNormHist, Histogram, TruncNorm
 from nuq.native import levels as kernels
 from tests.nuq.levels.test_update_rules import DISTRIBUTIONS, OPTIMA, measured
+from tests.tiers import few
 
 rng = np.random.default_rng(5)
 COMPILED = native.library() is not None  # without, 256 levels take a second each: fewer of them
@@ -37,8 +39,7 @@ HEAVY = {
 }
 
 
-@pytest.mark.some(4)
-@pytest.mark.parametrize("sigma, bits, psi", OPTIMA)
+@few(3, "sigma, bits, psi", OPTIMA)
 @pytest.mark.parametrize("symmetric", [True, False])
 @pytest.mark.parametrize("compiled", [True, False])
 def test_the_known_optima(sigma, bits, psi, symmetric, compiled, monkeypatch):
@@ -85,8 +86,7 @@ def test_no_set_of_levels_is_better(name, symmetric, inner):
     assert best.levels.num_levels == other.num_levels
 
 
-@pytest.mark.some(3)
-@pytest.mark.parametrize("name", [*DISTRIBUTIONS, *HEAVY])
+@few(3, "name", [*DISTRIBUTIONS, *HEAVY])
 def test_the_optimum_is_never_above_alq_or_amq_or_the_grid(name):
     distribution = (DISTRIBUTIONS | HEAVY)[name]
     for bits in (2, 3, 4, 8) if COMPILED else (2, 3):
@@ -111,9 +111,11 @@ def test_the_optimum_is_never_above_alq_or_amq_or_the_grid(name):
             )
 
 
-@pytest.mark.some(2)
-@pytest.mark.parametrize("name", ["normal", "off centre", "mixture", "heavy", "wide", "few", "student", "two humps"])
-@pytest.mark.parametrize("symmetric", [True, False])
+@few(
+    2,
+    ("name", "symmetric"),
+    product(["normal", "off centre", "mixture", "heavy", "wide", "few", "student", "two humps"], [True, False]),
+)
 def test_more_levels_are_never_worse(name, symmetric):
     """One by one for free levels.
 
@@ -179,9 +181,7 @@ def drawn(name: str) -> np.ndarray:
     return draw.normal(size=size) if name == "normal" else draw.standard_t(int(name[1]), size)
 
 
-@pytest.mark.some(2)
-@pytest.mark.parametrize("symmetric", [True, False])
-@pytest.mark.parametrize("name", ["normal", "lognormal", "t2", "t3", "digits"])
+@few(2, ("symmetric", "name"), product([True, False], ["normal", "lognormal", "t2", "t3", "digits"]))
 def test_alq_is_within_a_percent_of_the_optimum_at_any_number_of_bits(name, symmetric, tmp_path, monkeypatch):
     monkeypatch.setattr(gradient_samples, "CACHE", tmp_path)
     statistics = Statistics.empty(350)
@@ -202,7 +202,6 @@ def test_alq_is_within_a_percent_of_the_optimum_at_any_number_of_bits(name, symm
         )
 
 
-@pytest.mark.some(2)
 @pytest.mark.parametrize("name", ["normal", "lognormal", "t2", "t3"])
 def test_alq_is_no_worse_than_a_program_over_all_edges_of_the_histogram(name):
     """The program in its plainest form, all pairs of edges tried, from the histogram's own sums, without

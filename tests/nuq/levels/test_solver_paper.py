@@ -88,7 +88,6 @@ def test_the_originals_values_at_one_thirty_second(bits, norm_less, p, variance)
     assert made.expected_variance == pytest.approx(variance, rel=1e-5)
 
 
-@pytest.mark.some(3)
 @pytest.mark.parametrize("norm_less, first", [(False, FIRST), (True, NORM_LESS_FIRST)])
 @pytest.mark.parametrize("bits, sigmas", [(2, [0.2, 0.05]), (3, [0.1, 1 / 32, 1 / 90]), (4, [0.1, 1 / 32])])
 def test_amq_update_after_update_is_the_originals(norm_less, first, bits, sigmas):

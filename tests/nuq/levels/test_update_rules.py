@@ -2,6 +2,7 @@
 
 import doctest
 import itertools
+from itertools import product
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from nuq.levels import level_sets, solver_exact, solver_paper, update_rules
 from nuq.levels.level_sets import Levels
 from nuq.levels.objective import Objective
 from nuq.levels.truncated_normals import CondTruncNorm, CondTruncNormHist, Histogram, TruncNorm
+from tests.tiers import few
 
 rng = np.random.default_rng(3)
 # independent optima: sigma, bits, Psi*
@@ -178,10 +180,7 @@ def test_derivatives_equal_finite_differences(name, symmetric):
             assert at.masses[i] == pytest.approx(-turn[i], rel=1e-3, abs=1e-7)
 
 
-@pytest.mark.some(9)
-@pytest.mark.parametrize("name", DISTRIBUTIONS)
-@pytest.mark.parametrize("solver", ["exact", "paper"])
-@pytest.mark.parametrize("bits", [1, 2, 3, 8])
+@few(9, ("name", "solver", "bits"), product(DISTRIBUTIONS, ["exact", "paper"], [1, 2, 3, 8]))
 def test_any_distribution_gives_legal_levels(name, solver, bits):
     distribution, best = DISTRIBUTIONS[name], update_rules.alq
     if bits == 8 and name not in ("normal", "few", "ends"):
@@ -201,9 +200,7 @@ def test_any_distribution_gives_legal_levels(name, solver, bits):
         assert 0 < learned.p < 1 and learned.levels == level_sets.exponential(bits, learned.p)
 
 
-@pytest.mark.some(3)
-@pytest.mark.parametrize("name", ["normal", "off centre", "mixture", "heavy", "wide"])
-@pytest.mark.parametrize("bits", [2, 3, 4])
+@few(3, ("name", "bits"), product(["normal", "off centre", "mixture", "heavy", "wide"], [2, 3, 4]))
 def test_exact_is_never_worse_than_paper_and_alq_never_worse_than_amq(name, bits):
     distribution = DISTRIBUTIONS[name]
     best = update_rules.alq(distribution, bits).expected_variance
@@ -224,9 +221,7 @@ def test_the_measured_distribution_is_served_better_by_its_own_optimum_than_by_t
     assert update_rules.alq(HEAVY, 3).expected_variance < 0.8 * update_rules.expected_variance(normal, HEAVY)
 
 
-@pytest.mark.some(2)
-@pytest.mark.parametrize("ratio", [0.0, 0.5, 2.0])
-@pytest.mark.parametrize("bits", [2, 3, 4])
+@few(2, ("ratio", "bits"), product([0.0, 0.5, 2.0], [2, 3, 4]))
 def test_amq_equals_brute_force_for_any_mean(ratio, bits):
     sigma = 0.02
     mean = ratio * sigma

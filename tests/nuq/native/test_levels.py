@@ -14,6 +14,7 @@ from nuq.levels.objective import Objective
 from nuq.levels.truncated_normals import CondTruncNorm, CondTruncNormHist, Histogram, TruncNorm
 from nuq.native import levels as kernels
 from tests.nuq.levels.test_update_rules import DISTRIBUTIONS
+from tests.tiers import few
 
 pytestmark = pytest.mark.skipif(native.library() is None, reason="the C++ kernels are not built")
 
@@ -141,8 +142,7 @@ def test_the_program_equals_numpy(distribution, symmetric, num_levels):
         )
 
 
-@pytest.mark.some(2)
-@pytest.mark.parametrize("name", DISTRIBUTIONS)
+@few(2, "name", DISTRIBUTIONS)
 def test_fitted_levels_equal_those_of_numpy(name):
     distribution = DISTRIBUTIONS[name]
     for bits in (2, 3, 4):

@@ -49,7 +49,6 @@ def tensors(draw) -> torch.Tensor:
     return x.to(draw(st.sampled_from([torch.float32, torch.float16, torch.bfloat16, torch.float64])))
 
 
-@pytest.mark.some(3)
 @pytest.mark.parametrize("spec", TRAINED)
 @given(x=tensors())
 @settings(max_examples=40, deadline=None)
@@ -116,7 +115,6 @@ def test_what_base_delta_blocks_save():
     assert bits["close to a base"] < 4.5 and bits["close to a base, and zeros"] < 5.5
 
 
-@pytest.mark.some(3)
 @pytest.mark.parametrize("spec", TRAINED)
 @given(cut=st.integers(1, 60), bit=st.integers(0, 7), place=st.floats(0, 0.999))
 @settings(max_examples=40, deadline=None)

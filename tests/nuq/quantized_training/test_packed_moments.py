@@ -15,6 +15,7 @@ import nuq
 from nuq.kernels.spec import Key
 from nuq.quantized_training.formats import Format, Packed
 from nuq.quantized_training.packed_moments import PackedLogarithms, PackedMoments, absolute, needs_logarithms, relative
+from tests.tiers import few
 
 KEY = Key(1, 0, 0, "moment")
 SPEC = "qsgdinf bits=8"
@@ -79,7 +80,6 @@ def test_logarithms_of_every_type(dtype, spec):
     assert found.dtype == dtype and bool(torch.isfinite(found).all()) and torch.equal(found == 0, moment == 0)
 
 
-@pytest.mark.some(3)
 @pytest.mark.parametrize("name", ["Adam", "AdamW", "RMSprop"])
 @pytest.mark.parametrize("size", [1.0, 1e-30])
 def test_a_model_in_float64(name, size):
@@ -290,8 +290,7 @@ BY_ROOTS = {
 }
 
 
-@pytest.mark.some(5)
-@pytest.mark.parametrize("make", BY_ROOTS.values(), ids=list(BY_ROOTS))
+@few(2, "make", BY_ROOTS.values(), ids=list(BY_ROOTS))
 @pytest.mark.parametrize("spec", ["smaq", "smaq outlier_limit=16", "fp8", "s2fp8", "nnw_bdi", "block8", "bf16", SPEC])
 def test_no_weight_steps_further_than_its_own_gradients_say(make, spec):
     """Gradients of nine decades in one tensor, and ones that end: where first moments are rounded as they are, steps of
@@ -314,8 +313,7 @@ def test_no_weight_steps_further_than_its_own_gradients_say(make, spec):
         assert float(moved[3:6].max()) < 0.1 * LR
 
 
-@pytest.mark.some(2)
-@pytest.mark.parametrize("make", BY_ROOTS.values(), ids=list(BY_ROOTS))
+@few(2, "make", BY_ROOTS.values(), ids=list(BY_ROOTS))
 def test_dead_units_do_not_keep_adam_from_learning(make):
     losses = []
     for formats in ({}, {"moments": "smaq", "min_size": 100}):

@@ -12,6 +12,7 @@ import torch
 from PIL import Image
 
 from settings import resolving, run_identity
+from tests.tiers import few
 from tests.train.data.test_data import load
 from train import data
 from train.data import augment, picture_set, pictures
@@ -115,8 +116,7 @@ def pixels(x: torch.Tensor) -> np.ndarray:
     return np.rint(((x * std + mean) * 255).numpy())
 
 
-@pytest.mark.some(2)
-@pytest.mark.parametrize("test", ["test", "val"])
+@few(1, "test", ["test", "val"])
 @pytest.mark.parametrize(("path", "size"), [("insects", 24), ("", 64), ("/", 70)])
 def test_a_folder_is_read_at_its_size(tmp_path: Path, test: str, path: str, size: int) -> None:
     home = tmp_path / "insects" if path else tmp_path
@@ -210,8 +210,7 @@ def test_a_jpeg_is_decoded_no_smaller_than_it_is_wanted(factor: int) -> None:
     assert pictures.View((0, 0, 31, 31), (32, 32)).reduction() == 1
 
 
-@pytest.mark.some(1)
-@pytest.mark.parametrize("shape", [(801, 613), (1203, 499), (517, 1024)])
+@few(1, "shape", [(801, 613), (1203, 499), (517, 1024)])
 def test_fast_decoding_gives_nearly_the_same_picture_in_the_same_place(tmp_path: Path, shape: tuple[int, int]) -> None:
     rng = np.random.default_rng(1)
     picture = Image.fromarray(rng.integers(0, 256, (9, 12, 3), dtype=np.uint8)).resize(shape, Image.Resampling.BICUBIC)

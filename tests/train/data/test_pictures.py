@@ -290,7 +290,6 @@ def test_imagenet_names_what_is_wrong(tmp_path: Path) -> None:
 # --- stand-ins and downloads ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.some(3)
 @pytest.mark.parametrize("name", [name for name in DATA if name not in ("glue", "imdb")])  # those: test_sentences
 def test_stand_ins_are_marked_and_shaped(name: str) -> None:
     dataset = load(name, stand_in=True)

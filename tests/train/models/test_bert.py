@@ -324,7 +324,6 @@ def test_it_learns_how_alike_two_sentences_are(tmp_path: Path) -> None:
     assert trainer.evaluate("test")["Vpearson"] > 0.5
 
 
-@pytest.mark.some(1)
 @needs_extra
 @pytest.mark.parametrize(
     "method",

@@ -12,6 +12,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from settings import resolving
+from tests.tiers import few
 from tests.train.models.test_models import FOR_MNIST, build, size
 from train import models
 from train.models import classic, original, resnet9
@@ -107,8 +108,7 @@ def test_large_images_get_torchvisions_form(name: str, published: int) -> None:
 # --- what they compute ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.some(2)
-@pytest.mark.parametrize("name", ["resnet9", "cifar_resnet18", "alexnet", "vgg16_bn", "vgg11", "inception"])
+@few(2, "name", ["resnet9", "cifar_resnet18", "alexnet", "vgg16_bn", "vgg11", "inception"])
 def test_any_size_below_64_fits(name: str) -> None:
     for shape in ((3, 32, 63), (3, 33, 47)):
         model = build(name, shape, 5).eval()

@@ -15,6 +15,7 @@ from torch.nn import functional as F
 
 from nuq.registry import METHODS
 from settings import resolving
+from tests.tiers import few
 from tests.train.models.test_models import build, size
 from train import data, dry_run
 from train.data import objective, text
@@ -228,8 +229,7 @@ def test_a_gpt_learns_more_than_the_frequencies_of_characters() -> None:
     assert loss < float(-(shares[shares > 0] * shares[shares > 0].log()).sum()) - 0.3
 
 
-@pytest.mark.some(7)
-@pytest.mark.parametrize("name", list(METHODS))
+@few(7, "name", list(METHODS))
 def test_every_method_takes_its_tensors(name: str) -> None:
     trainer = Trainer(config(method=name, stand_in=True), device=CPU)
     before = {key: parameter.detach().clone() for key, parameter in trainer.parameters.items()}

@@ -19,6 +19,7 @@ from torch.nn import functional as F
 from settings import resolving
 from settings.data import DATA
 from settings.models import MODELS
+from tests.tiers import few
 from train import data, models
 from train.data import torchvision_import
 from train.models import cifar_resnet, small
@@ -113,8 +114,7 @@ def test_sizes_of_the_small_models() -> None:
 # --- what they compute ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.some(4)
-@pytest.mark.parametrize("name", BUILT)
+@few(4, "name", BUILT)
 def test_logits_and_a_gradient_for_every_parameter(name: str) -> None:
     needs(name)
     shape = input_shape(name)
@@ -138,8 +138,7 @@ def test_logits_and_a_gradient_for_every_parameter(name: str) -> None:
         assert parameter.grad.abs().sum() > 0, key
 
 
-@pytest.mark.some(3)
-@pytest.mark.parametrize("name", BUILT)
+@few(3, "name", BUILT)
 def test_weights_come_from_the_callers_seed(name: str) -> None:
     needs(name)
     first, again, other = (

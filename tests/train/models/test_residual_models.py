@@ -12,6 +12,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from settings import resolving
+from tests.tiers import few
 from tests.train.models.test_models import build, size
 from train import models
 from train.models import cifar_stem_resnet, wide_resnet
@@ -50,8 +51,7 @@ def test_stems_for_small_images_leave_the_customary_number_of_parameters(depth: 
     assert isinstance(next(iter(model.blocks)), kind)  # type: ignore[arg-type]
 
 
-@pytest.mark.some(2)
-@pytest.mark.parametrize("depth", list(cifar_stem_resnet.BLOCKS))
+@few(2, "depth", list(cifar_stem_resnet.BLOCKS))
 def test_a_stem_resnet_has_as_many_layers_as_its_name_says(depth: int) -> None:
     with torch.device("meta"):
         model = build(f"cifar_resnet{depth}").eval()
@@ -125,8 +125,7 @@ RESIDUAL: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.some(3)
-@pytest.mark.parametrize("name", list(RESIDUAL))
+@few(3, "name", list(RESIDUAL))
 def test_every_residual_block_can_start_as_its_shortcut(name: str) -> None:
     chosen, shapes = RESIDUAL[name], []
     usual, zeroed = (build(name, seed=3, **chosen, **{"model.zero_init": zero}) for zero in (False, True))

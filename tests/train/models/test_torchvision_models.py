@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from settings import resolving
+from tests.tiers import few
 from tests.train.models.test_models import build, size
 from train.data.torchvision_import import torchvision
 from train.models import weights
@@ -21,10 +22,7 @@ def named(arch: str, shape: tuple[int, ...] = (3, 32, 32), num_classes: int = 10
     return build("torchvision", shape, num_classes, **{"model.arch": arch, **chosen})
 
 
-@pytest.mark.some(2)
-@pytest.mark.parametrize(
-    "arch", ["mobilenet_v3_small", "shufflenet_v2_x0_5", "squeezenet1_1", "googlenet", "regnet_y_400mf"]
-)
+@few(2, "arch", ["mobilenet_v3_small", "shufflenet_v2_x0_5", "squeezenet1_1", "googlenet", "regnet_y_400mf"])
 def test_a_model_by_name_gives_logits(arch: str) -> None:
     model = named(arch, (3, 32, 32), 7)
     assert model.training
@@ -65,8 +63,8 @@ def test_a_name_near_to_none() -> None:
         named("retinanet_resnet50_fpn")
 
 
-@pytest.mark.some(2)
-@pytest.mark.parametrize(
+@few(
+    2,
     ("arch", "shape"),
     [("alexnet", (3, 32, 32)), ("inception_v3", (3, 64, 64)), ("vit_b_32", (3, 48, 48)), ("vit_b_32", (3, 64, 32))],
 )

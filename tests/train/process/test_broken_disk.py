@@ -144,7 +144,6 @@ def test_permission_lost(half_done: Path, capsys: pytest.CaptureFixture[str], mo
     goes_on(half_done)
 
 
-@pytest.mark.some(2)
 @pytest.mark.parametrize("kind", ["removed", "moved", "replaced"])
 def test_the_folder_is_gone(
     kind: str, half_done: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

@@ -4,11 +4,11 @@ evaluate them.
 
 import math
 
-import pytest
 import torch
 
 from nuq.kernels.statistics import NUM_BINS
 from settings import command_line, resolving
+from tests.tiers import few
 from train import evaluator
 from train.launch import launch
 from train.process import checkpoint
@@ -32,8 +32,8 @@ ODD = {  # of the shape that the model has
 }
 
 
-@pytest.mark.some(2)
-@pytest.mark.parametrize(
+@few(
+    2,
     ("values", "words"),
     [
         ({"step": -4}, "its step is -4; legal: 0 to 2"),
@@ -82,8 +82,8 @@ def test_odd_contents_are_told_in_one_sentence(values, words, tmp_path, capsys):
         assert ("move it away" in error) == (begin is not begins[0])
 
 
-@pytest.mark.some(2)
-@pytest.mark.parametrize(
+@few(
+    2,
     ("values", "words"),
     [
         ({"step": True}, "its step is True; legal: int"),
@@ -107,8 +107,8 @@ def test_what_no_run_saves_is_damage_and_the_previous_is_gone_on_from(values, wo
     assert capsys.readouterr().err == f"{told}\n{told}: move it away to start this run anew\n"
 
 
-@pytest.mark.some(3)
-@pytest.mark.parametrize(
+@few(
+    3,
     ("settings", "damage", "words"),
     [
         ({"optim": "sgd"}, lambda saved: saved["optimizer"]["state"].pop(1), "it has no optimizer.state.1"),
@@ -176,8 +176,8 @@ STEPS_TAKEN = "its optimizer has taken a number of steps below 0 or from 2^63 on
 MOMENT, SHAPE = "its optimizer.state.0.", "where this run has float32[16, 1, 3, 3]"
 
 
-@pytest.mark.some(2)
-@pytest.mark.parametrize(
+@few(
+    2,
     ("name", "state", "words"),
     [
         ("sgd", {0: {"momentum_buffer": 3}}, f"{MOMENT}momentum_buffer is 3, {SHAPE}"),
@@ -220,8 +220,8 @@ def test_an_odd_optimizer_is_told_in_one_sentence(name, state, words, tmp_path, 
         )
 
 
-@pytest.mark.some(2)
-@pytest.mark.parametrize(
+@few(
+    2,
     ("values", "words"),
     [
         ({}, "a state whose workers.memories[0].workers[1] has no residuals, momenta"),

@@ -18,6 +18,7 @@ from torch.nn.functional import cross_entropy
 from settings import resolving
 from settings.sections import dotted
 from tests.nuq.ranks import Ranks
+from tests.tiers import few
 from tests.train import small_runs
 from train.logs.run_log import Log
 from train.process.status import Status
@@ -242,8 +243,7 @@ def trained(group: dist.ProcessGroup | None, number: int) -> dict[str, Any]:
     return bits(ours)
 
 
-@pytest.mark.some(1)
-@pytest.mark.parametrize("number", range(len(WAYS)), ids=IDS)
+@few(1, "number", range(len(WAYS)), ids=IDS)
 def test_two_processes_give_the_bits_of_one(number: int, ranks: Ranks) -> None:
     alone = trained(None, number)
     assert ranks.run(trained, number) == [alone, alone]
@@ -273,8 +273,7 @@ def attempt(settings: dict[str, Any], run_dir: Path, stop_at: int = -1, kill_at:
     return ours
 
 
-@pytest.mark.some(1)
-@pytest.mark.parametrize("number", range(len(WAYS)), ids=IDS)
+@few(1, "number", range(len(WAYS)), ids=IDS)
 def test_killed_and_stopped_amid_rounds_equals_undisturbed(number: int, tmp_path: Path) -> None:
     method, more = WAYS[number]
     settings = config(method, **more)

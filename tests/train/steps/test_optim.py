@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from settings import resolving
+from tests.tiers import few
 from tests.train.steps.test_resume import Killed, attempt, bits, config
 from train.logs.run_log import Log
 from train.process import checkpoint
@@ -277,8 +278,8 @@ RECIPE = {"optim.decay_norms": False, "optim.weight_decay": 0.1, "optim.clip_nor
 WARM = {"schedule": "exponential", "schedule.period": 2, "schedule.warmup_steps": 5, "schedule.warmup_factor": 0}
 
 
-@pytest.mark.some(2)
-@pytest.mark.parametrize(
+@few(
+    2,
     "more",
     [
         {"name": "qsgdinf", "optim": "adamw"},
@@ -314,8 +315,7 @@ def test_what_groups_are_set_to_is_the_settings_business(tmp_path: Path) -> None
     assert bits(attempt(config("qsgdinf"), tmp_path / "odd")) == bits(undisturbed)
 
 
-@pytest.mark.some(2)
-@pytest.mark.parametrize("name", ["sgd", "adam", "dgc"])
+@few(2, "name", ["sgd", "adam", "dgc"])
 def test_checkpoints_from_before_decay_could_spare_go_on(name: str, tmp_path: Path) -> None:
     """One group of all parameters in their order, with the keys of torch's own, and DGC's mark."""
     settings = config("dgc") if name == "dgc" else config("qsgdinf", optim=name)

@@ -13,6 +13,7 @@ from tensorboardX.proto import event_pb2
 
 from settings import resolving, run_identity
 from settings.command_line import Evaluation
+from tests.tiers import few
 from tests.train.steps.test_resume import Killed, attempt, bits
 from train.evaluator import FOLDER, Evaluator
 from train.launch import launch
@@ -49,10 +50,7 @@ def logged(run_dir: Path) -> dict[str, list[tuple[int, float]]]:
     return found
 
 
-@pytest.mark.some(1)
-@pytest.mark.parametrize(
-    "more", [EVERYTHING, {"optim.momentum": 0.5, "tensors.moments": "bf16"}], ids=["everything", "sgd"]
-)
+@few(1, "more", [EVERYTHING, {"optim.momentum": 0.5, "tensors.moments": "bf16"}], ids=["everything", "sgd"])
 def test_a_run_resumes_bit_by_bit(more, tmp_path):
     settings = config(**more)
     undisturbed = attempt(settings, tmp_path / "undisturbed")

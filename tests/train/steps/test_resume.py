@@ -14,7 +14,7 @@ import torch
 from nuq.levels import update_rules
 from nuq.registry import METHODS
 from settings import resolving, run_identity
-from tests.kinds import one_of_a_kind
+from tests.tiers import few
 from train.launch import launch
 from train.logs.run_log import Log
 from train.process import checkpoint
@@ -68,8 +68,7 @@ def bits(trainer: Trainer) -> list[bytes]:
     return [value.numpy().tobytes() if isinstance(value, torch.Tensor) else repr(value).encode() for value in tensors]
 
 
-@pytest.mark.some("alq", "topk", "casq")
-@pytest.mark.parametrize("name", one_of_a_kind(METHODS))
+@few(("alq", "topk", "casq"), "name", METHODS)
 def test_killed_and_stopped_equals_undisturbed(name, tmp_path):
     settings = config(name)
     undisturbed = attempt(settings, tmp_path / "undisturbed")
@@ -103,8 +102,7 @@ def test_the_p_of_amqs_last_update_is_among_its_starts_after_a_resume(tmp_path, 
     assert seen[-2:] == last
 
 
-@pytest.mark.some(1)
-@pytest.mark.parametrize("collective", ["two_stage", "server"])
+@few(1, "collective", ["two_stage", "server"])
 def test_a_second_encoding_resumes(collective, tmp_path):
     settings = config("alq", **{"exchange.collective": collective})
     undisturbed = attempt(settings, tmp_path / "undisturbed")
@@ -116,8 +114,7 @@ def test_a_second_encoding_resumes(collective, tmp_path):
     assert bits(resumed) != bits(attempt(config("alq"), tmp_path / "gather"))
 
 
-@pytest.mark.some(1)
-@pytest.mark.parametrize("collective", ["gather", "two_stage"])
+@few(1, "collective", ["gather", "two_stage"])
 def test_layers_with_methods_of_their_own_resume(collective, tmp_path):
     lines = [
         "conv1 = dgc ratio=0.1",
@@ -142,8 +139,7 @@ def test_layers_with_methods_of_their_own_resume(collective, tmp_path):
     assert [list(layer["compressor"]) for layer in both[0]] == [[], [], [], ["levels", "multiplier", "gap"]]
 
 
-@pytest.mark.some(1)
-@pytest.mark.parametrize("statistics", ["running", "fresh"])
+@few(1, "statistics", ["running", "fresh"])
 def test_a_resumed_run_does_not_fit_its_first_levels_again(statistics, tmp_path):
     settings = config("alq", **{"method.update_at": [0], "method.statistics": statistics})
     undisturbed = attempt(settings, tmp_path / "undisturbed")

@@ -157,7 +157,6 @@ BATCH_NORM = {
 }
 
 
-@pytest.mark.some(3)
 @pytest.mark.parametrize(
     ("owner", "name", "action", "more", "words"),
     [
