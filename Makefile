@@ -67,10 +67,11 @@ results: $(DEV) $(KERNELS) ## measure again what pages quote: NAME="grid methods
 	$(PY) -m benchmarks.record $(NAME)
 	$(if $(NAME),$(PY) -m benchmarks.pages)
 
-lint: $(DEV) ## ruff check, ruff format --check, pyright
+lint: $(DEV) ## ruff check, ruff format --check, import-linter, pyright
 	failed=
 	$(PY) -m ruff check . || failed=1
 	$(PY) -m ruff format --check . || failed=1
+	$(PY) -c 'from importlinter.cli import lint_imports_command as main; main()' --no-logo --no-cache || failed=1
 	$(PY) -m pyright --pythonpath $(PY) || failed=1
 	test -z "$$failed"
 

@@ -1,7 +1,6 @@
-"""The walls of the house: who may import whom, what stays free of torch, and what every file looks like.
+"""What stays free of torch, how little a start imports, and what every file looks like.
 
-One table of rules is held against the syntax tree of every file, and the modules that must work without torch are
-imported in a fresh interpreter.
+Who may import whom stands in ``.importlinter``, which `make lint` holds.
 """
 
 from __future__ import annotations
@@ -9,8 +8,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -18,92 +16,8 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 ROOMS = ("settings", "files", "nuq", "grid", "train", "analysis", "benchmarks", "tests")  # folders that hold code
+TORCH_FREE_OF_NUQ = ("nuq.registry", "nuq.settings", "nuq.prediction", "nuq.native", "nuq.levels")
 MAX_LINES = 400
-
-
-@dataclass(frozen=True)
-class Rule:
-    """The modules called ``names`` (or below them) may import ``allowed`` (or below) beside the standard library."""
-
-    names: tuple[str, ...]
-    allowed: tuple[str, ...]
-    never: tuple[str, ...] = ()  # stated too, so that a wider ``allowed`` cannot let them in
-
-
-# Rooms, and the rooms below them.  What stands beside them in a rule are packages of others that the room itself needs.
-SETTINGS = ("nuq.registry", "nuq.settings")
-PREDICTION = (*SETTINGS, "nuq.prediction")
-LEVELS = ("nuq.settings", "nuq.native", "nuq.levels")  # without torch: tables, distributions and solvers in float64
-KERNELS = (*LEVELS, "nuq.registry", "nuq.errors", "nuq.kernels")
-DISPATCH = ("nuq.kernels.operators",)  # it imports the implementations of the operators
-CODING = (*KERNELS, "nuq.coding")
-COMPRESSORS = (*CODING, "nuq.compressors")
-MODELS = (*COMPRESSORS, "nuq.parameters")
-UNDER_COLLECTIVES = (
-    "nuq.exchange.flat_layout",
-    "nuq.exchange.finite",
-    "nuq.exchange.missing",
-    "nuq.exchange.payload",
-    "nuq.exchange.transport",
-)
-ARRAYS = ("numpy", "torch")
-HYDRA = ("hydra", "omegaconf")
-OURS = ("args", "settings", "files")
-SWEEPS = (*OURS, *SETTINGS, "grid.engine.sweeps")
-SCRIPTS = (*SWEEPS, "grid.engine.scripts")
-SLURM = (*SCRIPTS, "grid.engine.slurm")
-STATES = (*SLURM, "grid.engine.states")
-PROCESS = (*OURS, "nuq", "train.process")
-DATA = (*PROCESS, "train.data")
-STEPS = (*DATA, "train.models", "train.logs", "train.steps")
-
-ANALYSIS = ("numpy", "scipy", "pandas", "matplotlib", "bokeh", "jinja2", "markupsafe", "rich", "yaml")
-
-# Room by room, as in CONTRIBUTING.md.  The first rule that names a module holds for it.
-RULES = (
-    Rule(("settings.completion",), (*OURS, *SETTINGS)),
-    Rule(("args", "settings"), (*OURS[:2], *SETTINGS, "hydra")),
-    Rule(("files",), ("files", "yaml", "pyarrow", "argcomplete")),
-    Rule(SETTINGS, SETTINGS),
-    Rule(("nuq.prediction",), PREDICTION),
-    Rule(("nuq.errors",), ()),
-    Rule(("nuq.native",), ("nuq.native", "numpy")),
-    Rule(("nuq.levels",), (*LEVELS, "numpy", "scipy")),
-    Rule(
-        ("nuq.kernels.spec", "nuq.kernels.bit_packing"),
-        ("nuq.errors", "nuq.kernels.bit_packing", *ARRAYS, "jaxtyping"),
-    ),
-    Rule(("nuq.kernels.cuda",), (*KERNELS, "torch", "triton"), never=DISPATCH),
-    Rule(("nuq.kernels.reference", "nuq.kernels.cpu"), (*KERNELS, "torch", "jaxtyping"), never=DISPATCH),
-    Rule(("nuq.kernels",), (*KERNELS, *ARRAYS, "jaxtyping")),
-    Rule(("nuq.coding",), (*CODING, *ARRAYS)),
-    Rule(("nuq.compressors",), (*COMPRESSORS, *ARRAYS)),
-    Rule(("nuq.parameters",), ("nuq.kernels.spec", "torch")),
-    Rule(("nuq.exchange.collectives",), (*MODELS, *UNDER_COLLECTIVES, "nuq.exchange.collectives", "torch")),
-    Rule(UNDER_COLLECTIVES, (*MODELS, *UNDER_COLLECTIVES, "nuq.exchange.agreement", "torch")),
-    Rule(("nuq.exchange.hook",), (*MODELS, "nuq.exchange", "torch")),
-    Rule(("nuq.exchange",), (*MODELS, "nuq.exchange", "torch"), never=("nuq.exchange.hook",)),
-    Rule(("nuq.quantized_training",), (*MODELS, "nuq.quantized_training", *ARRAYS)),
-    Rule(("nuq.testing",), (*COMPRESSORS, "nuq.testing", "torch", "pytest")),
-    Rule(("nuq",), ("nuq", "torch")),
-    Rule(("grid.engine.sweeps",), (*SWEEPS, "grid", "hydra")),  # which looks for families
-    Rule(("grid.engine.sweep",), SWEEPS),
-    Rule(("grid.engine.scripts",), SCRIPTS),
-    Rule(("grid.engine.slurm",), (*SLURM, "submitit", "yaml")),
-    Rule(("grid.engine.states",), (*STATES, "yaml")),
-    Rule(("grid.engine.submission",), (*STATES, "grid.engine.submission")),
-    Rule(("grid.engine.local",), (*STATES, "grid.engine.local")),
-    Rule(("grid", "grid_run"), (*STATES, "grid", "yaml", "argcomplete")),
-    Rule(("train.process",), (*PROCESS, "torch", "yaml")),
-    Rule(("train.logs",), (*PROCESS, "train.logs", "numpy", "tensorboardX")),
-    Rule(("train.data",), (*DATA, *ARRAYS, "scipy", "PIL", "tokenizers")),
-    Rule(("train.models",), (*DATA, "train.models", "torch", "transformers", "safetensors")),
-    Rule(("train.steps",), (*STEPS, *ARRAYS)),
-    Rule(("train",), (*STEPS, "train", "torch", "tensorboardX", "yaml")),
-    Rule(("analysis",), (*OURS, *PREDICTION, "grid", "analysis", *ANALYSIS)),
-    Rule(("main",), (*OURS, *HYDRA, "train")),
-    Rule(("setup",), ("setuptools",)),
-)
 
 
 def _module(path: Path) -> str:
@@ -116,72 +30,13 @@ RULED = [path for path in FILES if not _module(path).startswith(("tests", "bench
 TORCH_FREE = [
     name
     for name in map(_module, FILES)
-    if name in ("args", "grid_run")
-    or name.startswith(("settings", "files", "grid", "analysis", *PREDICTION, "nuq.native", "nuq.levels"))
+    if name in ("args", "grid_run") or name.startswith(("settings", "files", "grid", "analysis", *TORCH_FREE_OF_NUQ))
 ]
-
-
-def _within(name: str, roots: tuple[str, ...]) -> bool:
-    return any(name == root or name.startswith(f"{root}.") for root in roots)
 
 
 @cache
 def _tree(path: Path) -> ast.Module:
     return ast.parse(path.read_text(), filename=str(path))
-
-
-def imported(tree: ast.Module, module: str, *, is_package: bool) -> set[str]:
-    """Every module that ``tree`` imports, anywhere in it, by its full dotted name (``from a import b`` is ``a.b``)."""
-    names: set[str] = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            names.update(alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            base = node.module or ""
-            if node.level:
-                parts = module.split(".")
-                parent = parts[: len(parts) - node.level + is_package]
-                base = ".".join([*parent, *([base] if base else [])])
-            names.update(f"{base}.{alias.name}" for alias in node.names)
-    return names
-
-
-def broken(rule: Rule, names: set[str]) -> list[str]:
-    """The imports that ``rule`` forbids."""
-    outside = {name for name in names if name.split(".")[0] not in sys.stdlib_module_names}
-    return sorted(name for name in outside if _within(name, rule.never) or not _within(name, rule.allowed))
-
-
-def test_imports_follow_the_table() -> None:
-    wrong = []
-    for path in RULED:
-        module = _module(path)
-        names = imported(_tree(path), module, is_package=path.name == "__init__.py")
-        rule = next((rule for rule in RULES if _within(module, rule.names)), None)
-        wrong += [f"{module} is in no rule of the table"] if rule is None else []
-        wrong += [f"{module} must not import {name}" for name in (broken(rule, names) if rule else [])]
-    assert not wrong
-
-
-@pytest.mark.parametrize(
-    ("rule", "source", "offender"),
-    [
-        ("grid", "def run():\n    import torch.nn\n", "torch.nn"),
-        ("grid", "from nuq.kernels import operators", "nuq.kernels.operators"),
-        ("grid", "from nuq import registry", None),
-        ("grid", "from ..nuq import alq", None),  # relative: grid.nuq, the sweeps
-        ("grid", "from nuq import alq", "nuq.alq"),
-        ("train", "if True:\n    from grid.engine.states import judge", "grid.engine.states.judge"),
-        ("nuq", "import args", "args"),
-        ("nuq", "from .levels import Levels", None),
-        ("analysis", "import nuq.simulation", "nuq.simulation"),
-        ("args", "import numpy", "numpy"),
-    ],
-)
-def test_the_walk_finds_what_is_hidden(rule: str, source: str, offender: str | None) -> None:
-    (chosen,) = (entry for entry in RULES if rule in entry.names)
-    module = {"grid": "grid.engine", "nuq": "nuq"}.get(rule, rule)
-    assert broken(chosen, imported(ast.parse(source), module, is_package=True)) == ([offender] if offender else [])
 
 
 def private(tree: ast.Module) -> list[str]:
@@ -194,21 +49,6 @@ def private(tree: ast.Module) -> list[str]:
 def test_private_names_stay_in_their_file() -> None:
     assert private(ast.parse("if 1:\n    from nuq.ddp import _a, b\nfrom torch import _C")) == ["nuq.ddp._a"]
     assert not [name for path in FILES if not _module(path).startswith("tests") for name in private(_tree(path))]
-
-
-def circles(edges: Mapping[str, set[str]]) -> list[str]:
-    """The modules that lie on a circle of imports: each reaches itself."""
-
-    def reached(start: str) -> set[str]:
-        found: set[str] = set()
-        ahead = [start]
-        while ahead:
-            for name in edges[ahead.pop()] - found:
-                found.add(name)
-                ahead.append(name)
-        return found
-
-    return sorted(name for name in edges if name in reached(name))
 
 
 READERS = ("grid", "train", "files", "analysis", "settings", "nuq", "benchmarks/gpu", "benchmarks/results")
@@ -226,26 +66,6 @@ def test_texts_of_other_programs_are_read_with_replacement() -> None:
             if "text" in names and not names & {"errors"} and ast.unparse(call.func).startswith("subprocess.")
         ]
     assert not strict
-
-
-@pytest.mark.slow
-def test_nothing_imports_in_a_circle() -> None:
-    """Imports inside functions and for typing count too; those of a package's own ``__init__`` do not, unless it is
-    named.
-    """
-    known = {_module(path): path for path in FILES}
-    edges = {}
-    for module, path in known.items():
-        names = imported(_tree(path), module, is_package=path.name == "__init__.py")
-        found = {name if name in known else name.rpartition(".")[0] for name in names}
-        edges[module] = {name for name in found if name in known and name != module}
-    assert sum(map(len, edges.values())) > 1000
-    assert circles(edges) == []
-
-
-def test_a_circle_is_found() -> None:
-    edges: dict[str, set[str]] = {"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": {"a", "c"}}
-    assert circles(edges) == ["b", "c"]
 
 
 def _python(*arguments: str) -> subprocess.CompletedProcess[str]:
