@@ -325,27 +325,6 @@ def test_it_learns_how_alike_two_sentences_are(tmp_path: Path) -> None:
 
 
 @needs_extra
-@pytest.mark.parametrize(
-    "method",
-    [
-        {"method": "alq", "method.bucket_size": 64, "method.update_at": [1]},
-        {"method": "dgc", "feedback.kind": "error"},
-        {"method": "powersgd"},
-    ],
-    ids=lambda method: method["method"],
-)
-def test_a_continued_run_has_the_bits_of_an_undisturbed_one(method: dict[str, Any]) -> None:
-    chosen = config(stand_in=True, **method)
-    whole, half, rest = (Trainer(chosen, device=CPU) for _ in range(3))
-    for step in range(4):
-        whole.train_step()
-        (half if step < 2 else rest).train_step()
-        if step == 1:
-            rest.load_state_dict(half.state_dict())
-    assert all(torch.equal(value, rest.model.state_dict()[key]) for key, value in whole.model.state_dict().items())
-
-
-@needs_extra
 @pytest.mark.parametrize("name", ["glue", "imdb"])
 def test_dry_run_without_files(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     estimate = dry_run.dry_run(config(data=name, data_dir=str(tmp_path), method="alq"))

@@ -278,14 +278,3 @@ def test_a_run_says_its_text_and_goes_on_with_it_alone(
         CheckpointError, match=rf"began on data with the fingerprint {fingerprint}, and text's here have [0-9a-f]{{14}}"
     ):
         other.load_state_dict(state)
-
-
-def test_a_continued_run_has_the_bits_of_an_undisturbed_one() -> None:
-    chosen = config(method="alq", method__bucket_size=64, model__dropout=0.1, optim="adam", optim__lr=0.01)
-    whole, half, rest = (Trainer(chosen, device=CPU) for _ in range(3))
-    for step in range(4):
-        whole.train_step()
-        (half if step < 2 else rest).train_step()
-        if step == 1:
-            rest.load_state_dict(half.state_dict())
-    assert all(torch.equal(value, rest.model.state_dict()[key]) for key, value in whole.model.state_dict().items())

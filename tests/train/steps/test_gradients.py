@@ -11,7 +11,6 @@ import torch
 from nuq.errors import NonFiniteError
 from nuq.exchange.finite import first_not_finite, surely_finite
 from settings import resolving
-from tests.train.steps.test_resume import Killed, attempt, bits, config
 from train.data.objective import loss_of
 from train.steps.loss_scale import LARGEST, LossScale
 from train.steps.order import Order, generator
@@ -86,22 +85,6 @@ def test_minibatches_of_a_step_have_dropout_of_their_own():
         ours.gradients._of_minibatch(torch.arange(2), 0, 0, purpose)[0] for purpose in ("train", "train", "train/1")
     ]
     assert torch.equal(same[0], same[1]) and not torch.equal(same[0], same[2])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "more", [{"compute.precision": "fp16"}, {"compute.precision": "bf16", "compute.accumulate": 2}]
-)
-def test_other_ways_to_compute_resume(more, tmp_path):
-    settings = config("alq", **more)
-    undisturbed = attempt(settings, tmp_path / "undisturbed")
-    with pytest.raises(Killed):
-        attempt(settings, tmp_path / "disturbed", kill_at=5)
-    assert (
-        bits(attempt(settings, tmp_path / "disturbed"))
-        == bits(undisturbed)
-        != bits(attempt(config("alq"), tmp_path / "plain"))
-    )
 
 
 @pytest.mark.slow

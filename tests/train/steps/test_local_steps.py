@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import copy
 import csv
-import hashlib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +14,11 @@ import torch.distributed as dist
 from torch.nn.functional import cross_entropy
 
 from settings import resolving
-from settings.sections import dotted
-from tests.nuq.ranks import Ranks
-from tests.tiers import few
 from tests.train import small_runs
-from train.logs.run_log import Log
-from train.process.status import Status
+from tests.train.steps.test_resume import attempt
+from tests.train.trainings import digests
 from train.steps.order import generator
-from train.steps.train_loop import Preempted, run
+from train.steps.train_loop import Preempted
 from train.steps.trainer import Trainer
 
 CPU = torch.device("cpu")
@@ -48,15 +43,6 @@ def config(method: str, **more: Any) -> dict[str, Any]:
 
 def trainer(method: str, group: dist.ProcessGroup | None = None, **more: Any) -> Trainer:
     return Trainer(config(method, **more), device=CPU, group=group)
-
-
-def bits(of: Trainer) -> dict[str, Any]:
-    """Everything that a checkpoint holds: digests, as pytest compares megabytes letter by letter, for an hour."""
-    flat = dotted({key: value for key, value in of.state_dict().items() if key != "totals"})
-    data = {
-        n: one.numpy().tobytes() if isinstance(one, torch.Tensor) else repr(one).encode() for n, one in flat.items()
-    }
-    return {name: hashlib.blake2b(one, digest_size=8).hexdigest() for name, one in data.items()}
 
 
 # --- the algorithm ------------------------------------------------------------------------------------------------
@@ -138,7 +124,7 @@ def test_fragments_are_streaming_diloco(overlap: int, mixing: float) -> None:
     ours.sync_buffers()
     for name, p in ours.model.named_parameters():
         np.testing.assert_allclose(p.detach(), outer[name], atol=1e-5)
-    before = bits(ours)
+    before = digests(ours)
     ours.finish()
     for at, means in coming:  # the second half was sent at the very end, the first one half a round before it
         take(means, mixing if at < 3 * H + overlap else 0.0)
@@ -146,7 +132,7 @@ def test_fragments_are_streaming_diloco(overlap: int, mixing: float) -> None:
     ended = ours.state_dict()["finished"]
     for name, p in outer.items():
         np.testing.assert_allclose(ended[name], p, atol=1e-5)
-    assert {name: of for name, of in bits(ours).items() if not name.startswith("finished.")} == before
+    assert {name: of for name, of in digests(ours).items() if not name.startswith(".finished.")} == before
 
 
 def test_amid_a_round_workers_differ_and_the_synchronized_model_is_what_is_shown() -> None:
@@ -161,9 +147,9 @@ def test_amid_a_round_workers_differ_and_the_synchronized_model_is_what_is_shown
     assert all(torch.equal(p, before) for p, before in zip(saved, start, strict=True))
     own = [torch.cat([p.flatten() for p in of["parameters"].values()]) for of in state["local"]["workers"].values()]
     assert not torch.equal(own[0], own[1])
-    before = bits(ours)
+    before = digests(ours)
     ours.evaluate("test")
-    assert bits(ours) == before
+    assert digests(ours) == before
     assert ours.train_step().bytes_per_worker == ours.totals.bytes > 0
     workers = ours.state_dict()["local"]["workers"]
     own = [torch.cat([p.flatten() for p in of["parameters"].values()]) for of in workers.values()]
@@ -203,90 +189,7 @@ def test_means_on_their_way_stay_with_their_parameters_where_a_fork_has_other_la
     assert torch.equal(ours["means"], theirs["means"]) and theirs["means"].count_nonzero()
 
 
-# --- any split ----------------------------------------------------------------------------------------------------
-
-WAYS: list[tuple[str, dict[str, Any]]] = [
-    ("alq", {**WITH_BUFFERS, "method__update_at": [0, 1], "exchange__collective": "two_stage"}),
-    ("topk", {"method__ratio": 0.1, "method__values": "2bit", "optim": "adamw"}),
-    ("powersgd", {"method__rank": 2, "optim": "muon", "model": "mlp"}),
-    ("qsgdinf", {"exchange__fragments": 3, "exchange__overlap": 2, "feedback__kind": "ef21"}),
-    (  # levels change while a part is on its way; the vector's order is not the model's
-        "alq",
-        {
-            "method__update_at": [0, 1, 4],
-            "method__num_samples": 2,
-            "layers": ["*conv1* = trn"],
-            "exchange__fragments": 2,
-            "exchange__overlap": 3,
-            "exchange__mixing": 0.25,
-        },
-    ),
-]
-IDS = [f"{method}{' streaming' if 'exchange__fragments' in more else ''}" for method, more in WAYS]
-
-
-@pytest.fixture(scope="module")
-def ranks() -> Iterator[Ranks]:
-    group = Ranks(2)
-    group.start()
-    yield group
-    group.stop()
-
-
-def trained(group: dist.ProcessGroup | None, number: int) -> dict[str, Any]:
-    method, more = WAYS[number]
-    ours = trainer(method, group, workers=3, **more)
-    for _ in range(2 * H + 2):
-        ours.train_step()
-    ours.finish()
-    ours.part()
-    return bits(ours)
-
-
-@few(1, "number", range(len(WAYS)), ids=IDS)
-def test_two_processes_give_the_bits_of_one(number: int, ranks: Ranks) -> None:
-    alone = trained(None, number)
-    assert ranks.run(trained, number) == [alone, alone]
-
-
-# --- stopped and killed -------------------------------------------------------------------------------------------
-
-
-class Killed(BaseException):
-    """Stands for the end of the process at this point: nothing of ours may catch it."""
-
-
-def attempt(settings: dict[str, Any], run_dir: Path, stop_at: int = -1, kill_at: int = -1) -> Trainer:
-    run_dir.mkdir(exist_ok=True)
-    ours = Trainer(settings, device=CPU)
-
-    def stop() -> bool:
-        if ours.step == kill_at:
-            raise Killed
-        return ours.step == stop_at
-
-    log = Log(run_dir, 1)
-    try:
-        run(ours, run_dir, Status(run_dir, settings["steps"], "cpu", 1), log, stop)
-    finally:
-        log.close()
-    return ours
-
-
-@few(1, "number", range(len(WAYS)), ids=IDS)
-def test_killed_and_stopped_amid_rounds_equals_undisturbed(number: int, tmp_path: Path) -> None:
-    method, more = WAYS[number]
-    settings = config(method, **more)
-    undisturbed = attempt(settings, tmp_path / "undisturbed")
-    folder = tmp_path / "disturbed"
-    with pytest.raises(Killed):  # the checkpoint is of step 3, before the first exchange
-        attempt(settings, folder, kill_at=5)
-    with pytest.raises(Preempted, match="step 6 of 12"):
-        attempt(settings, folder, stop_at=6)
-    resumed = attempt(settings, folder)
-    assert bits(resumed) == bits(undisturbed)
-    assert resumed.totals.bytes == undisturbed.totals.bytes
-
+# --- stopped ------------------------------------------------------------------------------------------------------
 
 STREAMING: dict[str, Any] = {"exchange__fragments": 2, "exchange__overlap": 1, "method__ratio": 0.1}
 
@@ -303,7 +206,7 @@ def test_a_run_that_ended_goes_on_as_if_it_had_not(tmp_path: Path) -> None:
     for _ in range(2 * H):
         forked.train_step()
     forked.finish()
-    assert bits(forked) == bits(at_once)
+    assert digests(forked) == digests(at_once)
 
 
 def test_a_preempted_run_does_not_finish(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -322,7 +225,7 @@ def test_a_preempted_run_does_not_finish(tmp_path: Path, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(Trainer, "evaluate", looked_at)
     resumed = attempt(settings, tmp_path / "stopped")
-    assert bits(resumed) == bits(undisturbed)
+    assert digests(resumed) == digests(undisturbed)
     assert [torch.equal(weight, resumed.state_dict()["finished"]["output.weight"]) for weight in seen] == [True]
 
 

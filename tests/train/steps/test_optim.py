@@ -11,7 +11,8 @@ from torch import nn
 
 from settings import resolving
 from tests.tiers import few
-from tests.train.steps.test_resume import Killed, attempt, bits, config
+from tests.train.steps.test_resume import Killed, attempt, config
+from tests.train.trainings import digests
 from train.logs.run_log import Log
 from train.process import checkpoint
 from train.process.status import Status
@@ -274,30 +275,6 @@ def test_the_true_rate_is_used_and_logged(tmp_path: Path) -> None:
 
 # --- going on -----------------------------------------------------------------------------------------------------
 
-RECIPE = {"optim.decay_norms": False, "optim.weight_decay": 0.1, "optim.clip_norm": 0.1, "optim.scale_lr": "sqrt"}
-WARM = {"schedule": "exponential", "schedule.period": 2, "schedule.warmup_steps": 5, "schedule.warmup_factor": 0}
-
-
-@few(
-    2,
-    "more",
-    [
-        {"name": "qsgdinf", "optim": "adamw"},
-        {"name": "dgc", "optim.clip_value": 0.01},
-        {"name": "topk", "feedback.kind": "ef21"},
-        {"name": "qsgdinf", "optim": "muon"},
-        {"name": "demo", "feedback.decay": 0.9, "optim": "signsgd", "optim.momentum": 0.9},
-    ],
-    ids=str,
-)
-def test_recipes_resume(more: dict, tmp_path: Path) -> None:
-    settings = config(**more, **RECIPE, **WARM)
-    undisturbed = attempt(settings, tmp_path / "a")
-    with pytest.raises(Killed):
-        attempt(settings, tmp_path / "b", kill_at=4)
-    assert bits(attempt(settings, tmp_path / "b")) == bits(undisturbed)
-
-
 OLD_GROUPS = {  # what checkpoints held of each group before decay could spare a parameter
     "sgd": torch.optim.SGD,
     "adam": torch.optim.Adam,
@@ -312,7 +289,7 @@ def test_what_groups_are_set_to_is_the_settings_business(tmp_path: Path) -> None
     for group in saved["optimizer"]["param_groups"]:
         group |= {"momentum": "much", "weight_decay": 3.0}
     checkpoint.save(tmp_path / "odd", saved)
-    assert bits(attempt(config("qsgdinf"), tmp_path / "odd")) == bits(undisturbed)
+    assert digests(attempt(config("qsgdinf"), tmp_path / "odd")) == digests(undisturbed)
 
 
 @few(2, "name", ["sgd", "adam", "dgc"])
@@ -332,4 +309,4 @@ def test_checkpoints_from_before_decay_could_spare_go_on(name: str, tmp_path: Pa
         {key: group[key] for key in [*older[0], *(["in_workers"] if name == "dgc" else [])]}
     ]
     torch.save(saved, tmp_path / "older" / checkpoint.FILE)
-    assert bits(attempt(settings, tmp_path / "older")) == bits(undisturbed)
+    assert digests(attempt(settings, tmp_path / "older")) == digests(undisturbed)
