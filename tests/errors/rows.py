@@ -61,6 +61,7 @@ def made(one: Row) -> Made:
     for folder in arguments:
         text = text.replace(str(folder), "<folder>")
     text = re.sub(r"\b0x[0-9a-f]{6,}", "<address>", text.replace(str(sites.ROOT), "<checkout>"))
+    text = re.sub(r"\btorch \d+\.\d+\.\d+[\w+.]*", "torch <version>", text)
     return Made(kind, text.strip().replace("\n", "\\n"), frozenset(found))
 
 
