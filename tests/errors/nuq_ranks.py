@@ -123,6 +123,14 @@ def _after_errors(*numbers: float) -> None:
         model(torch.full((2, 40), numbers[-1])).sum().backward()
 
 
+def _mean_beyond_float16() -> None:
+    """One coordinate in a hundred travels, a hundred times as large."""
+    model = DistributedDataParallel(nn.Linear(400, 1).half())
+    with contextlib.closing(nuq.CompressionState(model, method="randomk", ratio=0.01, min_size=0)) as state:
+        model.register_comm_hook(state, nuq.compress_hook)
+        model(torch.full((1, 400), 2000.0, dtype=torch.float16)).sum().backward()
+
+
 def _unknown_parameter() -> None:
     bucket: Any = SimpleNamespace(parameters=lambda: [torch.ones(3)])
     with contextlib.closing(nuq.CompressionState(net(), method="topk", min_size=0)) as state:
@@ -185,6 +193,7 @@ ROWS = [
     on_one_rank("loss.backward() under the hook", "a gradient that is not finite", lambda: _after_errors(torch.nan)),
     on_one_rank("loss.backward() under the hook", "after an error", lambda: _after_errors(torch.nan, 1.0)),
     on_one_rank("loss.backward() under the hook", "a sparse gradient", _sparse_gradients),
+    on_one_rank("loss.backward() under the hook", "a mean beyond float16", _mean_beyond_float16),
     on_one_rank("nuq.compress_hook(bucket)", "of another model", _unknown_parameter),
     hook("timeout_s", "1e300", timeout_s=1e300),
     hook("group", "3", group=3),

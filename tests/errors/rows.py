@@ -67,7 +67,8 @@ def made(one: Row) -> Made:
 
 def _of_call(one: Row, arguments: list[Path]) -> tuple[str, str, set[str]]:
     try:
-        one.make(*arguments)
+        with contextlib.redirect_stdout(io.StringIO()):
+            one.make(*arguments)
     except Exception as error:  # noqa: BLE001 - whatever a user would see
         return type(error).__name__, str(error), sites.of_error(error)
     raise AssertionError(f"{one.call}: {one.given}: raises nothing")
@@ -87,6 +88,7 @@ def _of_command(one: Row, arguments: list[Path]) -> tuple[str, str, set[str]]:
     text = re.sub(
         r"\Ausage: .*?(?=^\S+: error: )", "", err.getvalue() or out.getvalue(), flags=re.DOTALL | re.MULTILINE
     )
+    text = re.sub(r"(?ms)^Traceback .*?(?=^error: )", "", text)  # which also names lines of others' code
     plain = "".join(text.split())
     # an exception whose sentence is not shown was swallowed on the way
     shown = [error for error in raised if str(error) and "".join(str(error).split()) in plain]
