@@ -32,7 +32,8 @@ def watched(given: str, text: str, *arguments: str, **environment: str) -> Row:
 
     def run(folder: Path) -> None:
         (folder / "train.py").write_text(text)
-        with mock.patch.dict(os.environ, environment):
+        quick = mock.patch("nuq.advice.script.processor_share", lambda threads: 1.0)  # which is timed
+        with quick, mock.patch.dict(os.environ, environment):
             observed(folder / "train.py", arguments, 2)
 
     return row("python -m nuq advise: the script", given, run)

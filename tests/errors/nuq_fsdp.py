@@ -41,7 +41,7 @@ def weights(key: str, given: str, model: Callable[[], Any] = sharded, **settings
 def between(given: str, method: str = "qsgdinf", group: Any = None, bits: float = 4) -> Row:
     def make() -> None:
         how: dict[str, Any] = {"bits": bits, "seed": 0, "timeout_s": None, "settings": {}}
-        MeanBetween(method, "layer", group or dist.group.WORLD, **how)
+        MeanBetween(method, "layer", _world() if group is None else group, **how)
 
     return on_one_rank("nuq.compress_fsdp(between=)", given, make)
 

@@ -11,7 +11,7 @@ from unittest import mock
 import torch
 
 from nuq import native
-from nuq.kernels import bit_packing, operators, spec
+from nuq.kernels import bit_packing, operators, selection, spec
 from nuq.kernels.spec import Key
 from nuq.kernels.statistics import Statistics
 from nuq.native import build
@@ -92,7 +92,7 @@ def _thresholds_of_none() -> None:
 
 ROWS = [
     row("nuq.Key(step=)", "0.5", lambda: Key(seed=1, step=0.5, worker=0, parameter="model").words()),  # pyright: ignore[reportArgumentType]
-    row("nuq.Key(workers=)", "a worker beyond", lambda: Key(1, 0, 3, "model", workers=2).together()),
+    row("nuq.Key(worker=)", "3 of two workers", lambda: Key(1, 0, 3, "model", workers=2).together()),
     encode("'l3'", "norm", "l3"),
     encode("float64", "vector", torch.ones(10, dtype=torch.float64)),
     encode("a matrix", "vector", torch.ones(2, 5)),
@@ -126,6 +126,11 @@ ROWS = [
     ),
     row("nuq.kernels.Statistics.fit(kind)", "'gamma'", lambda: _statistics(torch.ones(64)).fit("gamma")),
     row("nuq.kernels.Statistics.fit(kind)", "of zeros", lambda: _statistics(torch.zeros(64)).fit("normal")),
+    row(
+        "nuq.kernels.check_finite(x)",
+        "nan, of a vector with gaps",
+        lambda: selection.check_finite(torch.full((8,), torch.nan)[::2]),
+    ),
     row("NUQ_CPU", "'sse'", lambda: _library("sse")),
     row("NUQ_CPU", "a set that this processor lacks", _not_of_this_processor),
     row("nuq.native: a kernel", "no library", _without_library),
@@ -135,3 +140,16 @@ ROWS = [
     row("python -m nuq.native", "a program that compiles nothing", lambda folder: _built(CXX=str(_failing(folder)))),
     row("python -m nuq.native", "a file that does not compile", lambda folder: build._run([str(_failing(folder))])),
 ]
+
+HELD = {
+    "nuq/kernels/cuda/operators.py:_check_contiguous": (
+        "tests/nuq/kernels/test_cuda_checks.py::test_gaps_and_other_devices_are_refused"
+    ),
+    "nuq/kernels/cuda/operators.py:decode_": "tests/nuq/kernels/test_cuda.py::test_interpreter_equals_reference",
+    "nuq/coding/entropy_device.py:decode": (
+        "tests/nuq/kernels/test_cuda_rans.py::test_damage_is_told_in_the_words_of_the_cpu"
+    ),
+    "nuq/coding/entropy_device.py:_counts": (
+        "tests/nuq/kernels/test_cuda_rans.py::test_a_code_beyond_the_symbols_is_refused"
+    ),
+}

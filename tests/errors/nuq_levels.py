@@ -54,5 +54,5 @@ ROWS = [
 ]
 
 INTERNAL = {
-    "nuq/levels/lloyd_max.py:lloyd_max 1": "invariant: Newton's steps converge for all legal bits",
+    "nuq/levels/lloyd_max.py:_positive": "defence: Newton's steps converge for all legal bits",
 }

@@ -149,6 +149,6 @@ ROWS = [
     damaged("qsgd coding=huffman", "50 numbers", "cut to 17 bytes"),
     damaged("qsgd coding=huffman", "50 numbers", "byte 4 is 5"),
     damaged("nuqsgd coding=rans", "50 numbers", "byte 6 is 4"),
-    damaged("sketchml rows=0", "50 numbers", "byte 23 is 1, a byte more"),
+    damaged("sketchml rows=0", "50 equal numbers", "byte 20 is 1, a byte more"),
     damaged("bf16 coding=rans", "50 equal numbers", "a byte more"),
 ]

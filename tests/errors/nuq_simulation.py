@@ -118,11 +118,11 @@ ROWS = [
     built("num_aggregate=2, with a memory", collective="server", num_aggregate=2, kind="error"),
     built("both=True, of powersgd", method="powersgd", collective="auto", kind="error", both=True),
     row("collective=server", "over NCCL", _server_over_nccl),
-    exchanged("nan", torch.nan),
+    exchanged("nan, by topk", torch.nan),
     exchanged("a loss that is nan", 1.0, losses=torch.nan),
     exchanged("a norm that overflows", 3e38, method="qsgd"),
     exchanged("a factor that overflows", 3e38, method="powersgd", collective="auto"),
-    exchanged("nan", torch.nan, method="alq"),
+    exchanged("nan, by alq", torch.nan, method="alq"),
     loaded("without a worker's memory", _without_weight),
     loaded("statistics below zero", _negative, "alq"),
     # payloads

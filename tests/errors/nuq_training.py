@@ -43,7 +43,7 @@ def refused(
     return row(f"{CALL}({key})", given, attach)
 
 
-def _twice(first: Callable[[nn.Module], Any], second: Callable[[nn.Module], Any], **settings: Any) -> None:
+def _twice(first: Callable[[Any], Any], second: Callable[[Any], Any], **settings: Any) -> None:
     """Attached to the first of two parts of a model, then to the second."""
     whole = nn.Sequential(nn.Sequential(linear()), linear())
     optimizer = sgd(whole)

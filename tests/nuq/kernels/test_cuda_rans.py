@@ -178,6 +178,7 @@ def test_damage_is_told_in_the_words_of_the_cpu() -> None:
     codes = skewed_codes(400, 9, 0.4)
     data, rng = entropy.encode(codes, 9, "rans"), np.random.default_rng(3)
     tried = [data[:size] for size in (0, 1, 2, 3, 4, 9, 40, data.size - 2)]
+    tried.append(np.concatenate([data[:4], np.array([0x80, 0, 0, 0, 0], dtype=np.uint8)]))  # nine frequencies of zero
     for trial in range(100):
         damaged = data.copy()
         damaged[rng.integers(0, 24 if trial % 2 else data.size)] ^= np.uint8(1 << rng.integers(0, 8))
