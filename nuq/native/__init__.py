@@ -102,7 +102,7 @@ def _unusable(loaded: ctypes.CDLL) -> str:
 
 def _choose(loaded: ctypes.CDLL, name: str) -> None:
     if not loaded.nuq_choose_isa(SETS.index(name)):
-        raise ValueError(f"instruction set {name!r} does not run here (legal: {', '.join(_legal(loaded))})")
+        raise ValueError(f"NUQ_CPU={name!r}: does not run on this processor (legal: {', '.join(_legal(loaded))})")
 
 
 def _legal(loaded: ctypes.CDLL) -> list[str]:

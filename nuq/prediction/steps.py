@@ -61,7 +61,7 @@ class Network:
         if self.workers < 2:
             raise ValueError(f"workers={self.workers}: must be at least 2, one worker exchanges nothing")
         if not self.per_machine >= 1 or self.workers % min(self.per_machine, self.workers):
-            raise ValueError(f"workers={self.workers}: must be a multiple of the {self.per_machine} of a machine")
+            raise ValueError(f"workers={self.workers}: must be a multiple of per_machine={self.per_machine}")
 
     @property
     def local_workers(self) -> int:

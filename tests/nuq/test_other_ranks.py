@@ -140,7 +140,7 @@ def refused(group, of_two: dict[str, Any]) -> None:
     wrong: Any
     for wrong, said in (
         ({"rank0": of_two["rank0"]}, rf"a state of rank 0 of 2, loaded on rank {rank} of 3: .*nuq\.saved_states"),
-        ({**of_two, "rank1": ({**of_two["rank1"][0], "step": 4},)}, r"ranks 0 and 1 of different step \(3 and 4\)"),
+        ({**of_two, "rank1": ({**of_two["rank1"][0], "step": 4},)}, r"ranks 0 and 1 of different steps"),
         ({"rank0": of_two["rank1"], "rank1": of_two["rank0"]}, "the state of rank 1 under the name of rank 0"),
         ({name: ({**one, "ranks": 4},) for name, (one,) in of_two.items()}, "states of 2 ranks of 4: rank 2, 3 is"),
         ({"rank0": of_two["rank0"], "rank1": ({**of_two["rank1"][0], "ranks": 3},)}, "trainings on 2 and 3 ranks"),

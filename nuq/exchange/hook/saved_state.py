@@ -57,11 +57,11 @@ def check_alike(states: Mapping[int, Mapping[str, Any]]) -> None:
     (first, one), *others = states.items()
     for rank, other in others:
         for what, (own, its) in {
-            "step": (one["step"], other["step"]),
+            "steps": (one["step"], other["step"]),
             "levels": (_levels(one), _levels(other)),
         }.items():
             if own != its:
-                shown = f" ({own} and {its})" if what == "step" else ""
+                shown = f" ({own} and {its})" if what == "steps" else ""
                 raise ValueError(f"states of ranks {first} and {rank} of different {what}{shown}: must be of one step")
 
 
