@@ -227,9 +227,11 @@ def jobs(overrides: Sequence[str]) -> Iterator[list[str]]:
 
 def _unread(text: str) -> str:
     """The reason why a value cannot be read, where it is known: a value that is no mere word needs quotes."""
-    name, _, value = text.partition("=")
+    name, equals, value = text.partition("=")
+    if not equals:
+        return "it has no '='"
     if value.startswith("~"):
         return f"the shell turns ~ into a folder at the start of a word alone; write {name}=$HOME{value[1:]}"
     if value and re.search(r"[^\w./+-]", value) and "'" not in value and value[0] not in '[{"':
-        return f"what else than letters and digits it holds may need quotes of its own; write \"{name}='{value}'\""
+        return f"a value that is no plain word may need quotes of its own; write \"{name}='{value}'\""
     return ""
