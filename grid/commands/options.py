@@ -304,8 +304,6 @@ def runs_named(options: argparse.Namespace, root: Path) -> list[Run]:
         kept, notes = chosen(options.where, legal, lambda name: [each.get(name) for each in known])
         for note in notes:
             print(f"note: {note}", file=sys.stderr)
-        if not kept:
-            raise ValueError(f"no experiment with {' '.join(options.where)}")
         experiments = [experiments[number] for number in kept]
     return runs_of(experiments, root)
 

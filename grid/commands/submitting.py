@@ -213,8 +213,8 @@ def _renew_scripts(run_dirs: Sequence[str], options: Options, root: Path) -> Non
     runs = [run for run in runs_of(experiments, root) if run.run_dir in earlier]
     if gone := sorted(earlier - {run.run_dir for run in runs}):
         raise ValueError(
-            f"{gone[0]}/run.sh: was written by earlier code and would start one rank alone, and the run has left the "
-            f"sweep: {again('plan', options.grid, options.run_name)}"
+            f"{gone[0]}/run.sh: is missing, or was written by earlier code and would start one rank alone; the run has "
+            f"left the sweep: {again('plan', options.grid, options.run_name)}"
         )
     prepare(runs)
 

@@ -171,7 +171,7 @@ def _made(family: str, module: ModuleType, run_name: str) -> Sweep:
 def _check(what: str, made: object) -> None:
     """Raise ValueError where a family's function gave no usable sweep."""
     if not isinstance(made, Sweep):
-        raise ValueError(f"{what} returned a {type(made).__name__}; it must return a Sweep")
+        raise ValueError(f"{what} returned {made!r:.60}; it must return a Sweep")
     if not isinstance(made.points, Sequence) or not all(isinstance(item, Point) for item in made.points):
         raise ValueError(f"{what}: points must be a list of points, as product() and union() give it")
     if not isinstance(made.seeds, Sequence) or isinstance(made.seeds, str):
