@@ -86,7 +86,7 @@ def _of_command(one: Row, arguments: list[Path]) -> tuple[str, str, set[str]]:
                 code = 1
     assert code, f"{one.call}: {one.given}: exit code {code}"
     text = re.sub(
-        r"\Ausage: .*?(?=^\S+: error: )", "", err.getvalue() or out.getvalue(), flags=re.DOTALL | re.MULTILINE
+        r"\Ausage: .*?(?=^\S[^:\n]*: error: )", "", err.getvalue() or out.getvalue(), flags=re.DOTALL | re.MULTILINE
     )
     text = re.sub(r"(?ms)^Traceback .*?(?=^error: )", "", text)  # which also names lines of others' code
     plain = "".join(text.split())
