@@ -22,6 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from train.data.torchvision_import import torchvision
+from train.process.checkpoint import reason
 
 FILES = ("model.safetensors", "pytorch_model.bin")
 HEAD = ("classifier.", "bert.pooler.")  # parameters that pretrained weights may lack: they start anew
@@ -180,8 +181,7 @@ def _tensors(path: Path) -> dict[str, Tensor]:
             except SafetensorError as error:
                 raise ValueError(str(error)) from error
     except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, KeyError) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise ValueError(f"{path}: cannot be read as named tensors: {reason}") from error
+        raise ValueError(f"{path}: cannot be read as named tensors: {reason(error)}") from error
     if not isinstance(content, Mapping) or not all(isinstance(value, Tensor) for value in content.values()):
         raise ValueError(f"{path}: cannot be read as named tensors: it holds something else")
     return dict(content)
