@@ -1,8 +1,8 @@
 """What ``benchmarks.floors`` measures: figures of this machine, each beside a baseline of the same run, or counts.
 
-A speed is the least time of the baseline over our least time, in turns on one thread, because whatever else runs only
-adds to both.  The baseline's time is its processor's, which the load of a machine changes little; so is that of two
-ranks, whose waiting shows by the clock.  Counts are of functions written in Python that are entered, and of modules.
+A speed is the least time of the baseline over our least time, in turns, because whatever else runs only adds to both.
+Times are the processor's, of all threads of a process, which the load of a machine changes little; only what two ranks
+wait for each other shows by the clock.  Counts are of functions written in Python that are entered, and of modules.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from torch.nn.parallel import DistributedDataParallel
 import nuq
 from analysis.logs import events
 from benchmarks import eager, grid
-from benchmarks.timing import in_turns, own_seconds, seconds
+from benchmarks.timing import in_turns, seconds
 from nuq.coding import entropy
 from nuq.levels import update_rules
 from nuq.levels.truncated_normals import TruncNorm
@@ -61,8 +61,9 @@ MODULES = "import sys, nuq; before = set(sys.modules); nuq.METHODS; print(len(sy
 
 
 def faster(call: Callable[[], object], baseline: Callable[[], object]) -> float:
-    """How many times as fast as the baseline a call is; ours is short enough to be undisturbed in some turn."""
-    times = in_turns({"ours": lambda: seconds(call), "baseline": lambda: own_seconds(baseline)}, TURNS)
+    """How many times as fast as the baseline a call is."""
+    clock = {"clock": time.process_time}
+    times = in_turns({"ours": lambda: seconds(call, **clock), "baseline": lambda: seconds(baseline, **clock)}, TURNS)
     return min(times["baseline"]) / min(times["ours"])
 
 
