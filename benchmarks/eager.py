@@ -1,4 +1,4 @@
-"""Every method's encoding as a user would write it in eager PyTorch: the baselines of ``benchmarks.methods``.
+"""Encoding as a user would write it in eager PyTorch, one method of each family: baselines of ``benchmarks.methods``.
 
 There is one function per family, each from a tensor to the tensors that would travel. They draw from PyTorch's own
 generator, keep no state, and stop at plain packed integers: no keys, no headers, no checks, no coded indices; the codes
@@ -16,9 +16,53 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from benchmarks.eager_formats import bf16, fp16, nnw_bdi, s2fp8, smaq
-from benchmarks.eager_parts import Eager, coded, packed, rows_of, scale_of
 from nuq.levels import code_tables, lloyd_max
+
+Eager = Callable[[Tensor], object]
+FIVE_TERNARY = torch.tensor([1, 3, 9, 27, 81])
+
+
+def packed(codes: Tensor, num_levels: int) -> Tensor:
+    """The codes in as few whole bits as they need (ternary ones five to a byte): uint8."""
+    codes = codes.reshape(-1)
+    if num_levels == 3:
+        rows = torch.nn.functional.pad(codes, (0, -codes.numel() % 5)).view(-1, 5)
+        return (rows * FIVE_TERNARY.to(rows.device)).sum(1).to(torch.uint8)
+    bits = max(num_levels - 1, 1).bit_length()
+    if bits == 8:
+        return codes.to(torch.uint8)
+    rows = torch.nn.functional.pad(codes, (0, -codes.numel() % 8)).view(-1, 8).to(torch.int64)
+    words = (rows << (bits * torch.arange(8, device=rows.device))).sum(1)
+    return ((words[:, None] >> (8 * torch.arange(bits, device=rows.device))) & 255).to(torch.uint8)
+
+
+def coded(codes: Tensor, num_levels: int, coding: str) -> object:
+    """The codes, packed or compressed by ``zlib``."""
+    if coding == "packed":
+        return packed(codes, num_levels)
+    return zlib.compress(
+        codes.reshape(-1).to(torch.uint8 if num_levels <= 256 else torch.int16).cpu().numpy().tobytes(), 1
+    )
+
+
+def rows_of(x: Tensor, bucket_size: int) -> Tensor:
+    """The buckets of a vector: float32[buckets, bucket_size].
+
+    The last one is padded with zeros; there is one bucket where the size is 0.
+    """
+    x = x.reshape(-1)
+    size = min(bucket_size or x.numel(), x.numel()) or 1
+    return torch.nn.functional.pad(x, (0, -x.numel() % size)).view(-1, size)
+
+
+def scale_of(rows: Tensor, norm: str, multiple: float) -> Tensor:
+    """The scale of every bucket: float32[buckets, 1]."""
+    if norm == "l2":
+        return rows.norm(dim=1, keepdim=True)
+    most = rows.abs().amax(dim=1, keepdim=True)
+    if norm == "rms":
+        return torch.maximum(most, multiple * rows.square().mean(dim=1, keepdim=True).sqrt())
+    return 64 * rows.abs().quantile(0.95, dim=1, keepdim=True) if norm == "quantile" else most
 
 
 def rotated(x: Tensor, block: int) -> Tensor:
@@ -75,40 +119,9 @@ def eden(settings: Any, compressor: Any) -> Eager:
     return encode
 
 
-def full_precision(settings: Any, compressor: Any) -> Eager:
-    del settings, compressor
-    return lambda x: x.clone()
-
-
 def sign(settings: Any, compressor: Any) -> Eager:
     del compressor
     return lambda x: (rows_of(x, settings.bucket_size).abs().mean(1), packed(x >= 0, 2))
-
-
-def onebit(settings: Any, compressor: Any) -> Eager:
-    del compressor
-
-    def encode(x: Tensor) -> object:
-        rows = rows_of(x, settings.bucket_size)
-        others = rows >= 0
-        upper = torch.where(others, rows, 0.0).sum(1) / others.sum(1)
-        lower = torch.where(others, 0.0, rows).sum(1) / (~others).sum(1)
-        return upper, lower, packed(x >= 0, 2)
-
-    return encode
-
-
-def natural(settings: Any, compressor: Any) -> Eager:
-    del settings, compressor
-
-    def encode(x: Tensor) -> object:
-        mantissa, exponent = torch.frexp(x)
-        exponent = exponent + (torch.rand_like(x) < 2 * mantissa.abs() - 1)
-        least = exponent.max() - 126
-        codes = torch.where(mantissa == 0, 0, (exponent - least).clamp_min(0))
-        return least, (codes + 128 * (x < 0)).to(torch.uint8)
-
-    return encode
 
 
 def blockwise(settings: Any, compressor: Any) -> Eager:
@@ -127,9 +140,34 @@ def blockwise(settings: Any, compressor: Any) -> Eager:
     return encode
 
 
-def taken(x: Tensor, indices: Tensor, settings: Any) -> object:
-    """The values of a sparse message and its indices."""
-    return x[indices].to(torch.float16 if settings.values == "fp16" else torch.float32), indices.to(torch.int32)
+def smaq(settings: Any, compressor: Any) -> Eager:
+    """The encoder of SmaQ: a class, a sign and a magnitude.
+
+    Masks and the clamp to the tensor's range are left out.
+    """
+    codes = compressor.codes
+
+    def encode(x: Tensor) -> object:
+        x = x.reshape(-1)
+        mean, std = x.mean(), x.std()
+        z = (x - mean) / std
+        size = z.abs()
+        outside = size > codes.threshold
+        large = (size - codes.threshold) * (codes.large_steps / (codes.limit - codes.threshold))
+        q = torch.where(outside, large.clamp_max(codes.large_steps), size * (codes.small_steps / codes.threshold))
+        k = (q + torch.rand_like(q)).floor().clamp_max(codes.large_steps).to(torch.int64)
+        short = (k & codes.small_steps) << 1 | (z < 0)
+        extra = (k >> codes.low_bits - 1)[outside]
+        return (
+            mean,
+            std,
+            packed(outside.to(torch.int64), 2),
+            packed(short, 1 << codes.low_bits),
+            packed(extra, 1 << codes.extra_bits),
+        )
+
+    del settings
+    return encode
 
 
 def topk(settings: Any, compressor: Any) -> Eager:
@@ -138,67 +176,9 @@ def topk(settings: Any, compressor: Any) -> Eager:
     def encode(x: Tensor) -> object:
         rows = rows_of(x, settings.bucket_size)
         indices = rows.abs().topk(max(1, math.ceil(settings.ratio * rows.shape[1])), dim=1, sorted=False).indices
-        return taken(
-            x.reshape(-1),
-            (indices + rows.shape[1] * torch.arange(len(rows), device=x.device)[:, None]).reshape(-1),
-            settings,
-        )
-
-    return encode
-
-
-def randomk(settings: Any, compressor: Any) -> Eager:
-    del compressor
-
-    def encode(x: Tensor) -> object:
-        x = x.reshape(-1)
-        k = max(1, math.ceil(settings.ratio * x.numel()))
-        return x[torch.randperm(x.numel(), device=x.device)[:k]] * (x.numel() / k)
-
-    return encode
-
-
-def thresholdv(settings: Any, compressor: Any) -> Eager:
-    del compressor
-    return lambda x: taken(x, (x.abs() >= settings.threshold).nonzero().view(-1), settings)
-
-
-def adaptive_threshold(settings: Any, compressor: Any) -> Eager:
-    del compressor
-
-    def encode(x: Tensor) -> object:
-        rows = rows_of(x, settings.bucket_size).abs()
-        return taken(x, (2 * rows >= rows.amax(1, keepdim=True)).reshape(-1)[: x.numel()].nonzero().view(-1), settings)
-
-    return encode
-
-
-def nonzero(settings: Any, compressor: Any) -> Eager:
-    del compressor
-    return lambda x: taken(x, x.nonzero().view(-1), settings)
-
-
-def dgc(settings: Any, compressor: Any) -> Eager:
-    """The encoder of DGC, with a threshold from a sample of one coordinate in a hundred.
-
-    The threshold is lowered or (where too many reach it) made exact.
-    """
-    del compressor
-
-    def encode(x: Tensor) -> object:
-        if x.dim() <= 1 and settings.dense_1d and settings.scope == "tensor":
-            return x.clone()
-        x = x.reshape(-1)
-        size, n = x.abs(), x.numel()
-        k = max(1, math.ceil(settings.ratio * n))
-        sample = size[torch.randint(0, n, (min(n, max(n // 100, math.ceil(2 / settings.ratio))),), device=x.device)]
-        threshold = sample.topk(max(1, math.ceil(settings.ratio * sample.numel()))).values.min()
-        for _ in range(10):
-            indices = (size >= threshold).nonzero().view(-1)
-            if indices.numel() >= 0.8 * k:
-                break
-            threshold = 0.8 * threshold
-        return taken(x, indices[size[indices].topk(k).indices] if indices.numel() > k else indices, settings)
+        indices = (indices + rows.shape[1] * torch.arange(len(rows), device=x.device)[:, None]).reshape(-1)
+        values = x.reshape(-1)[indices].to(torch.float16 if settings.values == "fp16" else torch.float32)
+        return values, indices.to(torch.int32)
 
     return encode
 
@@ -206,37 +186,6 @@ def dgc(settings: Any, compressor: Any) -> Eager:
 def matrix(x: Tensor) -> Tensor:
     """The tensor in two dimensions: the first one, and all others."""
     return x.reshape(x.shape[0], -1)
-
-
-def atomo(settings: Any, compressor: Any) -> Eager:
-    """The encoder of ATOMO: an exact SVD of every matrix.
-
-    Each of its atoms is kept with the probability that the budget leaves it.
-    """
-    del compressor
-    by_svd = settings.atoms == "svd"
-
-    def encode(x: Tensor) -> object:
-        if not by_svd:
-            x = x.reshape(-1)
-            chosen = (torch.rand_like(x) < probabilities(x.abs(), settings.ratio * x.numel())).nonzero().view(-1)
-            return x[chosen], chosen.to(torch.int32)
-        if x.dim() < 2:
-            return x.clone()
-        u, s, v = torch.linalg.svd(matrix(x), full_matrices=False)
-        p = probabilities(s, settings.svd_rank)
-        chosen = torch.rand_like(p) < p
-        return u[:, chosen], s[chosen] / p[chosen], v[chosen]
-
-    def probabilities(size: Tensor, budget: float) -> Tensor:
-        p = (budget * size / size.sum()).nan_to_num(0.0)
-        while bool((p > 1).any()):  # certain atoms leave the rest of the budget to the others
-            certain = p >= 1
-            rest = torch.where(certain, 0.0, size)
-            p = torch.where(certain, 1.0, (budget - certain.sum()) * rest / rest.sum())
-        return p
-
-    return encode
 
 
 def powersgd(settings: Any, compressor: Any) -> Eager:
@@ -254,61 +203,9 @@ def powersgd(settings: Any, compressor: Any) -> Eager:
     return encode
 
 
-def demo(settings: Any, compressor: Any) -> Eager:
-    """The encoder of DeMo: cosine transforms by matrix products, and the largest coefficients of every chunk."""
-    del compressor
-
-    def cosines(length: int, device: torch.device) -> Tensor:
-        places = torch.arange(length, device=device)
-        basis = (2 / length) ** 0.5 * (torch.pi * (2 * places + 1) * places[:, None] / (2 * length)).cos()
-        basis[0] = length**-0.5
-        return basis
-
-    def encode(x: Tensor) -> object:
-        m = matrix(x) if x.dim() > 1 else x[None]
-        height, width = (min(settings.chunk, side) for side in m.shape)
-        m = torch.nn.functional.pad(m, (0, -m.shape[1] % width, 0, -m.shape[0] % height))
-        chunks = m.view(-1, height, m.shape[1] // width, width).transpose(1, 2)
-        rows = (cosines(height, x.device) @ chunks @ cosines(width, x.device).T).reshape(-1, height * width)
-        indices = rows.abs().topk(min(settings.k, rows.shape[1]), dim=1, sorted=False).indices
-        starts = rows.shape[1] * torch.arange(len(rows), device=x.device)[:, None]
-        return taken(rows.reshape(-1), (indices + starts).reshape(-1), settings)
-
-    return encode
-
-
 def sides(x: Tensor) -> tuple[tuple[Tensor, Tensor], ...]:
     """The indices and magnitudes of the values above and below zero."""
     return tuple((side.nonzero().view(-1), x[side].abs()) for side in (x > 0, x < 0))
-
-
-def casq(settings: Any, compressor: Any) -> Eager:
-    """The encoder of CASQ, in a loop over the clusters of either sign.
-
-    It finds the members of each cluster, and the mean of the values that share each of its cells.
-    """
-    del compressor
-
-    def encode(x: Tensor) -> object:
-        x = x.reshape(-1)
-        ids, means = torch.zeros(x.numel(), dtype=torch.uint8, device=x.device), []
-        cells = settings.cells or math.ceil(settings.cells_ratio * x.numel())
-        for sign, (indices, size) in enumerate(sides(x)):
-            if not indices.numel():
-                continue
-            sample = size[torch.randint(0, size.numel(), (settings.sample_size,), device=x.device)].sort().values
-            steps = [*torch.linspace(0, settings.outlier_percentile / 100, settings.clusters)[1:].tolist(), 1.0]
-            borders = [0.0, *(float(sample[int(share * (len(sample) - 1))]) for share in steps[:-1]), math.inf]
-            for number in range(settings.clusters):
-                inside = indices[(size > borders[number]) & (size <= borders[number + 1])]
-                ids[inside] = 1 + sign * settings.clusters + number
-                count = max(1, min(cells, inside.numel()))
-                cell = (inside * 2654435761 >> 7) % count
-                total = torch.zeros(count, device=x.device).index_add_(0, cell, x[inside])
-                means.append(total / torch.bincount(cell, minlength=count).clamp_min(1))
-        return means, zlib.compress(ids.cpu().numpy().tobytes(), 1)
-
-    return encode
 
 
 def sketchml(settings: Any, compressor: Any) -> Eager:
@@ -339,7 +236,6 @@ def sketchml(settings: Any, compressor: Any) -> Eager:
 
 
 EAGER: dict[str, Callable[[Any, Any], Eager]] = {
-    **dict.fromkeys(("sgd", "supersgd"), full_precision),
     **dict.fromkeys(
         ("qsgd", "qsgdinf", "nuqsgd", "trn", "alq", "alq_n", "alq_g", "alq_gn", "amq", "amq_n", "optimal", "ecdq"),
         quantizer,
@@ -347,23 +243,9 @@ EAGER: dict[str, Callable[[Any, Any], Eager]] = {
     **dict.fromkeys(("eden", "drive"), eden),
     **dict.fromkeys(("block8", "fp8"), blockwise),
     "sign": sign,
-    "onebit": onebit,
-    "natural": natural,
-    "fp16": fp16,
-    "bf16": bf16,
     "smaq": smaq,
-    "s2fp8": s2fp8,
-    "nnw_bdi": nnw_bdi,
     "topk": topk,
-    "randomk": randomk,
-    "thresholdv": thresholdv,
-    "adaptive_threshold": adaptive_threshold,
-    "nonzero": nonzero,
-    "dgc": dgc,
-    "demo": demo,
-    "atomo": atomo,
     "powersgd": powersgd,
-    "casq": casq,
     "sketchml": sketchml,
 }
 
