@@ -36,7 +36,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from benchmarks import gradient_samples
+from benchmarks.errors import gradients
 from benchmarks.timing import in_turns, seconds, spread
 from nuq import native
 from nuq.kernels.statistics import Statistics
@@ -135,7 +135,7 @@ def sources() -> dict[str, Histogram]:
         "t3": generator.standard_t(3, count),
     }
     vectors = {name: [torch.from_numpy(values.astype(np.float32))] for name, values in drawn.items()}
-    vectors["gradients"] = gradient_samples.source("digits").learn
+    vectors["gradients"] = gradients.source("digits").learn
     found = {}
     for name, of_source in vectors.items():
         statistics = Statistics.empty(NUM_BUCKETS)

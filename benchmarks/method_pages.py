@@ -4,7 +4,7 @@ Run it as ``python -m benchmarks.method_pages`` to write them, with ``--check`` 
 
 What a method is, its formula and its differences from the paper are the docstrings of its code; its claims are those
 of ``nuq.registry``, which the tests hold; its settings are those of ``nuq.settings``; error, bits and speed are the
-rows of ``results/methods.json``, which ``benchmarks.methods`` measured.  So nothing of a page is written by hand, and
+rows of ``results/methods.json``.  So nothing of a page is written by hand, and
 a new method has one unasked.
 """
 

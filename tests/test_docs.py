@@ -123,11 +123,14 @@ def _check_analysis(words: list[str], root: Path) -> None:
 
 
 def _check_benchmark(module: str, words: list[str]) -> None:
-    """Its file is there, may be run, and adds each option."""
-    path = ROOT / (module.replace(".", "/") + ".py")
-    assert path.is_file()
-    source = path.read_text()
+    """Its file or folder is there, may be run, and names its case and adds each option."""
+    path = ROOT / module.replace(".", "/")
+    files = sorted(path.glob("*.py")) if path.is_dir() else [path.with_suffix(".py")]
+    assert all(file.is_file() for file in files)
+    source = "".join(file.read_text() for file in files)
     assert '__name__ == "__main__"' in source
+    if path.is_dir():
+        assert f'"{words[0]}": ' in (path / "__main__.py").read_text(), f"{module} has no case {words[0]}"
     for option in (word for word in words if word.startswith("-")):
         assert f'"{option}"' in source, f"{module} has no {option}"
 
@@ -237,7 +240,8 @@ def test_readme_trains_sweeps_and_draws() -> None:
         "bash pjobs/resnet33.sh",
         "bash jobs/exp_38.sh",
         "python -m benchmarks.method --quick",
-        "python -m benchmarks.methods --quickly",
+        "python -m benchmarks.errors methods --quickly",
+        "python -m benchmarks.errors method --quick",
     ],
 )
 def test_wrong_commands_are_caught(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

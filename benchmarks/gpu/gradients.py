@@ -5,10 +5,10 @@ Run it as ``python -m benchmarks.gpu.gradients [--model NAME]``.
 The models are a ResNet-50 on CIFAR-10 (random pictures of its size where it is not there; then nothing is claimed of
 errors) and a GPT of 124 million parameters on text, trained in full precision by the ``train`` package. At each age it
 measures the error ``|x - C(x)|^2 / |x|^2`` of one gradient as decoded from its bytes, and bits per coordinate of whole
-messages, as ``benchmarks.methods`` measures them; adaptive methods learn from the two gradients before. Where the time
-is short, a gradient is younger than wanted, and methods that were not reached are told. ``--device cpu --small`` takes
-small models, in a few steps. After each age, and at last, a line is the JSON object of what is known; the exit code is
-1 where a model or a method failed.
+messages, as ``benchmarks.errors methods`` measures them; adaptive methods learn from the two gradients before. If the
+time is short, a gradient is younger than wanted, and methods that were not reached are told. ``--device cpu --small``
+takes small models, in a few steps. After each age, and at last, a line is the JSON object of what is known; the exit
+code is 1 if a model or a method failed.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from typing import Any
 
 import torch
 
-from benchmarks.methods import Contender
-from benchmarks.model_gradient import Gradients, trained
+from benchmarks.errors.contenders import Contender
+from benchmarks.errors.gradients import Gradients, Run, trained
 from settings import resolving
 from train.steps.trainer import Trainer
 
@@ -109,7 +109,7 @@ def of_model(
         while trainer.step < age - 2 and time.monotonic() - began < left / (len(ages) - number + 1):
             trainer.train_step()
         at = trainer.step + 2  # younger than wanted, where the time was short
-        gradients = trained(trainer, (at - 2, at - 1), (at,), title)
+        gradients = trained(trainer, Run(title, {}, (at - 2, at - 1), (at,)), title)
         training_s = time.monotonic() - began
         share = time.monotonic() + max(until - time.monotonic(), 0) / (len(ages) - number)
         found["ages"][str(at)] = {"training_s": training_s, "methods": errors(gradients, share)}

@@ -107,14 +107,14 @@ STEPS = (
         "Every method on the gradient of a ResNet-18: error, bits, GB/s, and its ratio to plain PyTorch on the same "
         "device.",
         tuple(
-            _module(100, "methods", f"--device cuda --quick --threads 16 --part {part}/3 --seconds {{seconds}}")
+            _module(100, "errors", f"methods --device cuda --quick --threads 16 --part {part}/3 --seconds {{seconds}}")
             for part in (1, 2, 3)
         ),
         (
             _module(
                 150,
-                "methods",
-                "--device cpu --quick --model lenet --pairs 1 --threads 1 --part 1/1 --seconds {seconds}",
+                "errors",
+                "methods --device cpu --quick --model lenet --pairs 1 --threads 1 --part 1/1 --seconds {seconds}",
             ),
         ),
         pictures=True,

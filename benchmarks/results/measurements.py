@@ -84,26 +84,26 @@ MEASUREMENTS: dict[str, Benchmark | Sweep] = {
     "analysis": Benchmark("python -m benchmarks.analysis", "How fast are 2,000 runs read?", 2, needs=(TENSORBOARD,)),
     # the library
     "methods": Benchmark(
-        "python -m benchmarks.methods --threads 1 --quick --out figures/methods",
+        "python -m benchmarks.errors methods --threads 1 --quick --out figures/methods",
         "What are error, bits and speed of each method on one real gradient?",
         10,
         needs=(CIFAR10,),
         pictures={"docs/methods.png": "figures/methods/methods_error.png"},
     ),
     "lossless": Benchmark(
-        'python -m benchmarks.methods --model gpt --threads 1 --methods bf16 "bf16 coding=rans"',
+        'python -m benchmarks.errors methods --model gpt --threads 1 --methods bf16 "bf16 coding=rans"',
         "How many bits take the very numbers of bfloat16, and how long?",
         2,
     ),
     "quantize": Benchmark("python -m benchmarks.quantize", "How fast are encoding and decoding on a processor?", 5),
     "levels": Benchmark("python -m benchmarks.levels", "How long do updates of the levels take?", 5),
     "sampling": Benchmark("python -m benchmarks.sampling", "What do the statistics behind an update cost?", 5),
-    "mean_error": Benchmark("python -m benchmarks.mean_error", "What is the error of the mean?", 30, needs=(CIFAR10,)),
+    "mean_error": Benchmark("python -m benchmarks.errors mean", "What is the error of the mean?", 30, needs=(CIFAR10,)),
     "mean_levels": Benchmark(
-        "python -m benchmarks.mean_levels", "What are levels for the mean worth?", 60, needs=(CIFAR10,)
+        "python -m benchmarks.errors mean_levels", "What are levels for the mean worth?", 60, needs=(CIFAR10,)
     ),
     "accuracy_per_bit": Benchmark(
-        "python -m benchmarks.accuracy_per_bit",
+        "python -m benchmarks.errors per_bit",
         "Which method has the least error within a given number of bits?",
         60,
         needs=(CIFAR10,),

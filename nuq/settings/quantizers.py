@@ -130,8 +130,8 @@ class Adaptive(Bits):
         "linf",
         "scale of a bucket: linf has the least error on recorded gradients, in the geometric mean over 2 to 8 bits "
         "and buckets of 256 to 16384 .0105 where l2, the paper's, has .0365 (ALQ; ALQ-N .034, .45; AMQ .018, .039; "
-        "AMQ-N .025, .043: benchmarks.norms); quantile: about the 95 % quantile for the inner levels, the largest "
-        "coordinate for the outermost",
+        "AMQ-N .025, .043: benchmarks.errors norms); quantile: about the 95 % quantile for the inner levels, the "
+        "largest coordinate for the outermost",
         choices=("l2", "linf", "quantile"),
     )
     fit: str = setting(

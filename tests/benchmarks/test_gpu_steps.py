@@ -17,7 +17,10 @@ from typing import Any
 import pytest
 import torch
 
-from benchmarks import methods, model_gradient, quantize
+from benchmarks import quantize
+from benchmarks.errors import gradients as sources
+from benchmarks.errors import methods
+from benchmarks.errors.__main__ import main as errors
 from benchmarks.gpu import gradients, paper, rank_checks, ranks, train_in_small
 from benchmarks.gpu.steps import STEPS
 from benchmarks.quantize import MAIN
@@ -47,7 +50,8 @@ def test_programs_take_the_words_of_the_table(monkeypatch: pytest.MonkeyPatch, c
 
     monkeypatch.setattr(argparse.ArgumentParser, "parse_args", only)
     with pytest.raises(Parsed) as found:
-        importlib.import_module(command[1]).main()
+        program = importlib.import_module(command[1])
+        (importlib.import_module(f"{command[1]}.__main__") if hasattr(program, "__path__") else program).main()
     chosen = found.value.args[0]
     for model in chosen.model if command[1] == "benchmarks.train" else ():
         settings = command_line.parse_overrides(chosen.settings)
@@ -125,7 +129,7 @@ def test_ages_methods_and_failures_of_gradients(
     for age in told["ages"].values():
         assert age["methods"]["supersgd"]["error"] == 0 < age["methods"]["alq bits=3"]["error"]
         assert age["methods"]["alq bits=3"]["bits"] == pytest.approx(3, abs=0.1)
-    some = model_gradient.Gradients("", {"x": (8,)}, [torch.ones(8)], [torch.full((8,), torch.nan)])
+    some = sources.Gradients("", [torch.ones(8)], [torch.full((8,), torch.nan)], shapes={"x": (8,)})
     failed = gradients.errors(some, time.monotonic() + 60)["alq bits=3"]["failed"]
     assert failed.startswith("NonFiniteError: ")
     assert gradients.errors(some, time.monotonic() - 1)["supersgd"] == {"skipped": "no time was left"}
@@ -262,18 +266,16 @@ def test_a_recorded_graph_is_replayed_on_the_same_memory() -> None:
 def test_a_part_of_the_methods_and_those_without_time(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert [methods.part_of("abcdefg", f"{part}/3") for part in (1, 2, 3)] == [list("adg"), list("be"), list("cf")]
+    assert ["abcdefg"[methods.part(f"{part}/3")] for part in (1, 2, 3)] == ["adg", "be", "cf"]
     for text in ("0/3", "4/3", "1", "x/y", "-1/3"):
         with pytest.raises(ValueError, match=f"--part {text}: must be a part such as 1/3"):
-            methods.part_of("abc", text)
+            methods.part(text)
     x = torch.randn(64, generator=torch.Generator().manual_seed(0))
-    monkeypatch.setattr(
-        model_gradient, "recorded", lambda model: model_gradient.Gradients("", {"x": (64,)}, [x, x], [x])
-    )
-    methods.main(["--device", "cpu", "--methods", "sign", "trn", "--pairs", "1"])
+    monkeypatch.setattr(sources, "source", lambda model: sources.Gradients("", [x, x], [x], shapes={"x": (64,)}))
+    errors(["methods", "--device", "cpu", "--methods", "sign", "trn", "--pairs", "1"])
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines() if line.startswith("{")]
     assert [list(line["methods"]) for line in lines] == [["sign"], ["sign", "trn"], ["sign", "trn"]], "after each"
     assert [line["not_reached"] for line in lines] == [["trn"], [], []]
     with pytest.raises(SystemExit, match="1"):
-        methods.main(["--device", "cpu", "--methods", "sign", "trn", "--part", "1/1", "--seconds", "-1"])
+        errors(["methods", "--device", "cpu", "--methods", "sign", "trn", "--part", "1/1", "--seconds", "-1"])
     assert json.loads(capsys.readouterr().out.splitlines()[-1])["not_reached"] == ["sign", "trn"]

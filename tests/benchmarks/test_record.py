@@ -206,5 +206,5 @@ def test_commands_are_those_of_the_checkout() -> None:
             if not isinstance(measurement.seeds, int):
                 assert {str(item.seed) for item in experiments} == set(measurement.seeds.split(",")), name
         else:
-            module = measurement.command.split()[2]
-            assert (result_file.ROOT / f"{module.replace('.', '/')}.py").is_file(), name
+            module = result_file.ROOT / measurement.command.split()[2].replace(".", "/")
+            assert module.with_suffix(".py").is_file() or (module / "__main__.py").is_file(), name

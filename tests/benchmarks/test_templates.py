@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import io
 import itertools
 import json
@@ -15,7 +16,9 @@ import torch
 import yaml
 
 from analysis.__main__ import main as analysis
-from benchmarks import mean_error, mean_levels, norms, pages, record, time_to_accuracy
+from benchmarks import pages, record, time_to_accuracy
+from benchmarks.errors import gradients, mean, mean_levels
+from benchmarks.errors.gradients import Gradients
 from benchmarks.results import blocks, placeholders
 from benchmarks.results.blocks import Block
 from benchmarks.results.measurements import MEASUREMENTS, Sweep
@@ -80,29 +83,28 @@ def test_templates_of_sweeps_name_the_rows_of_their_tables(title: str, tmp_path:
 
 
 @pytest.mark.parametrize("title", [title for title in BLOCKS if title.startswith("mean_levels")])
-def test_levels_for_the_mean(title: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """What the benchmark prints, of made-up ratios."""
+def test_levels_for_the_mean(title: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the benchmark finds, of made-up ratios."""
     moments = [[torch.ones(2)] * 4] * 3
-    monkeypatch.setattr(mean_levels.mean_error, "run_of", lambda title: norms.Recorded(title, [2], moments))
-    monkeypatch.setattr(mean_levels.mean_error, "measured", lambda *_: SimpleNamespace(of_mean=0.5))
+    monkeypatch.setattr(mean, "recorded_or_digits", lambda title: Gradients(title, moments=moments))
+    monkeypatch.setattr(mean, "measured", lambda *_: SimpleNamespace(of_mean=0.5))
     monkeypatch.setattr(mean_levels, "fitted", lambda *_: (None, SimpleNamespace(agreement=0.875)))
     ratios = itertools.cycle([0.5, 0.7, 0.6])
     for name in ("error_of_mean", "ratio", "left_over", "blind"):
         monkeypatch.setattr(mean_levels, name, lambda *_: next(ratios))
-    monkeypatch.setattr(mean_levels, "times", lambda _: {bits: {"median": 3.0 * bits} for bits in mean_levels.BITS})
-    monkeypatch.setattr(mean_levels.gradient_samples, "NUM_COORDINATES", 64)
-    mean_levels.main()
-    text = fill(BLOCKS[title], record.last_object(capsys.readouterr().out))
+    monkeypatch.setattr(mean_levels, "refit_ms", lambda _: {bits: {"median": 3.0 * bits} for bits in mean_levels.BITS})
+    monkeypatch.setattr(gradients, "NUM_COORDINATES", 64)
+    text = fill(BLOCKS[title], json.loads(json.dumps(mean_levels.run(argparse.Namespace()))))
     assert {"": ".600 (.500-.700)", "methods": ".600 (.500-.700)", "refit": "6.0 ms"}[BLOCKS[title].part] in text
 
 
 def test_errors_of_the_mean() -> None:
-    errors = [mean_error.Error(of_mean, 1.0, 3.0, 1.0) for of_mean in (0.5, 0.7, 0.6)]
-    alone = [mean_error.Error(1.0, 1.0, 3.0, 1.0)] * 3
-    found = {(title, "correlated"): errors for title in mean_error.QUANTIZERS}
-    found |= {(title, "stochastic"): alone for title in mean_error.QUANTIZERS}
-    costs = dict.fromkeys(mean_error.QUANTIZERS, (1.0, 0.9, 1.2))
-    text = fill(BLOCKS["mean_error"], json.loads(json.dumps(mean_error.figures(found, costs, "ResNet-8 on CIFAR-10"))))
+    errors = [mean.Error(of_mean, 1.0, 3.0, 1.0) for of_mean in (0.5, 0.7, 0.6)]
+    alone = [mean.Error(1.0, 1.0, 3.0, 1.0)] * 3
+    found = {(title, "correlated"): errors for title in mean.QUANTIZERS}
+    found |= {(title, "stochastic"): alone for title in mean.QUANTIZERS}
+    costs = dict.fromkeys(mean.QUANTIZERS, (1.0, 0.9, 1.2))
+    text = fill(BLOCKS["mean_error"], json.loads(json.dumps(mean.figures(found, costs, "ResNet-8 on CIFAR-10"))))
     assert "gradients (ResNet-8 on CIFAR-10, " in text and text.count(".60 (.50-.70)") == 2
 
 

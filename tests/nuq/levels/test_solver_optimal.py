@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks import gradient_samples
+from benchmarks.errors import gradients
 from nuq import native
 from nuq.kernels.statistics import Statistics
 from nuq.levels import level_sets, solver_optimal, update_rules
@@ -174,7 +174,7 @@ def test_the_gap_is_zero_at_the_optimum_and_what_it_says_elsewhere():
 
 def drawn(name: str) -> np.ndarray:
     if name == "digits":  # gradients of a small network, sixty steps each
-        return np.concatenate([vector.numpy() for vector in gradient_samples.source("digits").learn])
+        return np.concatenate([vector.numpy() for vector in gradients.source("digits").learn])
     size, draw = 1 << 17, np.random.default_rng(11)
     if name == "lognormal":
         return np.exp(draw.normal(size=size)) * draw.choice([-1, 1], size)
@@ -183,7 +183,7 @@ def drawn(name: str) -> np.ndarray:
 
 @few(2, ("symmetric", "name"), product([True, False], ["normal", "lognormal", "t2", "t3", "digits"]))
 def test_alq_is_within_a_percent_of_the_optimum_at_any_number_of_bits(name, symmetric, tmp_path, monkeypatch):
-    monkeypatch.setattr(gradient_samples, "CACHE", tmp_path)
+    monkeypatch.setattr(gradients, "CACHE", tmp_path)
     statistics = Statistics.empty(350)
     statistics.add([torch.from_numpy(drawn(name).astype(np.float32))], 8192, "l2")
     distribution = statistics.fit("histogram")
