@@ -1,13 +1,17 @@
-"""Calls of SLURM's commands with a limit on their time, and readers of the tables that they print."""
+"""Calls of SLURM's commands with a limit on their time, and readers of the tables that they print.
+
+Every command is started by ``started``, and ``is_here`` says whether there is one: a test replaces these two.
+"""
 
 from __future__ import annotations
 
 import os
 import re
+import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 
 from grid.engine.slurm.elements import compact
@@ -60,28 +64,48 @@ def _environment() -> dict[str, str]:
     return {**kept, **own}
 
 
+def is_here(command: str) -> bool:
+    """Whether this machine has the command."""
+    return shutil.which(command) is not None
+
+
+def started(
+    command: Sequence[str], environment: Mapping[str, str], *, keeps_locks: bool = False
+) -> subprocess.Popen[bytes]:
+    """The process of a command; it holds the locks of this process, too, with ``keeps_locks``."""
+    return subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        close_fds=not keeps_locks,
+        env=environment,
+    )
+
+
+def text(output: bytes | None) -> str:
+    """What a command wrote, whatever its bytes are."""
+    return (output or b"").decode(errors="replace")
+
+
 def output_of(command: Sequence[str]) -> str:
     """The whole standard output of a command; raises Unreachable, with the first line of complaint, where it fails."""
     try:
-        done = subprocess.run(
-            command,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            env=_environment(),
-            timeout=TIMEOUT_S,
-            check=False,
-            stdin=subprocess.DEVNULL,
-        )
+        with started(command, _environment()) as process:
+            try:
+                out, err = process.communicate(timeout=TIMEOUT_S)
+            except BaseException:
+                process.kill()
+                raise
     except FileNotFoundError:
         raise Unreachable(f"there is no {command[0]} on {socket.gethostname()}") from None
     except subprocess.TimeoutExpired:
         raise Unreachable(f"{command[0]} gave no answer within {TIMEOUT_S:.0f} s") from None
     except OSError as error:
         raise Unreachable(f"{command[0]} cannot be started: {error.strerror or error}") from None
-    if done.returncode != 0:
-        raise Unreachable(_complaint(done.stderr) or f"{command[0]} ended with code {done.returncode}")
-    return done.stdout
+    if process.returncode != 0:
+        raise Unreachable(_complaint(text(err)) or f"{command[0]} ended with code {process.returncode}")
+    return text(out)
 
 
 def _complaint(text: str) -> str:

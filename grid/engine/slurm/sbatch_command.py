@@ -6,20 +6,20 @@ import contextlib
 import math
 import os
 import re
-import shutil
 import subprocess
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from grid.engine.slurm.commands import output_of
+from grid.engine.slurm import commands
+from grid.engine.slurm.commands import output_of, text
 from grid.engine.slurm.scheduler_cache import Full, Unreachable
 from settings.resources import Resources, megabytes, seconds, time_text
 
 
 def check_sbatch() -> None:
     """Raise FileNotFoundError where nothing can be submitted."""
-    if shutil.which("sbatch") is None:
+    if not commands.is_here("sbatch"):
         raise FileNotFoundError(
             "there is no sbatch on this machine: submit on a login node of the cluster (the original command without "
             "--submit writes the files, to call sbatch there yourself)"
@@ -96,7 +96,7 @@ def nodes_off(asked: Resources, parallel: int) -> str:
         gpus = sum(int(count) for count in re.findall(r"gpu:(?:[^,:()]+:)?(\d+)", gres))
         if not asked.partition and not partition.endswith("*"):
             continue
-        given = [int(text.rstrip("+") or 0) for text in (cpus, mem) if re.fullmatch(r"\d+\+?", text)]
+        given = [int(word.rstrip("+") or 0) for word in (cpus, mem) if re.fullmatch(r"\d+\+?", word)]
         needed = [asked.cpus_for(parallel), megabytes(asked.mem_for(parallel))]
         if len(given) == 2 and all(
             have >= need for have, need in zip([*given, gpus], [*needed, asked.gpus_for(parallel)], strict=True)
@@ -116,28 +116,28 @@ def _told(*command: str) -> list[str]:
     return []
 
 
-def _limit_s(text: str) -> float:
+def _limit_s(value: str) -> float:
     try:
-        return seconds(text)
+        return seconds(value)
     except ValueError:  # UNLIMITED
         return math.inf
 
 
-def of_the_shell(text: str) -> dict[str, str]:
-    """The variables of this process that decide what a job of this sbatch text gets, or how its runs work."""
-    return {name: value for name, value in _environment(text).items() if _DECIDES.match(name)}
+def of_the_shell(file: str) -> dict[str, str]:
+    """The variables of this process that decide what a job of this sbatch file gets, or how its runs work."""
+    return {name: value for name, value in _environment(file).items() if _DECIDES.match(name)}
 
 
 _DECIDES = re.compile("SBATCH_|NUQ_(?!SITE$)|CUDA_|NVIDIA_|NCCL_|OMP_|MKL_|TORCH_|PYTHONPATH$|LD_PRELOAD$")
 
 
-def _environment(text: str) -> dict[str, str]:
+def _environment(file: str) -> dict[str, str]:
     """The environment of this process, which sbatch hands on to the job.
 
     It has no variable that would overrule what the sbatch file says.  Nor has it what is the job's or step's that this
     process runs in: how that is bound (SLURM_*), how many ranks it has, and where these meet (torchrun's variables).
     """
-    said = set(re.findall(r"^#SBATCH --([\w-]+)", text, re.MULTILINE))
+    said = set(re.findall(r"^#SBATCH --([\w-]+)", file, re.MULTILINE))
     kept = {name for name, option in _LEFT_OPEN.items() if option not in said}
     kept |= _OF_THE_CLUSTER
     return {
@@ -148,17 +148,9 @@ def _environment(text: str) -> dict[str, str]:
 
 
 def _ask_sbatch(words: Sequence[str], path: Path) -> str:
-    # close_fds=False: sbatch holds the lock of its submission, too, so that nobody goes on before it has ended,
-    # whatever ends us
-    with subprocess.Popen(
-        ["sbatch", *words],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        errors="replace",
-        close_fds=False,
-        env=_environment(path.read_text() if path.exists() else ""),
-    ) as process:
+    # sbatch holds the lock of its submission, too, so that nobody goes on before it has ended, whatever ends us
+    environment = _environment(path.read_text() if path.exists() else "")
+    with commands.started(["sbatch", *words], environment, keeps_locks=True) as process:
         try:
             out, err = _heard(process, path)
         except BaseException as error:
@@ -183,7 +175,7 @@ def _ask_sbatch(words: Sequence[str], path: Path) -> str:
     raise (TooLarge if TOO_LARGE in said else ValueError)(f"sbatch refused {path}: {said}")
 
 
-def _heard(process: subprocess.Popen[str], path: Path) -> tuple[str, str]:
+def _heard(process: subprocess.Popen[bytes], path: Path) -> tuple[str, str]:
     """The output of sbatch when it ended.
 
     Raises ``Full`` as soon as sbatch says that it waits for room, and ``Unreachable`` after ``ANSWER_S``.
@@ -191,10 +183,10 @@ def _heard(process: subprocess.Popen[str], path: Path) -> tuple[str, str]:
     end = time.monotonic() + ANSWER_S
     while True:
         try:
-            return process.communicate(timeout=min(LOOK_S, ANSWER_S))
+            out, err = process.communicate(timeout=min(LOOK_S, ANSWER_S))
+            return text(out), text(err)
         except subprocess.TimeoutExpired as late:
-            said = late.stderr or b""  # bytes, whatever the pipe is
-            words = said.decode(errors="replace") if isinstance(said, bytes) else said
+            words = text(late.stderr)
             if FULL.search(words):
                 raise Full(f"sbatch {path}: {' '.join(words.split())}") from None
             if time.monotonic() >= end:

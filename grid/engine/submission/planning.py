@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from typing import Any, NamedTuple
 from files import plain
 from files.atomic import write_text
 from grid.engine.scripts import snapshot
-from grid.engine.slurm import sbatch_command, scheduler
+from grid.engine.slurm import commands, sbatch_command, scheduler
 from grid.engine.slurm.site import Site
 from grid.engine.slurm.site_yaml import load_site
 from grid.engine.states import evidence, ledger
@@ -177,7 +176,7 @@ def _unwanted(view: View, wanted: set[str], title: str) -> list[Cancelled]:
 
 def slurm_is_here() -> bool:
     """Whether this machine can submit."""
-    return shutil.which("sbatch") is not None
+    return commands.is_here("sbatch")
 
 
 # --- keeping plans ------------------------------------------------------------------------------------------------
