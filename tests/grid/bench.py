@@ -1,4 +1,4 @@
-"""A checkout with the stand-in main.py, a sweep of one's own and a fake SLURM: the command line from end to end."""
+"""A checkout with the stand-in main.py, a sweep of one's own and a SLURM: the command line from end to end."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import grid_run
-from grid.engine.slurm import sbatch_command, scheduler
+from grid.engine.slurm import sbatch_command
 from grid.engine.states import ledger
 from grid.engine.states.ledger import Submission
 from grid.engine.submission import planning
-from tests.fake_slurm.cluster import Slurm, cluster
 from tests.grid import fake
+from tests.virtual_slurm.cluster import Cluster
 
 REPO = Path(__file__).parents[2]
 FAMILY = """from grid.engine.sweep import Sweep, axis, point, product
@@ -54,7 +54,7 @@ class Bench:
 
     root: Path
     family: Path
-    slurm: Slurm
+    slurm: Cluster
     capture: Capture
 
     def sweep(self, seeds: Sequence[int] = (1, 2, 3), bits: Sequence[int] = (3,), **more: Any) -> None:
@@ -76,6 +76,7 @@ class Bench:
     def __call__(self, text: str, root: Path | None = None) -> Said:
         """A command of grid_run.py in this process."""
         self.capture.readouterr()
+        self.slurm.show()
         try:
             code = grid_run.main(self.words(text), root or self.root)
         except SystemExit as error:
@@ -99,27 +100,20 @@ class Bench:
             assert part in said.err, (part, said.err)
         return said.err
 
-    def apart(self, text: str, before: str = "", **options: Any) -> subprocess.Popen[str]:
-        """A command in a process of its own, after the Python lines ``before``."""
+    def apart(self, text: str) -> subprocess.Popen[str]:
+        """A command in a process of its own, which is of this machine and knows no cluster."""
         program = (
-            f"import sys, pathlib, grid_run\n{before}\nsys.exit(grid_run.main(sys.argv[1:], "
-            f"pathlib.Path({str(self.root)!r})))"
+            f"import sys, pathlib, grid_run\nsys.exit(grid_run.main(sys.argv[1:], pathlib.Path({str(self.root)!r})))"
         )
-        return subprocess.Popen(
-            [sys.executable, "-c", program, *self.words(text)],
-            cwd=REPO,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            **options,
-        )
+        words = [sys.executable, "-c", program, *self.words(text)]
+        pipe = subprocess.PIPE
+        return subprocess.Popen(words, cwd=REPO, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, text=True)
 
     # --- truth ---
 
     def submitted(self) -> dict[str, str]:
         """Every array element that SLURM ever took -> its state."""
-        return {element: job["state"] for job in self.slurm.jobs() for element in scheduler.expand(job["name"])}
+        return {job.name: job.shown for job in self.slurm.jobs}
 
     def sbatches(self) -> int:
         """Calls of sbatch that could start anything."""
@@ -146,25 +140,24 @@ class Bench:
         assert found is not None
         return found
 
+    def run(self, seed: int) -> str:
+        """The folder of this seed's run, as seen from the checkout."""
+        (path,) = (self.root / "runs" / "tiny").glob(f"*-s{seed}-*")
+        return str(path.relative_to(self.root))
+
     def age(self, minutes: float = 5) -> None:
-        """Let that much time pass for the jobs and for what the runs wrote: fresh ends are not believed at once."""
-        for job in {str(job["array_id"]) for job in self.slurm.jobs()}:
-            self.slurm.backdate(job, minutes / 60)
-        for path in (self.root / "runs").glob("*/*/status.json"):
-            values = json.loads(path.read_text())
-            path.write_text(
-                json.dumps({**values, **{key: values[key] - 60 * minutes for key in ("start", "heartbeat")}})
-            )
+        """Let that much time pass: fresh ends are not believed at once."""
+        self.slurm.advance(60 * minutes)
 
     def records(self) -> list[Submission]:
         return ledger.read_all(self.root, "tiny")
 
     def wait(self, job: str | None = None, **how: Any) -> None:
         """Wait until all jobs have ended."""
-        self.slurm.wait(job, **{"timeout_s": 40.0, **how})
+        self.slurm.wait(job, **how)
 
     def until_started(self, seeds: Mapping[int, int]) -> None:
-        fake.until(lambda: self.starts() == dict(seeds), f"{seeds} were not all started", 30)
+        self.slurm.until(lambda: self.starts() == dict(seeds), f"{seeds} were not all started")
 
     def each_once(self, num_runs: int, sbatches: int, in_vain: int = 0) -> None:
         """Every run in one element (beside so many that began nothing), and every run started once and done."""
@@ -180,15 +173,15 @@ class Bench:
 
 @contextlib.contextmanager
 def bench(folder: Path, capture: Capture, *, opinion: bool = False, **settings: Any) -> Iterator[Bench]:
-    """A cluster (``settings``: see ``tests.fake_slurm.cluster``), and a checkout with a sweep of three runs of one
+    """A cluster (``settings``: see ``tests.virtual_slurm.cluster``), and a checkout with a sweep of three runs of one
     second at most.
 
-    opinion: SLURM is asked for its own before anything is submitted, which takes a third of the time of most tests.
+    opinion: SLURM is asked for its own before anything is submitted.
     """
-    with cluster(folder, **settings) as slurm:
+    with Cluster(folder, **settings).in_place() as slurm:
         made = Bench(fake.checkout(folder / "checkout"), folder / "mine.py", slurm, capture)
         made.sweep()
-        variables = {**slurm.exports, "NUQ_PYTHON": sys.executable}
+        variables = {"NUQ_PYTHON": sys.executable}
         gone = [key for key in os.environ if key.startswith(("SLURM_", "SBATCH_", "NUQ_", "CUDA_"))]
         asked = sbatch_command.test_only, sbatch_command.too_long
         if not opinion:

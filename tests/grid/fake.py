@@ -8,9 +8,9 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from time import monotonic, sleep  # of this machine, also beside a virtual cluster
 from typing import Any
 
 from grid.engine.states.runs import Run, prepare, runs_of
@@ -127,10 +127,10 @@ def bash(script: Path, **more: str) -> subprocess.CompletedProcess[str]:
 
 def until(condition: Callable[[], object], what: str, seconds: float = 15) -> None:
     """Wait until the condition holds; an AssertionError that says ``what`` where it does not in time."""
-    end = time.monotonic() + seconds
+    end = monotonic() + seconds
     while not condition():
-        assert time.monotonic() < end, what
-        time.sleep(0.02)
+        assert monotonic() < end, what
+        sleep(0.02)
 
 
 def processes(root: Path) -> list[int]:

@@ -46,17 +46,15 @@ def _go(here: Bench, *seeds: int) -> None:
         (_folder(here, seed) / "go").touch()
 
 
-def _kill(here: Bench, seed: int, words: str) -> None:
-    """SIGKILL to the process of the run whose command line has these words: that of its shell, or of main.py."""
-    name = _folder(here, seed).name
-    lines = {pid: (Path("/proc") / str(pid) / "cmdline").read_bytes().decode() for pid in fake.processes(here.root)}
-    (pid,) = [pid for pid, line in lines.items() if name in line and words in line]
-    os.kill(pid, signal.SIGKILL)
+def _kill(here: Bench, seed: int, *, shell: bool = False) -> None:
+    """SIGKILL to main.py of the run, or to its shell alone."""
+    here.slurm.kill_run(here.run(seed), shell=shell)
     here.until_started({1: 1, 2: 1})  # the script goes on with the next
+    here.slurm.advance(20)
 
 
 def test_the_shell_of_a_run_is_killed_and_the_run_lives_on(here: Bench) -> None:
-    _kill(here, 1, "run.sh")
+    _kill(here, 1, shell=True)
     assert here.states() == {1: "running", 2: "running", 3: "pending"}
     said = here.good("status --now")
     assert "it lives on: its script noted exit code 137; its last heartbeat is" in said
@@ -66,7 +64,7 @@ def test_the_shell_of_a_run_is_killed_and_the_run_lives_on(here: Bench) -> None:
     assert "no run has failed" in here.good("failures")
     assert "nothing to submit" in here.good("plan")
     _go(here, 1)
-    fake.until(lambda: here.states()[1] == "done", "its own word does not count")
+    here.slurm.until(lambda: here.states()[1] == "done", "its own word does not count")
     _go(here, 2)
     here.wait()
     assert here.starts() == ONCE
@@ -75,23 +73,14 @@ def test_the_shell_of_a_run_is_killed_and_the_run_lives_on(here: Bench) -> None:
 
 @pytest.mark.slow
 def test_a_run_is_killed_and_its_shell_lives(here: Bench) -> None:
-    _kill(here, 1, "main.py")
+    _kill(here, 1)
     assert here.states() == {1: "failed", 2: "running", 3: "pending"}
+    assert "1 killed: left alone for now: it may be alive" in here.good("retry --yes")
+    here.age(15)
     assert "1 killed: again as it was" in here.good("retry --yes")
     _go(here, 1)
     here.until_started({1: 2, 2: 1})
-    fake.until(lambda: here.states()[1] == "done", "it did not end")
-
-
-def test_a_run_that_was_killed_elsewhere_is_left_alone_until_that_is_certain(
-    here: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _kill(here, 1, "main.py")
-    monkeypatch.setattr("grid.engine.states.judge.process_alive", lambda host, pid: None)
-    assert here.states()[1] == "failed"
-    said = here.good("retry --yes")
-    assert "1 killed: left alone for now: it may be alive, or its job may start it again" in said
-    assert "nothing to retry" in said
+    here.slurm.until(lambda: here.states()[1] == "done", "it did not end")
 
 
 def test_on_this_machine_a_run_without_its_shell_is_told_of_and_not_started_again(tmp_path: Path) -> None:

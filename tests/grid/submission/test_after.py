@@ -314,7 +314,7 @@ def test_slurm_waits_for_the_last_life(here: Bench) -> None:
     here.good("plan --per_script 2")
     here.good("submit")
     for job, label in enumerate(("first", "then", "last"), start=1):
-        fake.until(lambda: began(here)[-1:] == [f"{label} 1"], f"{label} has not begun")  # noqa: B023
+        here.slurm.until(lambda: began(here)[-1:] == [f"{label} 1"], f"{label} has not begun")  # noqa: B023
         here.slurm.preempt(f"{job}_0")
     here.wait()
     order = began(here)

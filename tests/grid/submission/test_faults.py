@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-import signal
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from grid.engine.slurm import sbatch_command
-from grid.engine.states import chunk_submission
+from grid.engine.states import chunk_submission, ledger
 from tests.grid import bench, fake
-from tests.grid.bench import Bench
+from tests.grid.bench import Bench, Said
 from tests.tiers import few
 
 ONCE = {1: 1, 2: 1, 3: 1}
@@ -45,16 +46,21 @@ def test_submitted_twice(here: Bench) -> None:
     here.each_once(3, 1)
 
 
-def test_two_terminals_at_once(chunked: Bench) -> None:
+@pytest.mark.parametrize("number", [1, 2, 3, 5])
+def test_two_terminals_at_once(chunked: Bench, number: int) -> None:
+    """Another submits after so many commands of the first."""
     chunked.good("plan")
-    both = [chunked.apart("submit"), chunked.apart("submit")]
-    said = [(*process.communicate(timeout=60), process.returncode) for process in both]
-    assert 0 in {code for *_, code in said}, said
-    for out, err, code in said:
-        assert (code, err) == (0, "") or (code == 2 and "right now: wait for it" in err and err.count("\n") == 1), (
-            out,
-            err,
-        )
+    said: list[Said] = []
+
+    def meanwhile(moment: str, command: str) -> None:
+        chunked.slurm.hook = lambda moment, command: None
+        said.append(chunked("submit"))
+
+    chunked.slurm.at_command(number, meanwhile)
+    said.append(chunked("submit"))
+    assert 0 in {each.code for each in said}, said
+    for each in said:
+        assert (each.code, each.err) == (0, "") or (each.code == 2 and "right now: wait for it" in each.err), each
     with chunk_submission.only_one(chunked.root, "tiny"):
         for command in ("submit", "retry --yes", "cancel --yes"):
             chunked.refused(command, "is submitting, retrying, cancelling or pruning runs of tiny right now")
@@ -122,65 +128,70 @@ def test_ctrl_c_between_two_arrays(chunked: Bench, monkeypatch: pytest.MonkeyPat
     chunked.each_once(3, 3)
 
 
-KILL = """import os, signal
-from grid.engine.slurm import sbatch_command
-from grid.engine.states import ledger
-count, submit, save = [0], sbatch_command.submit, ledger.Submission.save
-def die(*words):
-    os.kill(os.getpid(), signal.SIGKILL)
-def counted(path):
-    count[0] += 1
-    if count[0] == 2 and {moment!r} == "before sbatch":
-        die()
-    answer = submit(path)
-    if count[0] == 2 and {moment!r} == "after sbatch":
-        die()
-    return answer
-sbatch_command.submit = counted
-def noted(item, root):
-    save(item, root)
-    if {moment!r} == "after the record" and item.chunks[1].state == "submitted":
-        die()
-ledger.Submission.save = noted
-"""
+class Killed(BaseException):
+    """A kill as by SIGKILL: nothing that catches Exception sees it."""
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("moment", "left", "sbatches"), [("before sbatch", 2, 3), ("after sbatch", 1, 3), ("after the record", 1, 3)]
 )
-def test_the_submitting_process_is_killed(chunked: Bench, moment: str, left: int, sbatches: int) -> None:
+def test_the_submitting_process_is_killed(
+    chunked: Bench, moment: str, left: int, sbatches: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     chunked.good("plan")
-    process = chunked.apart("submit", KILL.format(moment=moment))
-    process.communicate(timeout=60)
-    assert process.returncode == -signal.SIGKILL
+    calls: list[str] = []
+    save = ledger.Submission.save
+
+    def at(when: str, command: str) -> None:
+        calls.append(when) if command == "sbatch" and when == "before" else None
+        if len(calls) == 2 and f"{when} {command}" == moment:
+            raise Killed
+
+    def saved(item: ledger.Submission, root: Path) -> None:
+        save(item, root)
+        if moment == "after the record" and item.chunks[1].state == "submitted":
+            raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(chunked.slurm, "hook", at)
+        patch.setattr(ledger.Submission, "save", saved)
+        with pytest.raises(Killed):
+            chunked("submit")
     assert f"{left} of 3 arrays left" in chunked.good("submit")
     chunked.each_once(3, sbatches)
 
 
 @pytest.mark.slow
-def test_sbatch_outlives_the_process_that_called_it(here: Bench, tmp_path: Path) -> None:
-    real = here.slurm.folder / "bin" / "sbatch"
-    slow = tmp_path / "slow" / "sbatch"
+def test_sbatch_outlives_the_process_that_called_it(tmp_path: Path) -> None:
+    """It holds the lock of its submission, so that nobody submits again before it has come through."""
+    slow = tmp_path / "bin" / "sbatch"
     slow.parent.mkdir()
-    waits = f": >{tmp_path}/called; while [ ! -e {tmp_path}/go ]; do sleep 0.05; done"
-    slow.write_text(f'#!/bin/sh\ncase "$*" in *--parsable*) {waits} ;; esac\nexec {real} "$@"\n')
+    slow.write_text(f"#!/bin/sh\n: >{tmp_path}/called; while [ ! -e {tmp_path}/go ]; do sleep 0.05; done; echo 7\n")
     slow.chmod(0o755)
-    here.good("plan")
-    process = here.apart(
-        "submit", env={**os.environ, "PATH": f"{slow.parent}{os.pathsep}{os.environ['PATH']}"}, start_new_session=True
-    )
+    program = f"""from pathlib import Path
+from grid.engine.slurm import sbatch_command
+from grid.engine.states import chunk_submission, ledger
+with chunk_submission.only_one(Path({str(tmp_path)!r}), "tiny"):
+    sbatch_command.submit(Path("none"))"""
+    variables = {**os.environ, "PATH": f"{slow.parent}{os.pathsep}{os.environ['PATH']}"}
+    process = subprocess.Popen([sys.executable, "-c", program], cwd=bench.REPO, env=variables, start_new_session=True)
     try:
         fake.until((tmp_path / "called").exists, "sbatch was not called", 30)
         process.kill()
         process.wait()
-        here.refused("submit", "right now")
+        with pytest.raises(chunk_submission.Busy, match="right now"), chunk_submission.only_one(tmp_path, "tiny"):
+            pass
     finally:
         (tmp_path / "go").touch()
-    fake.until(here.submitted, "sbatch did not come through", 30)
-    process.communicate()
-    fake.until(lambda: here("submit").code == 0, "the lock stayed", 30)
-    here.each_once(3, 1)
+
+    def is_free() -> bool:
+        try:
+            with chunk_submission.only_one(tmp_path, "tiny"):
+                return True
+        except chunk_submission.Busy:
+            return False
+
+    fake.until(is_free, "the lock stayed", 30)
 
 
 # --- the controller and accounting --------------------------------------------------------------------------------

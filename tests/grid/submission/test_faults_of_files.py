@@ -10,7 +10,6 @@ import json
 import os
 import shutil
 import stat
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,11 +17,12 @@ from pathlib import Path
 import pytest
 
 import grid_run
+from grid.engine.slurm import commands
 from grid.engine.states import ledger
 from grid.engine.submission import planning
-from tests.fake_slurm.cluster import Slurm
 from tests.grid import bench, fake
 from tests.grid.bench import Bench
+from tests.virtual_slurm.cluster import Cluster
 
 ONCE = {1: 1, 2: 1, 3: 1}
 
@@ -250,7 +250,7 @@ def test_folders_of_others(here: Bench) -> None:
     ],
 )
 def test_a_bad_sweep_file(tmp_path: Path, capsys: pytest.CaptureFixture[str], old: str, new: str, words: str) -> None:
-    made = Bench(fake.checkout(tmp_path / "checkout"), tmp_path / "mine.py", Slurm(tmp_path), capsys)
+    made = Bench(fake.checkout(tmp_path / "checkout"), tmp_path / "mine.py", Cluster(tmp_path), capsys)
     made.sweep()
     made.family.write_text(made.family.read_text().replace(old, new))
     for command in ("plan", "status", "run"):
@@ -260,7 +260,7 @@ def test_a_bad_sweep_file(tmp_path: Path, capsys: pytest.CaptureFixture[str], ol
 
 @pytest.mark.slow
 def test_what_a_partition_cannot_give(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with bench.bench(tmp_path, capsys, opinion=True, partitions={"short": {"max_time": "30:00"}, "long": {}}) as here:
+    with bench.bench(tmp_path, capsys, opinion=True, partitions={"short": "30:00", "long": "UNLIMITED"}) as here:
         site = tmp_path / "site.yaml"
         site.write_text("partitions:\n  short: {max_time: '30:00', mem: 4GB}\n  long: {mem: 8GB}\n")
         here.refused(
@@ -278,7 +278,7 @@ def test_what_a_partition_cannot_give(tmp_path: Path, capsys: pytest.CaptureFixt
             assert said.code == 1, said
             assert words in said.out
             here.refused("submit", "nothing was submitted: ", words)
-        assert here.slurm.jobs() == []
+        assert here.slurm.records() == []
         here.good("plan --partition long")
         here.good("submit")
 
@@ -297,7 +297,7 @@ def test_a_time_limit_within_the_warning(here: Bench, tmp_path: Path) -> None:
     site.write_text("signal_s: 30\n")
     here.good(f"plan --site {site} --time 1")
     here.good("plan --time 2:01")
-    assert here.slurm.jobs() == []
+    assert here.slurm.records() == []
 
 
 def test_missing_data(here: Bench) -> None:
@@ -306,7 +306,7 @@ def test_missing_data(here: Bench) -> None:
     assert said.code == 1
     assert "problem: data=cifar10: data holds no cifar10" in said.out
     here.refused("submit", "data=cifar10: data holds no cifar10")
-    assert here.slurm.jobs() == []
+    assert here.slurm.records() == []
     (here.root / "data" / "cifar-10-batches-py").mkdir(parents=True)
     here.good("plan")
 
@@ -317,11 +317,10 @@ def test_no_plan_no_slurm(here: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     here.refused("retry --kind oom", "unknown kind of failure 'oom'")
     here.refused("retry --factor 1", "--factor 1: must be above 1")
     assert "nothing to cancel" in here.good("cancel --yes")
-    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:/usr/bin:/bin")
-    if not shutil.which("sbatch"):
-        here.good("plan")
-        here.refused("submit", "there is no sbatch on this machine")
-        here.refused("retry", "there is no sbatch on this machine")
+    monkeypatch.setattr(commands, "is_here", lambda command: False)
+    here.good("plan")
+    here.refused("submit", "there is no sbatch on this machine")
+    here.refused("retry", "there is no sbatch on this machine")
 
 
 def test_a_table_that_cannot_be_written_names_the_file_and_another_way(

@@ -58,7 +58,7 @@ def test_runs_that_would_end_before_their_first_step_are_refused(here: Bench) ->
     assert "1 combination" in said.out, "what takes seconds is told before"
     here.refused("submit", f"nothing was submitted: {problem}")
     here.refused("run", f"nothing was started: {problem}")
-    assert here.slurm.jobs() == [] and not list((here.root / "runs").glob("*/*/stdout.log"))
+    assert here.slurm.records() == [] and not list((here.root / "runs").glob("*/*/stdout.log"))
     answer(here, [""])
     assert "3 done" in here.good("run --slots 3")
     assert len(asked(here)["build"]) == 1, "seeds are no combination"
