@@ -24,6 +24,7 @@ from tests.virtual_slurm.real import Real
 ENDED = {"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "PREEMPTED", "OUT_OF_MEMORY"}
 EPOCH = 1_800_000_000.0
 FOREVER_S = 10 * 86400.0  # a wait of a test that takes longer has failed
+SILENT_S = 120.0  # a node is silent for longer before it is given up: what lives on there began before that
 REASONS = {"TIMEOUT": "TimeLimit", "NODE_FAIL": "NodeDown", "OUT_OF_MEMORY": "OutOfMemory"}
 OFF = "Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions"
 NO_CONTACT = "Unable to contact slurm controller (connect failure)"
@@ -63,6 +64,8 @@ class Job:
     life: Life | None = None
     has_begun: bool = False
     may_requeue: bool = True
+    recalled: bool = False  # cancelled for good by a test
+    revived: bool = False  # queued again by an administrator after its end
 
     @property
     def name(self) -> str:
@@ -120,15 +123,17 @@ class Cluster:
         self.hold_reason: str | None = None
         self.silence = ""  # what every command but sacct says
         self.slow_s = 0.0  # before a command is answered
+        self.unheard = 0.0  # the share of the questions of scripts that get no answer
         self.sacct_is_down = False
         self.replies: dict[int, str] = {}  # number of a call of sbatch, from now on -> "lost", "late" or a refusal
         self.banner = b""  # before whatever sbatch says
         self.words: list[list[str]] = []
         self.hook: Callable[[str, str], None] = lambda moment, command: None
         self.accepted: Callable[[list[Job]], None] = lambda jobs: None
+        self.begins: Callable[[Job], None] = lambda job: None
         self.locks: dict[str, object] = {}  # run folder -> the process that has it
         self.beating: dict[str, Callable[[float], None]] = {}
-        self.begun: list[tuple[float, Job, str]] = []  # when main.py of which job began to work on which run
+        self.begun: list[tuple[float, Life, str]] = []  # when main.py of which life began to work on which run
         self.finished: dict[str, list[tuple[float, int]]] = {}  # run folder -> when and with what code it ended itself
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._count = itertools.count()
@@ -166,7 +171,7 @@ class Cluster:
     # --- files of nodes ---
 
     def write(self, path: Path, text: str, node: str = "") -> None:
-        """A node writes a file; others see it in a moment, or later.  What is no file, as /dev/null, stays what it is."""
+        """A node writes a file; others see it in a moment, or later.  A device stays what it is."""
         if path.exists() and not path.is_file():
             return
         at = self.now + (self.random.choice([0.0, self.random.uniform(0, self.lag_s)]) if self.random else 0.0)
@@ -311,6 +316,7 @@ class Cluster:
         return all(whole - taken >= more for whole, taken, more in room)
 
     def _start(self, job: Job, nodes: tuple[str, ...]) -> None:
+        self.begins(job)
         if not job.has_begun and any(other.array == job.array and not other.has_begun and other is not job
                                      and not other.is_over for other in self.jobs):  # fmt: skip
             job.number = self.next_id  # the last one keeps the id of the array
@@ -493,9 +499,13 @@ class Cluster:
         """As ``fail_node``, and the processes of its jobs live on."""
         self.down.add(node)
         for job in [job for job in self.jobs if node in job.nodes and job.life]:
-            life, job.ending, job.end = job.life, Ending("NODE_FAIL", requeue), self.now
+            life = job.life
             assert life is not None
+            if not job.ending:
+                job.ending, job.end = Ending("NODE_FAIL", requeue), self.now
             self.over(job, life, 0)
+            if isinstance(life, Scripted):
+                life.outlive(self.now - SILENT_S)
 
     def resume_node(self, node: str) -> None:
         self.down.discard(node)

@@ -197,6 +197,14 @@ class Scripted(Life):
                 self.say(said.rpartition("\n")[0])
                 return int(said.rpartition("exit ")[2])
 
+    def outlive(self, since: float) -> None:
+        """Only the runs that began before this time live on, and nothing begins any more."""
+        for run, begun in [(run, begun) for begun, life, run in self.cluster.begun if life is self]:
+            if begun < since and self.mains[run].code is None:
+                self.left.clear()
+                return
+        self.kill()
+
     # --- the script of an element ---
 
     def element(self, path: Path) -> Steps:
@@ -365,7 +373,7 @@ class Scripted(Life):
         tell("running", None)
         self.leave(run, f"args {json.dumps(words)}")
         cluster.append(folder / "started", "x")
-        cluster.begun.append((begun, self.job, run))
+        cluster.begun.append((begun, self, run))
         if isinstance(behaviour, str) and behaviour.startswith("eats "):
             status["memory_bytes"] = int(behaviour.split()[1]) << 20
             tell("running", None)
@@ -412,7 +420,8 @@ def _only(pattern: str, text: str) -> str:
 def _standing(cluster: Cluster, name: str) -> str:
     """What ``scontrol show job`` says, as far as the script reads it; nothing where it does not answer."""
     (job,) = cluster.find(name) or [None]
-    if cluster.silence or job is None:
+    is_unheard = cluster.random is not None and cluster.random.random() < cluster.unheard
+    if cluster.silence or is_unheard or job is None:
         return ""
     return f"JobState={job.shown} Reason={job.reason.replace(' ', '_')} Restarts={job.restarts}"
 
