@@ -49,7 +49,7 @@ TRAININGS = {
         300,
         2.8,
         {"data": "text", "data.length": 64, "data.num_train": 20_000, "data.num_test": 512, "model": "gpt"}
-        | {"model.layers": 2, "model.width": 64},
+        | {"model.layers": 1, "model.width": 64},
     ),
 }
 

@@ -72,7 +72,6 @@ EVALUATING = ("eval_every=1", "eval_batch_size=1", "eval_train=true")  # most of
         # With rank 0 the store that the ranks share is gone.
         (("exchange.collective=gather",), 0, signal.SIGKILL, "rank 0 of 3 is gone ("),
         (("exchange.collective=server",), 1, signal.SIGSTOP, "rank 1 of 3 did not answer in time (timeout_s=4;"),
-        (EVALUATING, 1, signal.SIGSTOP, "rank 1 of 3 did not answer in time (timeout_s=4;"),
         (EVALUATING, 0, signal.SIGSTOP, "rank 0 of 3 did not answer in time (timeout_s=4;"),
     ],
 )
