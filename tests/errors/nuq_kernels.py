@@ -92,6 +92,10 @@ def _thresholds_of_none() -> None:
 
 ROWS = [
     row("nuq.Key(step=)", "0.5", lambda: Key(seed=1, step=0.5, worker=0, parameter="model").words()),  # pyright: ignore[reportArgumentType]
+    row("nuq.Key(seed=)", "1.5", lambda: Key(1.5, 0, 0).words()),  # pyright: ignore[reportArgumentType]
+    row("nuq.Key(worker=)", "'2'", lambda: Key(1, 0, "2").words()),  # pyright: ignore[reportArgumentType]
+    row("nuq.Key(worker=)", "-1 of two workers", lambda: Key(1, 0, -1, "model", workers=2).together()),
+    row("nuq.Key(workers=)", "65537", lambda: Key(1, 0, 0, "model", workers=(1 << 16) + 1).together()),
     row("nuq.Key(worker=)", "3 of two workers", lambda: Key(1, 0, 3, "model", workers=2).together()),
     encode("'l3'", "norm", "l3"),
     encode("float64", "vector", torch.ones(10, dtype=torch.float64)),
@@ -99,7 +103,7 @@ ROWS = [
     encode("2^31 + 1 coordinates", "vector", torch.empty(2**31 + 1, device="meta")),
     encode("0.5", "bucket_size", 0.5),
     encode("0", "bucket_size", 0),
-    encode("True", "levels", True),
+    *(encode(repr(number), "levels", number) for number in (True, None, "4", 4.0, 0)),
     encode("600", "levels", 600),
     encode("4, at thresholds", "levels", 4, stochastic=False),
     encode("4, under quantile", "levels", 4, norm="quantile"),
@@ -107,11 +111,14 @@ ROWS = [
     encode("float64", "scales", torch.zeros(1, dtype=torch.float64)),
     encode("17", "packing", 17),
     encode("1, of four levels", "packing", 1),
+    encode("of a norm that overflows", "vector", torch.full((10,), 3e38)),
     encode("infinite", "vector", torch.full((10,), torch.inf)),
     decode("too short", "packed", torch.zeros(2, dtype=torch.uint8)),
     decode("three buckets'", "scales", torch.ones(3)),
     decode("one", "levels", torch.ones(1)),
     decode("a code beyond the levels", "packed", torch.full((3,), 255, dtype=torch.uint8), levels=torch.ones(3)),
+    row("nuq.kernels.hadamard_(block=)", "-2", lambda: operators.hadamard_(torch.ones(4), -2, KEY)),
+    row("nuq.kernels.hadamard_(vector)", "float64", lambda: operators.hadamard_(torch.ones(4).double(), 4, KEY)),
     row("nuq.kernels.hadamard_(block=)", "3", lambda: operators.hadamard_(torch.ones(4), 3, KEY)),
     row(
         "nuq.kernels.unpack_codes(packed)",

@@ -84,7 +84,21 @@ def _low_bits_cut_off() -> None:
 
 ROWS = [
     made("eden", "bucket_size=1000"),
+    made("eden", "levels=uniform"),
+    made("smaq", "bits_inlier=2"),
+    made("smaq", "samples=-1"),
+    made("smaq", "rounding=up"),
     made("smaq", "bits_inlier=7 bits_outlier=6"),
+    made("atomo", "svd_rank=0"),
+    made("atomo", "atoms=entries svd_rank=2"),
+    made("atomo", "ratio=0.5"),
+    made("atomo", "atoms=columns"),
+    made("topk", "ratio=0.0"),
+    made("topk", "bucket_size=64 selection=sampled"),
+    made("thresholdv", "threshold=-1.0"),
+    made("dgc", "scope=model dense_1d=false"),
+    made("dgc", "warmup_every=9 warmup_ratios=[0.5,2.0]"),
+    made("randomk", "values=fp8"),
     made("smaq", "inlier_threshold=3.0 outlier_limit=2.5"),
     row("nuq.METHODS: a quantizer's set_levels", "an array", lambda: compressor("qsgd").set_levels(np.ones(2))),  # pyright: ignore[reportAttributeAccessIssue]
     encode("topk", "float64", torch.ones(4, dtype=torch.float64)),
@@ -123,6 +137,7 @@ ROWS = [
     coded("coder='elias'", coder="elias"),
     coded("num_symbols=513", symbols=513),
     coded("a code beyond the symbols", symbols=7),
+    coded("a code beyond 512 symbols", np.array([0, 600], dtype=np.uint16), 512),
     coded("a matrix", CODES.reshape(10, 10)),
     coded("contexts for Huffman", CODES, 8, "huffman", CONTEXTS),
     coded("num_contexts=17", CODES, 8, "rans", CONTEXTS, 17),
@@ -148,6 +163,9 @@ ROWS = [
     # indices
     indices("form='gamma'", [1], "gamma"),
     indices("a number twice", [1, 1]),
+    indices("numbers that fall", [2, 1]),
+    indices("a number beyond", [4, 5]),
+    indices("a number below zero", [-1, 2]),
     row(
         "nuq.coding.index_coding.decode",
         "the form of the others alone",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import json
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -26,12 +27,14 @@ from tests.errors.rows import Row, row
 @contextlib.contextmanager
 def alone() -> Iterator[dist.ProcessGroup]:
     """The only rank of a process group."""
+    hook = sys.excepthook  # which torch puts "[rank0]" before
     dist.init_process_group("gloo", store=HashStore(), rank=0, world_size=1)
     try:
         assert dist.group.WORLD is not None
         yield dist.group.WORLD
     finally:
         dist.destroy_process_group()
+        sys.excepthook = hook
 
 
 def net() -> nn.Sequential:

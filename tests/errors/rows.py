@@ -53,7 +53,7 @@ def made(one: Row) -> Made:
         stack.enter_context(warnings.catch_warnings())
         warnings.simplefilter("ignore")
         arguments = []
-        if inspect.signature(one.make).parameters:
+        if any(given.default is given.empty for given in inspect.signature(one.make).parameters.values()):
             arguments.append(Path(stack.enter_context(tempfile.TemporaryDirectory())).resolve())
             stack.enter_context(contextlib.chdir(arguments[0]))
         kind, text, found = (_of_command if one.command else _of_call)(one, arguments)

@@ -213,14 +213,3 @@ def test_damage_is_an_error_or_other_legal_indices(bits: str, n: int, k: int) ->
 def test_bytes_that_mean_no_indices(bits: str, data: list[int], k: int, n: int) -> None:
     with pytest.raises(MessageError):
         decode(torch.tensor(data, dtype=torch.uint8), k, n)
-
-
-@pytest.mark.parametrize("indices, n", [([1, 1], 5), ([2, 1], 5), ([4, 5], 5), ([-1, 2], 5)])
-def test_indices_that_do_not_ascend(indices: list[int], n: int) -> None:
-    with pytest.raises(ValueError, match="must ascend"):
-        encode(torch.tensor(indices, dtype=torch.int32), n)
-
-
-def test_an_unknown_form() -> None:
-    with pytest.raises(ValueError, match="auto, int32, bitmap, delta"):
-        encode(torch.tensor([1], dtype=torch.int32), 5, "gamma")

@@ -180,5 +180,5 @@ def test_a_message_of_another_format_is_added_the_slow_way():
     again = torch.zeros(700)
     sender.method.add_scaled(unaligned, 1.0, again)
     assert torch.equal(again, sender.method.decode(inner))
-    with pytest.raises(MessageError, match="700 coordinates where 699 are expected"):
+    with pytest.raises(MessageError, match="699"):
         sender.method.add_scaled(inner, 1.0, torch.zeros(699))

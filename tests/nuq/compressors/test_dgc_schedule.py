@@ -129,10 +129,9 @@ def test_the_hook_sends_as_many_as_the_schedule_says(ranks: Any) -> None:
 
 @pytest.mark.parametrize("ratios", [[0.5], [1.0, 1.0], [0.25, 0.0625, 0.015625]])
 def test_ratios_without_a_warmup_are_told(ratios: list[float]) -> None:
-    told = r"warmup_ratios=\[.*\]: has no effect with (method\.)?warmup_every=0; it is read with warmup_every>=1 only"
-    with pytest.raises(ValueError, match=told):
+    with pytest.raises(ValueError, match="warmup_ratios"):
         make(warmup_ratios=ratios)
-    with pytest.raises(ValueError, match=told):
+    with pytest.raises(ValueError, match="warmup_ratios"):
         resolving.resolve({"method": "dgc", "method.warmup_ratios": ratios})
     assert (
         resolving.resolve({"method": "dgc", "method.warmup_ratios": ratios, "method.warmup_every": 1})["method"][

@@ -85,11 +85,6 @@ def test_uniform_steps_with_rans_have_less_error_at_the_same_length(distribution
     assert relative_error(compressor, x, Key(0, 0, 0, "x")) * 4 ** (rate - bits) == pytest.approx(error, rel=0.01)
 
 
-def test_uniform_steps_want_an_entropy_coder():
-    with pytest.raises(ValueError, match=r"levels='uniform': .* it is read with coding='huffman' or 'rans' only"):
-        Eden(EDEN(levels="uniform"))
-
-
 def test_the_mse_scale_has_the_distortion_itself():
     x = normal(1 << 18)
     assert relative_error(Eden(EDEN(bits=2, scale="mse")), x, Key(0, 0, 0, "x")) == pytest.approx(0.1175, rel=0.01)
@@ -362,15 +357,10 @@ def test_damage_is_an_error_or_harmless(coding, levels):
     assert errors
 
 
-def test_the_bucket_size_is_a_power_of_two():
-    with pytest.raises(ValueError, match="bucket_size=1000: must be a power of two"):
-        Eden(EDEN(bucket_size=1000))
-
-
 def test_no_bucket_is_too_short_to_be_unbiased():
-    with pytest.raises(ValueError, match="bucket_size=64: must be at least 128"):
+    with pytest.raises(ValueError, match="bucket_size=64"):
         Eden(EDEN(bucket_size=64))
     message = Eden(EDEN(bucket_size=128)).encode(normal(128), Key(1, 0, 0, "x"))
     message.body[0] = 6
-    with pytest.raises(MessageError, match=r"bucket size 2\^6"):
+    with pytest.raises(MessageError):
         Eden(EDEN()).decode(message)

@@ -210,7 +210,7 @@ def test_a_scale_out_of_range_is_damage(factor):
     message = of.encode(torch.randn(SIZE), key(0))
     body = message.body.clone()
     body[:4] = torch.tensor([factor]).view(torch.uint8)
-    with pytest.raises(MessageError, match="damaged, it lies between 0 and 1"):
+    with pytest.raises(MessageError):
         of.decode(Message(TAG, SIZE, body))
 
 

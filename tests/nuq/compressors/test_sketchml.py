@@ -143,6 +143,6 @@ def test_every_instruction_set_gives_the_same_bits() -> None:
 
 
 def test_what_needs_a_sketch() -> None:
-    with pytest.raises(ValueError, match=r"groups=3: has no effect with rows=0; it is read with rows=1 to 16 only"):
+    with pytest.raises(ValueError, match=r"groups=3.*rows=0"):
         make(rows=0, groups=3)
     assert make(buckets=2, groups=4).groups == 2

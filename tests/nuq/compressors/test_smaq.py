@@ -208,21 +208,6 @@ def test_damaged_bodies_are_errors_or_numbers(seed, n, relu, cut, place, bit):
     assert decoded.shape == (n,) and bool(torch.isfinite(decoded).all())
 
 
-@pytest.mark.parametrize(
-    ("wrong", "sentence"),
-    [
-        ({"bits_inlier": 2}, "bits_inlier=2: must be at least 3"),
-        ({"bits_inlier": 7, "bits_outlier": 6}, "bits_outlier=6: must be at least bits_inlier=7"),
-        ({"inlier_threshold": 3.0}, "outlier_limit=2.5: must be above inlier_threshold=3.0"),
-        ({"samples": -1}, "samples=-1: must be at least 0"),
-        ({"rounding": "up"}, "rounding='up': must be one of stochastic, nearest, correlated"),
-    ],
-)
-def test_settings_out_of_range(wrong, sentence):
-    with pytest.raises(ValueError, match=sentence):
-        SmaQ(Settings(**wrong))
-
-
 def test_the_mean_logarithm(monkeypatch):
     x = torch.cat([normal(100_003) * 1e-5, torch.zeros(50)])
     expected = float(np.log2(np.abs(x[x != 0].double().numpy())).mean())

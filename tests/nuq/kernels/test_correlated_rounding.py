@@ -96,15 +96,6 @@ def _square(x: Tensor) -> float:
     return float(x.square().sum())
 
 
-@pytest.mark.parametrize("among", [(-1, 2), (2, 2), (0, 0), (0, (1 << 16) + 1)])
-def test_a_worker_that_is_not_among_them(among: spec.Among) -> None:
-    with pytest.raises(ValueError, match=r"among=.*: must be a place from 0 and the number of workers, at most 65536"):
-        reference.hash_bits(1, KEY, among=among)
-    if among[1] > 1:
-        with pytest.raises(ValueError, match="must be a place from 0"):
-            replace(KEY, worker=among[0], workers=among[1]).together()
-
-
 @pytest.mark.parametrize("workers", [2, 3, 4, 7, 16])
 def test_every_worker_by_itself_is_uniform(workers: int) -> None:
     n = 1 << 17

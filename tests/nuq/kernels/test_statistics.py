@@ -107,7 +107,7 @@ def test_zero_buckets_say_nothing():
     padded = torch.cat([x[:100], torch.zeros(100), x[100:]])
     assert np.array_equal(collect(padded).components, collect(x).components)
     assert np.array_equal(collect(padded).totals, collect(x).totals)
-    with pytest.raises(ValueError, match="norm zero"):
+    with pytest.raises(ValueError):
         collect(torch.zeros(300)).fit("histogram")
 
 

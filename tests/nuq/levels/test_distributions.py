@@ -262,29 +262,3 @@ def test_zero_buckets_are_dropped_and_constant_buckets_become_narrow():
     )
     point = TruncNorm(0.5, 0.0)
     assert point.cdf(0.4999) == 0 and point.sf(0.5001) == 0 and point.partial_moment(1, -1, 1) == pytest.approx(0.5)
-
-
-@pytest.mark.parametrize(
-    "call, message",
-    [
-        (lambda: CondTruncNorm([0.0, 0.1], [0.1, 0.1], [0.0, 0.0]), "every bucket has weight"),
-        (lambda: TruncNorm(1.5, 0.1), r"mean=1.5.*\[-1, 1\]"),
-        (lambda: TruncNorm(0.0, -0.1), "sigma=-0.1"),
-        (lambda: TruncNorm(float("nan"), 0.1), "mean=nan.*finite"),
-        (lambda: CondTruncNorm([0.0], [0.1], [np.inf]), "weight=inf"),
-        (lambda: CondTruncNorm([[0.0]], [0.1], [1.0]), "shape"),
-        (lambda: CondTruncNormHist(MIXTURE, num_bins=3), "num_bins=3.*even"),
-        (lambda: Histogram([-1, 0, 1], [0, 0], [0, 0], [0, 0]), "every weight"),
-        (lambda: Histogram([-1, 0, 1], [1, -1], [0, 0], [0, 0]), "not negative"),
-        (lambda: Histogram([-1, 0, 1], [1, np.nan], [0, 0], [0, 0]), "finite"),
-        (lambda: Histogram([0, -1, 1], [1, 1], [0, 0], [0, 0]), "increase"),
-        (lambda: Histogram([-2, 0, 1], [1, 1], [0, 0], [0, 0]), "-1 or above"),
-        (lambda: Histogram([-1, 0, 1], [1], [0], [0]), "B bins have B"),
-        (lambda: MIXTURE.ppf(1.5), "probability 1.5"),
-        (lambda: HISTOGRAM.isf([0.5, -0.1]), "probability -0.1"),
-        (lambda: MIXTURE.partial_moment(3, 0, 1), "order=3"),
-    ],
-)
-def test_bad_input_is_named(call, message):
-    with pytest.raises(ValueError, match=message):
-        call()

@@ -6,11 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from nuq.compressors.quantizer import Quantizer
 from nuq.levels import level_sets
 from nuq.levels.level_sets import Levels
 from nuq.levels.truncated_normals import Histogram, TruncNorm
-from nuq.settings.quantizers import QSGD
 
 SETS = {
     "uniform": level_sets.uniform,
@@ -86,48 +84,3 @@ def test_levels_are_a_value():
     np.testing.assert_array_equal(made.positive, [0.5, 1.0])
     with pytest.raises(ValueError, match="read-only"):
         made.values[0] = 0
-
-
-@pytest.mark.parametrize(
-    "values, message",
-    [
-        ([1.0], "2 to 512"),
-        (np.linspace(-1, 1, 513), "2 to 512"),
-        ([[-1.0, 1.0]], "shape"),
-        ([-1.0, np.nan, 1.0], "nan.*finite"),
-        ([-0.5, 0.0, 1.0], "-0.5 to 1.0.*-1 to 1"),
-        ([-1.0, 0.5, 0.2, 1.0], "0.5 and 0.2.*strictly"),
-        ([-1.0, 0.5, 0.5 + 1e-9, 1.0], "float32"),
-    ],
-)
-def test_bad_levels_are_named(values, message):
-    with pytest.raises(ValueError, match=message):
-        Levels(np.asarray(values))
-
-
-@pytest.mark.parametrize(
-    "call, message",
-    [
-        (lambda: level_sets.uniform(0), "bits=0.*1 to 8"),
-        (lambda: level_sets.uniform(9), "bits=9"),
-        (lambda: level_sets.uniform(2.5), "bits=2.5"),  # type: ignore[arg-type]
-        (lambda: level_sets.uniform(True), "bits=True"),
-        (lambda: level_sets.uniform_magnitude(1), "bits=1.*2 to 8"),
-        (lambda: level_sets.exponential(3, 1.0), "p=1.0.*between 0 and 1"),
-        (lambda: level_sets.exponential(3, float("nan")), "p=nan"),
-        (lambda: level_sets.exponential(8, 0.1), "float32"),
-        (lambda: level_sets.from_positive([-0.5, 1.0]), "-0.5.*above 0"),
-    ],
-)
-def test_bad_arguments_are_named(call, message):
-    with pytest.raises(ValueError, match=message):
-        call()
-
-
-def test_a_quantizer_says_what_its_levels_must_be() -> None:
-    values = np.array([-1.0, 0.0, 1.0])
-    with pytest.raises(
-        ValueError, match=r"levels=array.*: must be nuq.levels.level_sets.Levels, which checks them: Levels\(values\)"
-    ):
-        Quantizer(values, QSGD(), "l2")  # pyright: ignore[reportArgumentType]
-    assert Quantizer(Levels(values), QSGD(), "l2").levels.num_levels == 3

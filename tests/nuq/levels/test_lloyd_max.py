@@ -37,8 +37,3 @@ def test_symmetric_and_halfway(bits):
     assert c.shape == (2**bits,) and (np.diff(c) > 0).all() and np.array_equal(c, -c[::-1])
     np.testing.assert_allclose(t, (c[1:] + c[:-1]) / 2, rtol=0, atol=1e-15)
     assert t[len(t) // 2] == 0.0
-
-
-def test_bits_are_checked():
-    with pytest.raises(ValueError, match="bits=9"):
-        lloyd_max.centroids(9)

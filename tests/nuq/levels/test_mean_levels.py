@@ -180,13 +180,13 @@ def test_in_an_exchange():
 
 
 def test_what_it_needs():
-    with pytest.raises(ValueError, match="objective='mean': has no effect with rounding='stochastic'"):
+    with pytest.raises(ValueError, match="rounding"):
         quantizer(rounding="stochastic")
-    with pytest.raises(ValueError, match="objective='median': must be one of message, mean"):
+    with pytest.raises(ValueError, match="median"):
         quantizer(objective="median")
     with pytest.raises(ValueError, match="objective"):
         sorted_settings("qsgdinf", (), {"objective": "mean"}, {})
-    with pytest.raises(ValueError, match="to its own gradient alone"):
+    with pytest.raises(ValueError, match="objective='mean'"):
         fit_levels(CompressorMap("alq", quantizer().settings, 8), torch.ones(9), [], Key(0, 0, 0))
     made = quantizer()
     assert second_settings("alq", made.settings, 8)[1].objective == "message"

@@ -225,9 +225,3 @@ def test_alq_is_no_worse_than_a_program_over_all_edges_of_the_histogram(name):
         best = (best[:, None] + cost).min(axis=0)
         if num_intervals in (16, 32, 64):
             assert update_rules.alq(distribution, num_intervals.bit_length()).expected_variance <= best[-1]
-
-
-@pytest.mark.parametrize("num_levels", [1, 257, 2.5, True])
-def test_bad_numbers_of_levels_are_named(num_levels):
-    with pytest.raises(ValueError, match=f"num_levels={num_levels}.*2 to 256"):
-        update_rules.optimal(TruncNorm(0.0, 0.1), num_levels)

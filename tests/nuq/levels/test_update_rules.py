@@ -308,15 +308,6 @@ def test_paper_solver_keeps_the_order_of_its_updates(symmetric):
     )
 
 
-@pytest.mark.parametrize("solve", [update_rules.alq, update_rules.alq_gradient, update_rules.amq])
-def test_bad_arguments_are_named(solve):
-    with pytest.raises(ValueError, match=r"unknown solver 'exakt'; did you mean 'exact'\?.*exact, paper"):
-        solve(PUBLISHED, 3, solver="exakt")
-    for bits in (0, 9, 2.5):
-        with pytest.raises(ValueError, match=f"bits={bits}.*1 to 8"):
-            solve(PUBLISHED, bits)
-
-
 @pytest.mark.parametrize("module", [level_sets, update_rules])
 def test_examples_in_docstrings_hold(module):
     assert doctest.testmod(module).failed == 0
