@@ -193,9 +193,8 @@ def words_of(key: Key | Words) -> Words:
 def check_among(among: Among) -> None:
     """Check a place among workers that round together: ValueError unless there is one, and they are not too many."""
     if not 0 <= among[0] < among[1] <= MOST_TOGETHER:
-        raise ValueError(
-            f"worker {among[0]} of {among[1]}: must be below the number of workers, which is at most {MOST_TOGETHER}"
-        )
+        rule = f"must be 0 or more and below the number of workers, which is at most {MOST_TOGETHER}"
+        raise ValueError(f"worker {among[0]} of {among[1]}: {rule}")
 
 
 def last_product(among: Among) -> Words:

@@ -129,7 +129,12 @@ def exponential(bits: int, p: float = 0.5) -> Levels:
     powers = np.arange(2 ** (check_bits(bits) - 1))[::-1]
     if not 0.0 < p < 1.0:
         raise ValueError(f"p={p!r}: must lie between 0 and 1")
-    return from_positive(np.float64(p) ** powers)
+    positive = np.float64(p) ** powers
+    if not np.float32(positive[0]):
+        raise ValueError(
+            f"p={p!r}: the smallest of {2**bits} levels vanishes as float32; choose a larger p, or fewer bits"
+        )
+    return from_positive(positive)
 
 
 def ternary() -> Levels:
