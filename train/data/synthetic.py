@@ -20,8 +20,6 @@ class Points(Source):
     def read(self) -> Splits:
         settings, num_classes = self.settings, self.num_classes
         seed, num_features = settings["data_seed"], settings["num_features"]
-        if seed < 0:
-            raise ValueError(f"data.data_seed={seed}: must be at least 0")
         weights = np.random.default_rng([seed, num_classes, 0]).standard_normal((num_features, num_classes))
 
         def points(split: int, count: int) -> Arrays:
