@@ -232,7 +232,8 @@ class Cluster:
             for index in (answers.indices(spec) if spec else [None])
         ]
         for job in made:
-            job.reason, job.may_requeue = self.hold_reason or "None", "requeue" in options
+            job.reason = "JobHeldUser" if job.held else self.hold_reason or "None"
+            job.may_requeue = "requeue" in options
         self.next_id += 1
         self.jobs += made
         self.accepted(made)

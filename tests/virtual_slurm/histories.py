@@ -80,6 +80,9 @@ class History:
             lag_s=50.0 if late else 0.0,
             skew_s=25.0 if late else 0.0,
         )
+        self.slurm.unheard = random.choice([0.0, 0.0, 0.5])
+        self.slurm.banner = random.choice([b""] * 5 + [BANNER])
+        self.slurm.replies = random.choice([{}, {}, {}, {1: "lost"}, {1: "late"}, {2: "late"}])
         self.slurm.accepted = self.accepted
         self.slurm.begins = self.begins
         outcomes = [0, 0, 0, 0, 1, 3, 2, "raise", "deaf", "stuck", "silent"]
@@ -202,7 +205,8 @@ class History:
 
     def submit(self) -> None:
         known = {item.id for item in ledger.read_all(self.root, "tiny")}
-        self.command("submit --yes")
+        if self.command("submit --yes") == 2 and self.random.random() < 0.6:  # who is told of an error tries again
+            self.command("submit --yes")
         for item in ledger.read_all(self.root, "tiny"):
             if item.id not in known:
                 self.caps[item.id] = self.cap or 99

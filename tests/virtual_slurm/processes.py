@@ -237,7 +237,8 @@ class Scripted(Life):
                         each.signal(heard)
         codes = {run: self.codes.get(run, 75) for run in runs}
         if (left := sum(code == 75 for code in codes.values())) or (signalled and self.left):
-            self.say(f"checkpointed, {left} of {len(runs)} left: asking to be requeued")
+            why = "stopped by a signal" if slots else "checkpointed"
+            self.say(f"{why}, {left} of {len(runs)} left: asking to be requeued")
             return 75
         failed = [f"  {code} {run}" for run, code in codes.items() if code not in (0, HELD)]
         if failed:
