@@ -32,7 +32,8 @@ from torch.nn.parallel import DistributedDataParallel
 
 import nuq
 from analysis.logs import events
-from benchmarks import eager, grid
+from benchmarks import eager
+from benchmarks.speed_cases import grid
 from benchmarks.timing import in_turns, seconds
 from nuq.coding import entropy
 from nuq.levels import update_rules
@@ -231,7 +232,7 @@ def reader() -> dict[str, float]:
 
     with tempfile.TemporaryDirectory() as folder:
         with SummaryWriter(folder) as writer:
-            for step, tag in itertools.product(range(500), ("loss", "Vloss", "Vacc", "est_var")):
+            for step, tag in itertools.product(range(1000), ("loss", "Vloss", "Vacc", "est_var")):
                 writer.add_scalar(tag, step / 7, step)
         (path,) = Path(folder).glob("events.*")
 

@@ -50,16 +50,25 @@ def spread(values: Sequence[float], beside: Sequence[float]) -> tuple[float, flo
     return middle, low, high
 
 
+def quartiles(values: Sequence[float]) -> dict[str, float]:
+    """The median and quartiles of many values, in four digits."""
+    low, middle, high = (float(f"{value:.4g}") for value in statistics.quantiles(values, n=4, method="inclusive"))
+    return {"median": middle, "low": low, "high": high}
+
+
 def summary(values: Sequence[float]) -> dict[str, float]:
     """The median, the smallest and the largest value."""
     return {"median": round(statistics.median(values), 3), "low": round(min(values), 3), "high": round(max(values), 3)}
 
 
-def print_figures(figures: Mapping[str, Any]) -> None:
-    """Print a line for each figure, a number or a ``summary``."""
-    rows = []
-    for name, value in figures.items():
-        of_many = isinstance(value, dict)
-        spread = f"({value['low']:.3f} - {value['high']:.3f})" if of_many else ""
-        rows.append([name, f"{value['median']:.3f}" if of_many else str(value), spread])
-    print(aligned(rows))
+def print_rows(title: str, rows: Mapping[str, Mapping[str, Any]]) -> None:
+    """Print a line for each row: its numbers, of rows within it their medians and quartiles."""
+    columns = list(next(iter(rows.values()), {}))
+    cells = ([name, *(_cell(row.get(column)) for column in columns)] for name, row in rows.items())
+    print(aligned([[title, *columns], *cells]), flush=True)
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return f"{value['median']:.4g} ({value['low']:.4g} - {value['high']:.4g})" if "median" in value else "..."
+    return f"{value:.4g}" if isinstance(value, int | float) else "-" if value is None else str(value)

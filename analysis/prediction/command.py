@@ -121,7 +121,7 @@ def add_to(commands: argparse._SubParsersAction) -> None:
         "--profile",
         type=Path,
         default=profile.DEFAULT,
-        help="measured rates: a file of python -m benchmarks.rates (default: the repository's)",
+        help="measured rates: a file of python -m benchmarks.speed rates (default: the repository's)",
     )
     add_json(parser)
     add("--csv", type=Path, help="write every number here too")

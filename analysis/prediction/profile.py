@@ -1,4 +1,4 @@
-"""The measured rates that ``steps`` reads, in ``profile.json``, written by ``python -m benchmarks.rates``."""
+"""The measured rates that ``steps`` reads, in ``profile.json``, written by ``python -m benchmarks.speed rates``."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def read(path: Path) -> Profile:
     try:
         data = json.loads(path.read_text())
     except FileNotFoundError:
-        how = "python -m benchmarks.rates --out FILE measures one"
+        how = "python -m benchmarks.speed rates --out FILE measures one"
         raise FileNotFoundError(f"no profile {str(path)!r}; {how}") from None
     except (OSError, ValueError) as error:
         raise ValueError(f"profile {str(path)!r} cannot be read: {error}") from error
@@ -44,8 +44,8 @@ def _codec_rates(name: str, values: Mapping[str, Any]) -> CodecRates:
     legal = [item.name for item in fields(CodecRates)]
     if other := [key for key in values if key not in legal]:
         raise ValueError(
-            f"codecs.{name} has {other[0]} (legal: {', '.join(legal)}); python -m benchmarks.rates --out FILE measures "
-            "the profile of this version"
+            f"codecs.{name} has {other[0]} (legal: {', '.join(legal)}); "
+            "python -m benchmarks.speed rates --out FILE measures the profile of this version"
         )
     return CodecRates(**values)
 

@@ -17,6 +17,6 @@
 ``steps`` is the table, ``run`` the program that goes through it, ``one_step`` the record of a step, ``processes`` the
 limits that its commands are held to, ``machine``, ``wheels`` and ``data`` what is there and what is brought;
 ``compile_kernels``, ``bits``, ``unit_tests``, ``ranks``, ``gradients``, ``paper`` and ``train_in_small`` are commands
-of steps, the others are ``benchmarks.quantize``, ``benchmarks.methods`` and ``benchmarks.train``. ``run`` and what it
-imports need the standard library alone: they install the rest.
+of steps, the others are ``benchmarks.speed quantize``, ``benchmarks.methods`` and ``benchmarks.speed train``. ``run``
+and what it imports need the standard library alone: they install the rest.
 """

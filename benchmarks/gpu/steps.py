@@ -91,10 +91,10 @@ STEPS = (
         "quantize",
         "Encode, decode and rotation as fractions of the bandwidth of a copy, measured beside each call (goal: .85).",
         (
-            _module(50, "quantize", "--device cuda --size 33554432 --repeats 30"),
-            _module(40, "quantize", "--device cuda --size 268435456"),
+            _module(50, "speed", "quantize --device cuda --size 33554432 --repeats 30"),
+            _module(40, "speed", "quantize --device cuda --size 268435456"),
         ),
-        (_module(60, "quantize", "--device cpu --size 65536 --repeats 2"),),
+        (_module(60, "speed", "quantize --device cpu --size 65536 --repeats 2"),),
     ),
     Step(
         "entropy",
@@ -131,15 +131,15 @@ STEPS = (
         "Images per second of the trainer in bf16 beside a bare loop, launched one by one and as CUDA graphs "
         "(torchvision's models).",
         tuple(
-            _module(60, "train", f"{_IMAGENET} --model {model} {settings}")
+            _module(60, "speed", f"train {_IMAGENET} --model {model} {settings}")
             for settings in (_BF16, _GRAPHS)
             for model in ("resnet18", "resnet50")
         ),
         (
             _module(
                 60,
-                "train",
-                "--device cpu --model resnet8 --batch 4 --workers 2 --seconds 0 --settings compute.precision=bf16",
+                "speed",
+                f"train --device cpu --model resnet8 --batch 4 --workers 2 --seconds 0 {_BF16}",
             ),
             _module(120, "gpu.train_in_small", "--model resnet18 resnet50"),
         ),

@@ -5,9 +5,9 @@ Run it as ``python -m benchmarks.gpu.train_in_small [--model NAME ..]``.
 Each model takes a few steps on pictures of ImageNet's size, then a few on smaller ones as a recorded graph. To that end
 ``torch.cuda``'s streams and graphs are replaced by ones for the CPU: while a graph is recorded, every operator and its
 tensors are noted, and a replay calls them again on the same memory. So the trainer's own code runs
-(``train.steps.cuda_graphs``), and ``benchmarks.train`` checks that its parameters stay with those of a bare loop. The
-seconds mean nothing. Reading a number back from the device while a graph is recorded is refused, as CUDA does. The last
-line is one JSON object.
+(``train.steps.cuda_graphs``), and ``benchmarks.speed train`` checks that its parameters stay with those of a bare loop.
+The seconds mean nothing. Reading a number back from the device while a graph is recorded is refused, as CUDA does. The
+last line is one JSON object.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from benchmarks import train
+from benchmarks.speed_cases import training
 
 # The trainer's settings; 64 pixels are the least for which the models have ImageNet's form.
 CASES: dict[str, dict[str, Any]] = {
@@ -101,8 +101,8 @@ def compared(model: str, batch_size: int, **settings: Any) -> dict[str, float]:
 
     Raises AssertionError where they part.
     """
-    trainer = train.trainer_of(model, batch_size, 1, 1, train.METHODS["sgd"], **settings)
-    return train.overhead(trainer, 0.0, exact=True)
+    trainer = training.trainer_of(model, batch_size, 1, 1, training.METHODS["sgd"], **settings)
+    return training.overhead(trainer, 0.0, exact=True)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -80,8 +80,10 @@ def missing(measurement: Benchmark | Sweep, root: Path) -> list[str]:
 
 MEASUREMENTS: dict[str, Benchmark | Sweep] = {
     # the orchestrator and the analysis
-    "grid": Benchmark("python -m benchmarks.grid", "How fast are the commands of the sweeps?", 2),
-    "analysis": Benchmark("python -m benchmarks.analysis", "How fast are 2,000 runs read?", 2, needs=(TENSORBOARD,)),
+    "grid": Benchmark("python -m benchmarks.speed grid", "How fast are the commands of the sweeps?", 2),
+    "analysis": Benchmark(
+        "python -m benchmarks.speed analysis", "How fast are 2,000 runs read?", 2, needs=(TENSORBOARD,)
+    ),
     # the library
     "methods": Benchmark(
         "python -m benchmarks.errors methods --threads 1 --quick --out figures/methods",
@@ -95,9 +97,11 @@ MEASUREMENTS: dict[str, Benchmark | Sweep] = {
         "How many bits take the very numbers of bfloat16, and how long?",
         2,
     ),
-    "quantize": Benchmark("python -m benchmarks.quantize", "How fast are encoding and decoding on a processor?", 5),
-    "levels": Benchmark("python -m benchmarks.levels", "How long do updates of the levels take?", 5),
-    "sampling": Benchmark("python -m benchmarks.sampling", "What do the statistics behind an update cost?", 5),
+    "quantize": Benchmark(
+        "python -m benchmarks.speed quantize", "How fast are encoding and decoding on a processor?", 5
+    ),
+    "levels": Benchmark("python -m benchmarks.speed levels", "How long do updates of the levels take?", 5),
+    "sampling": Benchmark("python -m benchmarks.speed sampling", "What do the statistics behind an update cost?", 5),
     "mean_error": Benchmark("python -m benchmarks.errors mean", "What is the error of the mean?", 30, needs=(CIFAR10,)),
     "mean_levels": Benchmark(
         "python -m benchmarks.errors mean_levels", "What are levels for the mean worth?", 60, needs=(CIFAR10,)
@@ -109,22 +113,25 @@ MEASUREMENTS: dict[str, Benchmark | Sweep] = {
         needs=(CIFAR10,),
         pictures={"docs/accuracy_per_bit.png": "figures/accuracy_per_bit/accuracy_per_bit.png"},
     ),
-    "rates": Benchmark("python -m benchmarks.rates", "What rates does the cost model start from?", 10),
+    "rates": Benchmark("python -m benchmarks.speed rates", "What rates does the cost model start from?", 10),
     # training
-    "memory": Benchmark("python -m benchmarks.memory", "How much memory does quantized training save?", 5),
+    "memory": Benchmark("python -m benchmarks.speed memory", "How much memory does quantized training save?", 5),
     "memory_gpt": Benchmark(
-        "python -m benchmarks.memory --model gpt --batch 128", "How much memory does it save a GPT?", 3
+        "python -m benchmarks.speed memory --model gpt --batch 128", "How much memory does it save a GPT?", 3
     ),
     "train": Benchmark(
-        "python -m benchmarks.train", "What does the trainer cost beside a bare loop?", 5, needs=(CIFAR10,)
+        "python -m benchmarks.speed train", "What does the trainer cost beside a bare loop?", 5, needs=(CIFAR10,)
     ),
     "train_32": Benchmark(
-        "python -m benchmarks.train --batch 32", "What does it cost with small batches?", 5, needs=(CIFAR10,)
+        "python -m benchmarks.speed train --batch 32", "What does it cost with small batches?", 5, needs=(CIFAR10,)
     ),
     "train_options": Benchmark(
-        "python -m benchmarks.train --options --model resnet8", "What do settings of compute gain?", 5, needs=(CIFAR10,)
+        "python -m benchmarks.speed train_options --model resnet8",
+        "What do settings of compute gain?",
+        5,
+        needs=(CIFAR10,),
     ),
-    "data": Benchmark("python -m benchmarks.data", "How fast is the input?", 5, needs=(CIFAR10,)),
+    "data": Benchmark("python -m benchmarks.speed data", "How fast is the input?", 5, needs=(CIFAR10,)),
     "wire": Benchmark(
         "python -m benchmarks.wire --out results/wire/rows.jsonl",
         "How much shorter is a step over a slow link?",

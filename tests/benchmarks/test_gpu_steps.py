@@ -17,13 +17,13 @@ from typing import Any
 import pytest
 import torch
 
-from benchmarks import quantize
 from benchmarks.errors import gradients as sources
 from benchmarks.errors import methods
 from benchmarks.errors.__main__ import main as errors
 from benchmarks.gpu import gradients, paper, rank_checks, ranks, train_in_small
 from benchmarks.gpu.steps import STEPS
-from benchmarks.quantize import MAIN
+from benchmarks.speed_cases import quantize
+from benchmarks.speed_cases.quantize import MAIN
 from nuq.kernels.cuda import operators
 from settings import command_line, resolving
 from tests.nuq.ranks import Outcome, Ranks
@@ -53,7 +53,7 @@ def test_programs_take_the_words_of_the_table(monkeypatch: pytest.MonkeyPatch, c
         program = importlib.import_module(command[1])
         (importlib.import_module(f"{command[1]}.__main__") if hasattr(program, "__path__") else program).main()
     chosen = found.value.args[0]
-    for model in chosen.model if command[1] == "benchmarks.train" else ():
+    for model in chosen.model if command[2] == "train" else ():
         settings = command_line.parse_overrides(chosen.settings)
         assert resolving.resolve(
             {"data": chosen.data or "cifar10", "model": model, "device": chosen.device, **settings}

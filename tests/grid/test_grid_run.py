@@ -54,7 +54,7 @@ def test_the_original_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]
 
 
 def test_it_imports_no_torch(tmp_path: Path) -> None:
-    """Torch would make it slow; how long it takes is told by benchmarks/grid.py."""
+    """Torch would make it slow; how long it takes is told by benchmarks.speed grid."""
     heavy = "[m for m in sys.modules if m.partition('.')[0] in ('torch', 'train', 'pandas', 'matplotlib')]"
     call = f"grid_run.main(sys.argv[1:], pathlib.Path({str(tmp_path)!r}))"
     program = f"import sys, pathlib, grid_run; code = {call}; print({heavy}); sys.exit(code)"

@@ -1,6 +1,6 @@
 """The cost of a hundred thousand experiments: work is done once for what they have in common, whatever their number.
 
-Counted, not timed; the times are those of ``python -m benchmarks.grid``.
+Counted, not timed; the times are those of ``python -m benchmarks.speed grid``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The waiting time that the orchestrator causes, and its calls of the scheduler: ``python -m benchmarks.grid``.
+"""The waiting time that the orchestrator causes, and its calls of the scheduler.
 
 10,000 experiments with all their settings are expanded to configurations and identities; a baseline, Hydra's own
 ``compose``, does a sample of the same rows in the same run, in turns (its time is scaled up).  2,000 runs in two
@@ -10,7 +10,6 @@ the turns, with the smallest and the largest.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import io
 import json
@@ -26,13 +25,13 @@ from pathlib import Path
 from typing import Any
 
 import grid_run
-from benchmarks.timing import in_turns, print_figures, seconds, summary
+from benchmarks.timing import in_turns, print_rows, seconds, summary
 from grid.engine.states import ledger
 from grid.engine.states.runs import runs_of
 from grid.engine.sweeps.families import load
 from settings import command_line, resolving
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 GENERATED = ("runs", "jobs", "figures", "data", ".venv", ".git")  # of the checkout itself: train/data is code
 MAX_ARRAY_SIZE = 1001
 SAMPLE = 40  # rows that Hydra composes
@@ -240,36 +239,25 @@ def submitting(family: Path, turns: int) -> dict[str, Any]:
     return figures
 
 
-def main() -> None:
-    """Print the table, then one JSON object."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.grid", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--turns", type=int, default=5, help="repetitions of each timing (default: 5)")
-    turns = parser.parse_args().turns
+def figures(turns: int) -> dict[str, Any]:
+    """The seconds, calls and peaks of memory of the commands."""
     with tempfile.TemporaryDirectory() as folder:
         family = Path(folder) / "bench_family.py"
         family.write_text(FAMILY)
         expanded, started = expansion(family, turns), starts(turns)
-        figures = {
+        ratios = [their / own for their, own in zip(expanded["baseline"], expanded["ours"], strict=True)]
+        found = {
             "expand_10000": summary(expanded["ours"]),
             "hydra_compose_10000": summary(expanded["baseline"]),
             "help": summary(started["--help"]),
             "list": summary(started["list"]),
+            "expand_speedup_over_hydra": summary(ratios),
+            **submitting(family, turns),
+            **large(family),
         }
-        ratios = [their / own for their, own in zip(expanded["baseline"], expanded["ours"], strict=True)]
-        figures["expand_speedup_over_hydra"] = summary(ratios)
-        figures |= submitting(family, turns)
-        figures |= large(family)
+    print_rows("", {name: {"": value} for name, value in found.items()})
+    last = {f"{name}_s": found[name]["median"] for name in ("expand_10000", "help", "list", "status_2000_runs")}
+    last |= {name: found[name] for name in ("shapes", "chunks", "status_2000_runs_queries")}
+    last |= {name: value for name, value in found.items() if name.startswith(("plan_", "submit_"))}
     settings = sum(len(part) if isinstance(part, dict) else 1 for part in resolving.resolve({}).values())
-    print_figures(figures)
-    last = {f"{name}_s": figures[name]["median"] for name in ("expand_10000", "help", "list", "status_2000_runs")}
-    last |= {
-        name: figures[name] for name in ("submit_2000_sbatch_calls", "shapes", "chunks", "status_2000_runs_queries")
-    }
-    last |= {name: value for name, value in figures.items() if name.startswith(("plan_", "submit_"))}
-    print(json.dumps({**last, "settings_per_experiment": settings, "figures": figures}))
-
-
-if __name__ == "__main__":
-    main()
+    return {**last, "settings_per_experiment": settings, "figures": found}

@@ -1,7 +1,5 @@
 """Memory that training takes, with packed activations and without.
 
-Run it as ``python -m benchmarks.memory [--model NAME] [--batch N] [--rounds N]``.
-
 The benchmark is a bare loop (model in channels-last order, cross-entropy, SGD with momentum) on random images of
 CIFAR's shape (a GPT: characters), as it is and with ``nuq.CompressedTraining(model, activations=FORMAT)``.  Each
 variant has a process; all take their steps in turns, in another order every round, none while another does.
@@ -21,7 +19,6 @@ Claims, of smaq on ResNet-18 with the CIFAR stem: peak_ratio <= .42, slowdown <=
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import json
 import os
@@ -31,15 +28,15 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from files.aligned import aligned
+from benchmarks.timing import print_rows
 
 PLAIN, CLAIMED = "fp32", "smaq"
 RESNET18, GPT = "cifar_resnet18", "gpt"
-VARIANTS = (PLAIN, CLAIMED, f"{CLAIMED} zeros=coded", "bf16", "fp8")
 LIMITS = {"peak_ratio": 0.42, "slowdown": 1.5}
 WARM_UP = 1  # rounds that are not timed
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 
 
 def resident_bytes(name: str) -> int:
@@ -96,9 +93,8 @@ class Variant:
     """A variant of training, in a process of its own."""
 
     def __init__(self, model: str, spec: str, batch: int, threads: int) -> None:
-        options = ["--child", spec, "--model", model, "--batch", str(batch), "--threads", str(threads)]
         environment = os.environ | {"OMP_NUM_THREADS": str(threads)}
-        command = [sys.executable, "-m", "benchmarks.memory", *options]
+        command = [sys.executable, "-m", "benchmarks.speed_cases.memory", model, spec, str(batch), str(threads)]
         self._process = subprocess.Popen(
             command, cwd=ROOT, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
@@ -157,61 +153,22 @@ def measured(model: str, specs: Sequence[str], batch: int, rounds: int, threads:
     return rows
 
 
-def cells(spec: str, row: dict[str, float]) -> list[str]:
-    """The line of one variant in the table."""
-    quartiles = f"({row['slowdown_low']:.2f} .. {row['slowdown_high']:.2f})"
-    peak = f"{row['peak_mb']:.0f}", f"{row['peak_ratio']:.3f}", f"{row['held']:.2f}"
-    return [spec, *peak, f"{row['step_s']:.2f}", f"{row['slowdown']:.2f}", quartiles, f"{row['loss']:.3f}"]
-
-
-HEAD = ["activations", "peak MB", "ratio", "held", "step s", "slower", "quartiles", "loss"]
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Print the table, then one JSON object."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.memory",
-        description="Memory that training takes, with packed activations and without.",
-    )
-    parser.add_argument("--model", default=RESNET18, metavar="NAME", help="one that takes CIFAR's images, or gpt")
-    parser.add_argument("--batch", type=int, default=256, help="images of a step, or a GPT's windows of 64 characters")
-    parser.add_argument(
-        "--rounds", type=int, default=8, help="timed steps of each variant, at least 2; one more warms up"
-    )
-    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1, help="CPU threads")
-    parser.add_argument(
-        "--formats", nargs="+", default=list(VARIANTS), metavar="FORMAT", help=f"of activations; {PLAIN} is among them"
-    )
-    parser.add_argument("--child", help=argparse.SUPPRESS)
-    chosen = parser.parse_args(arguments)
-    if chosen.batch < 1 or chosen.threads < 1:
-        parser.error(f"--batch {chosen.batch} --threads {chosen.threads}: must be at least 1")
-    if chosen.child:
-        try:
-            child(chosen.model, chosen.child, chosen.batch, chosen.threads)
-        except ValueError as error:
-            raise SystemExit(f"benchmarks.memory: {error}") from error
-        return
-    if PLAIN not in chosen.formats or chosen.rounds < 2:
-        parser.error(f"--formats must have {PLAIN}, which the others are compared with, and --rounds be at least 2")
-    told = {
-        "model": chosen.model,
-        "batch": chosen.batch,
-        "threads": chosen.threads,
-        "rounds": chosen.rounds,
-        "load": os.getloadavg()[0],
-    }
-    what = f"{chosen.model}, {chosen.batch} examples a step, {chosen.threads} threads; load {told['load']:.1f}"
-    print(what, flush=True)
+def figures(model: str, batch: int, rounds: int, threads: int, formats: Sequence[str]) -> dict[str, Any]:
+    """The rows of all formats, and smaq's beside its claims."""
+    if batch < 1 or threads < 1:
+        raise ValueError(f"--batch {batch} --threads {threads}: must be at least 1")
+    if PLAIN not in formats or rounds < 2:
+        raise ValueError(f"--formats must have {PLAIN}, which the others are compared with, and --rounds be at least 2")
+    told = {"model": model, "batch": batch, "threads": threads, "rounds": rounds, "load": os.getloadavg()[0]}
     try:
-        rows = measured(chosen.model, chosen.formats, chosen.batch, chosen.rounds, chosen.threads)
+        rows = measured(model, formats, batch, rounds, threads)
     except RuntimeError as error:
-        raise SystemExit(f"benchmarks.memory: {error}") from error
-    print(aligned([HEAD, *(cells(spec, row) for spec, row in rows.items())]))
+        raise ValueError(str(error)) from error
+    print_rows(f"{model}, {batch} examples a step, {threads} threads", rows)
     found = {name: rows[CLAIMED][name] for name in LIMITS if CLAIMED in rows}
-    claims = {name: value <= LIMITS[name] for name, value in found.items() if chosen.model == RESNET18}
-    print(json.dumps({**told, **found, "claims": claims, "formats": rows}))
+    claims = {name: value <= LIMITS[name] for name, value in found.items() if model == RESNET18}
+    return {**told, **found, "claims": claims, "formats": rows}
 
 
 if __name__ == "__main__":
-    main()
+    child(sys.argv[1], sys.argv[2], *map(int, sys.argv[3:]))

@@ -1,4 +1,4 @@
-"""The speed of the operators: ``python -m benchmarks.quantize [--size N] [--repeats R] [--device cuda]``.
+"""The speed of the operators: encode, decode and rotation.
 
 The figures are GB/s of float32 input (4 bytes a coordinate, whatever the input's type), medians and quartiles.  The
 measure is ``Tensor.copy_`` into memory that was written before, of the same float32 coordinates, timed right before
@@ -29,7 +29,6 @@ The distance from the memory's limit, and its reasons (AVX-512 on Sapphire Rapid
 
 from __future__ import annotations
 
-import argparse
 import json
 import statistics
 from collections.abc import Callable, Iterator
@@ -40,7 +39,7 @@ from unittest import mock
 import torch
 from torch import Tensor
 
-from benchmarks.timing import in_turns, seconds, spread
+from benchmarks.timing import in_turns, print_rows, seconds, spread
 from nuq import native
 from nuq.kernels import bit_packing, reference, spec
 from nuq.kernels import operators as operators  # registers torch.ops.nuq
@@ -205,24 +204,22 @@ def measure(
     return {name: Timed(times["own", name], times["copy", name], size, row.num_bytes) for name, row in prepared.items()}
 
 
-def print_rows(title: str, timed: dict[str, Timed], eager: dict[str, Timed] | None = None) -> None:
-    print(f"{title:36}{'GB/s':>8}{'ratio to copy_ (quartiles)':>30}{'  of eager' if eager else ''}")
-    for name, row in timed.items():
-        middle, low, high = row.ratios()
-        speedup = f"{row.gb_per_s / eager[name].gb_per_s:9.0f}x" if eager else ""
-        print(f"{name:36}{row.gb_per_s:8.1f}{middle:12.2f} ({low:.2f} - {high:.2f}){'':4}{speedup}")
+def print_timed(title: str, timed: dict[str, Timed], eager: dict[str, Timed] | None = None) -> None:
+    of_eager = (
+        {name: {"over eager": row.gb_per_s / eager[name].gb_per_s} for name, row in timed.items()} if eager else {}
+    )
+    print_rows(title, {name: row.figures() | of_eager.get(name, {}) for name, row in timed.items()})
 
 
 def correlated_cost(size: int, repeats: int) -> dict[str, float]:
     """The time of correlated rounding over that of independent rounding, pair by pair: medians, which are printed."""
-    print(f"\n{'correlated over independent':36}{'ratio (quartiles)':>26}")
-    medians = {}
+    rows = {}
     for row in ROWS[:2]:
         pair = (row, replace(row, name="correlated", among=(1, 3)))
         alone, correlated = measure(pair, size, repeats, "cpu").values()
-        medians[row.name], low, high = spread(correlated.seconds, alone.seconds)
-        print(f"{row.name:36}{medians[row.name]:10.2f} ({low:.2f} - {high:.2f})")
-    return medians
+        rows[row.name] = dict(zip(("median", "low", "high"), spread(correlated.seconds, alone.seconds), strict=True))
+    print_rows("", {name: {"correlated over independent": row} for name, row in rows.items()})
+    return {name: row["median"] for name, row in rows.items()}
 
 
 def fractions(size: int, repeats: int, device: str) -> Iterator[dict[str, Any]]:
@@ -252,62 +249,43 @@ def fractions(size: int, repeats: int, device: str) -> Iterator[dict[str, Any]]:
         }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.quantize", description="Speed of encode, decode and rotation against Tensor.copy_"
-    )
-    parser.add_argument("--size", type=int, default=1 << 25, help="coordinates")
-    parser.add_argument("--repeats", type=int, default=15, help="timed calls of each operation")
-    parser.add_argument(
-        "--device",
-        choices=("cuda", "cpu"),
-        help="fractions of this one's bandwidth alone (both, and much more of the CPU)",
-    )
-    chosen = parser.parse_args()
+def figures(size: int, repeats: int, device: str | None) -> dict[str, Any]:
+    """The figures of a processor and, where there is one, a GPU; of one device alone the fractions of its bandwidth."""
     torch.set_num_threads(THREADS)
-    if chosen.device:
-        for known in fractions(chosen.size, chosen.repeats, chosen.device):
-            print(json.dumps(known), flush=True)
-        return
+    known: dict[str, Any] = {}
+    if device:
+        for known in fractions(size, repeats, device):
+            print(json.dumps(known), flush=True)  # all that there is where a limit ends the process
+        return known
     sets = native.instruction_sets()
     if not sets:
         print(f"The C++ kernels are not built: the reference, on at most {EAGER_SIZE} coordinates")
-        chosen.size = min(chosen.size, EAGER_SIZE)
-    eager = measure(ROWS, min(chosen.size, EAGER_SIZE), 3, "cpu", reference)
-    timed = measure(ROWS, chosen.size, chosen.repeats, "cpu")
-    copy = statistics.median(seconds for row in timed.values() for seconds in row.copies)
-    copy_gb_per_s = 4 * chosen.size / copy / 1e9
+        size = min(size, EAGER_SIZE)
+    eager = measure(ROWS, min(size, EAGER_SIZE), 3, "cpu", reference)
+    timed = measure(ROWS, size, repeats, "cpu")
+    copy_gb_per_s = 4e-9 * size / statistics.median(seconds for row in timed.values() for seconds in row.copies)
     isa = sets[-1] if sets else "none"
-    print(
-        f"{chosen.size} coordinates, {THREADS} threads, {isa}; copy_: {copy_gb_per_s:.1f} GB/s; medians of "
-        f"{chosen.repeats}"
-    )
-    print_rows("buckets of 8192, l2", timed, eager)
+    print(f"{size} coordinates, {THREADS} threads, {isa}; copy_: {copy_gb_per_s:.1f} GB/s; ratios to copy_")
+    print_timed("buckets of 8192, l2", timed, eager)
+    few = max(5, repeats // 3)
     if sets:
         torch.set_num_threads(1)
-        cached: dict[str, Timed] = {}
-        for row in ROWS:  # one by one, so that it stays in cache
-            cached |= measure((row,), CACHED_SIZE, 10 * chosen.repeats, "cpu")
-        print_rows("\nin cache, one thread", cached)
-        correlated_cost(CACHED_SIZE, 10 * chosen.repeats)
+        one_by_one("in cache, one thread", ROWS, CACHED_SIZE, 10 * repeats)
+        correlated_cost(CACHED_SIZE, 10 * repeats)
         torch.set_num_threads(THREADS)
-    few = max(5, chosen.repeats // 3)
     operations = {isa: {name: row.figures() for name, row in timed.items()}}
     for name in sets[:-1]:
         with native.using(name):
-            print_rows(f"\n{name}", of_set := measure(ROWS, chosen.size, few, "cpu"))
+            print_timed(name, of_set := measure(ROWS, size, few, "cpu"))
         operations[name] = {row: found.figures() for row, found in of_set.items()}
     if sets:
-        more: dict[str, Timed] = {}
-        for row in MORE_ROWS:  # one by one: less memory at a time
-            more |= measure((row,), chosen.size, few, "cpu")
-        print_rows(f"\nmore, {isa}", more)
+        one_by_one(f"more, {isa}", MORE_ROWS, size, few)
     gpu: dict[str, Any] = {"encode_fraction_of_peak": NOT_MEASURED, "decode_fraction_of_peak": NOT_MEASURED}
     if torch.cuda.is_available():
-        *_, gpu = fractions(chosen.size, chosen.repeats, "cuda")
-    result = {
+        *_, gpu = fractions(size, repeats, "cuda")
+    return {
         **{name: timed[name].ratios()[0] for name in MAIN},
-        "correlated_cost": correlated_cost(chosen.size, chosen.repeats) if sets else NOT_MEASURED,
+        "correlated_cost": correlated_cost(size, repeats) if sets else NOT_MEASURED,
         "speedup_vs_eager": {name: timed[name].gb_per_s / eager[name].gb_per_s for name in MAIN},
         "gb_per_s": {"copy_": copy_gb_per_s, **{name: timed[name].gb_per_s for name in MAIN}},
         "operations": {"widest": operations[isa], **operations},
@@ -315,8 +293,11 @@ def main() -> None:
         "isa": isa,
         **gpu,
     }
-    print(json.dumps(result, default=float))
 
 
-if __name__ == "__main__":
-    main()
+def one_by_one(title: str, rows: tuple[Row, ...], size: int, repeats: int) -> None:
+    """Print rows that are measured by themselves, so that they stay in cache, or take less memory at a time."""
+    found: dict[str, Timed] = {}
+    for row in rows:
+        found |= measure((row,), size, repeats, "cpu")
+    print_timed(title, found)

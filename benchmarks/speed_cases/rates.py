@@ -1,4 +1,4 @@
-"""The rates behind the cost model: ``python -m benchmarks.rates [--out analysis/prediction/profile.json]``.
+"""The rates behind the cost model: those of the repository lie in ``analysis/prediction/profile.json``.
 
 They are measured with one thread, as one rank has.
 
@@ -12,8 +12,6 @@ object.
 
 from __future__ import annotations
 
-import argparse
-import json
 import math
 import os
 import tempfile
@@ -27,6 +25,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from analysis.prediction import profile as profiles
+from benchmarks.timing import print_rows
 from benchmarks.wire_rank import LOCAL_BUFFERS, MODELS, batch_of
 from nuq.advice import codec_rates, network_rates, script
 from nuq.exchange.hook.settings import HookSettings
@@ -118,32 +117,16 @@ def measure(about: str) -> Profile:
     )
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.rates", description="The rates behind the cost model")
-    parser.add_argument("--out", type=Path, help="write the profile here; a validation that it holds is dropped")
-    parser.add_argument("--about", default="one core a worker, gloo over TCP", help="what was measured, in words")
-    options = parser.parse_args()
-    found = measure(options.about)
-    for kind, codec in found.codecs.items():
-        message = f"{1e6 * codec.encode_message_s:6.1f} {1e6 * codec.decode_message_s:6.1f} us a message"
-        fixed = f"{message}, {1e6 * codec.encode_frame_s:6.1f} {1e6 * codec.decode_frame_s:6.1f} us a frame"
-        print(f"{kind:18s} encode {codec.encode_gb_s:8.2f} GB/s  decode and add {codec.decode_gb_s:6.2f} GB/s  {fixed}")
-    waits = f"{1e6 * found.latency_s:.0f} us, beside a computation {1e6 * found.busy_latency_s:.0f} us"
-    per_message = f"{1e6 * found.message_s:.0f} us a message, latency {waits}"
-    print(f"network  {found.host_gb_s:.2f} GB/s of processor, {per_message}")
-    for name, model in found.models.items():
-        buckets = ", ".join(f"{bucket.coordinates} at {bucket.ready:.2f}" for bucket in model.buckets)
-        print(f"{name:8s} tail {model.tail:.2f}, buckets {buckets}")
-    if options.out:
-        profiles.write(found, options.out)
+def figures(out: Path | None, about: str) -> dict[str, float]:
+    """The rates of the profile, which is written to ``out``."""
+    found = measure(about)
+    kinds = ("encode_gb_s", "decode_gb_s", "encode_message_s", "decode_message_s", "encode_frame_s", "decode_frame_s")
+    print_rows("", {kind: {name: getattr(codec, name) for name in kinds} for kind, codec in found.codecs.items()})
+    print_rows("", {name: {"tail": model.tail, "buckets": len(model.buckets)} for name, model in found.models.items()})
+    if out:
+        profiles.write(found, out)
     rates = {
-        f"{kind}_{what}": round(getattr(codec, what), 3)
-        for kind, codec in found.codecs.items()
-        for what in ("encode_gb_s", "decode_gb_s")
+        f"{kind}_{name}": round(getattr(codec, name), 3) for kind, codec in found.codecs.items() for name in kinds[:2]
     }
     others = ("latency_s", "busy_latency_s", "message_s", "host_gb_s", "mean_gb_s", "compute_s")
-    print(json.dumps(rates | {name: getattr(found, name) for name in others}))
-
-
-if __name__ == "__main__":
-    main()
+    return rates | {name: getattr(found, name) for name in others}

@@ -1,4 +1,4 @@
-"""The time to load the logs of a sweep, against TensorBoard's own reader: ``python -m benchmarks.analysis``.
+"""The time to load the logs of a sweep, against TensorBoard's own reader.
 
 The sweep has 2,000 runs of 10 tags and 1,000 steps, one in twenty of them requeued, with settings and states: a few
 event files are written by the library that training writes with, and copied with other values and times (and their
@@ -10,7 +10,6 @@ medians over the turns with the smallest and the largest; the values are compare
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import json
 import os
@@ -20,7 +19,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +28,7 @@ import yaml
 
 from analysis.logs.crc32c import crc32c, masked
 from analysis.logs.framing import FOOTER, HEADER, records
-from benchmarks.timing import print_figures, summary
+from benchmarks.timing import print_rows, summary
 from settings import resolving
 
 SWEEP = "bench"
@@ -164,7 +163,7 @@ def tree_bytes(pid: int) -> int:
 
 def timed(runs: Path) -> dict[str, Any]:
     """The result of ``load_once`` in a fresh process, and the peak memory of it and its children in GB."""
-    command = [sys.executable, "-m", "benchmarks.analysis", "--load-only", str(runs)]
+    command = [sys.executable, "-m", "benchmarks.speed_cases.analysis", str(runs)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     peak, ended = [0], threading.Event()
 
@@ -178,7 +177,7 @@ def timed(runs: Path) -> dict[str, Any]:
     ended.set()
     watcher.join()
     if process.returncode:
-        raise SystemExit(f"benchmarks.analysis: loading ended with exit code {process.returncode}")
+        raise RuntimeError(f"loading ended with exit code {process.returncode}")
     return {**json.loads(out.splitlines()[-1]), "peak_gb": max(peak) / 1e9}
 
 
@@ -211,18 +210,13 @@ def differing(runs: Path, folders: Sequence[Path], read: Sequence[dict[str, Any]
     return wrong
 
 
-def measure(
-    runs: Path, num_runs: int, steps: int, turns: int, sample: int, say: Callable[[str], None]
-) -> dict[str, Any]:
+def measure(runs: Path, num_runs: int, steps: int, turns: int, sample: int) -> dict[str, Any]:
     """Measure all figures of the table; ``runs`` is an empty folder."""
     rng, sweep = np.random.default_rng(0), runs / SWEEP
     more = make(sweep, num_runs, steps, rng)
     whole = [sweep / name for name in sorted(os.listdir(sweep)) if len(list((sweep / name).glob("events.*"))) == 1]
     num_bytes = sum(path.stat().st_size for path in sweep.rglob("events.*"))
-    say(
-        f"{num_runs} runs, {num_bytes / 1e9:.2f} GB of event files, {os.cpu_count()} cores; median (smallest - "
-        f"largest) of {turns} turns"
-    )
+    print(f"{num_runs} runs, {num_bytes / 1e9:.2f} GB of event files; median (smallest - largest) of {turns} turns")
     time.sleep(1.1)  # files that changed within a second of being read are read again
     tensorboard(whole[:1])  # imports
     found: dict[str, list[dict[str, Any]]] = {"cold": [], "warm": [], "incremental": []}
@@ -260,35 +254,16 @@ def measure(
     }
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Print the table, then one JSON object."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.analysis", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--runs", type=int, default=2000, help="runs in the sweep (default: 2000)")
-    parser.add_argument("--steps", type=int, default=1000, help="steps that a run logs (default: 1000)")
-    parser.add_argument("--turns", type=int, default=3, help="repetitions (default: 3)")
-    parser.add_argument("--sample", type=int, default=20, help="runs that TensorBoard reads in each turn (default: 20)")
-    parser.add_argument(
-        "--folder",
-        type=Path,
-        help="where the sweep is made and deleted again (default: the folder for temporary files)",
-    )
-    parser.add_argument("--load-only", type=Path, help=argparse.SUPPRESS)
-    options = parser.parse_args(arguments)
-    if options.load_only:
-        print(json.dumps(load_once(options.load_only)))
-        return
-    with tempfile.TemporaryDirectory(dir=options.folder) as folder:
-        figures = measure(Path(folder), options.runs, options.steps, options.turns, options.sample, print)
-    print_figures(figures)
-    last = {f"load_{options.runs}_{kind}_s": figures[f"{kind}_s"]["median"] for kind in ("cold", "warm")}
-    last |= {
-        "speedup_vs_tensorboard": figures["speedup"]["median"],
-        "peak_gb": max(value["high"] for name, value in figures.items() if name.startswith("peak_")),
-    }
-    print(json.dumps({**last, "figures": figures}))
+def figures(runs: int, steps: int, turns: int, sample: int, folder: Path | None) -> dict[str, Any]:
+    """The seconds of our reader and of TensorBoard's, and the peaks of memory."""
+    with tempfile.TemporaryDirectory(dir=folder) as place:
+        found = measure(Path(place), runs, steps, turns, sample)
+    print_rows("", {name: {"": value} for name, value in found.items()})
+    last = {f"load_{runs}_{kind}_s": found[f"{kind}_s"]["median"] for kind in ("cold", "warm")}
+    last["speedup_vs_tensorboard"] = found["speedup"]["median"]
+    last["peak_gb"] = max(value["high"] for name, value in found.items() if name.startswith("peak_"))
+    return {**last, "figures": found}
 
 
 if __name__ == "__main__":
-    main()
+    print(json.dumps(load_once(Path(sys.argv[1]))))
