@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from benchmarks import gradient_samples
+from benchmarks.errors import gradients
 from benchmarks.timing import in_turns, print_rows, quartiles, seconds
 from nuq.kernels.statistics import Statistics
 from nuq.levels import solver_exact, update_rules
@@ -114,7 +114,7 @@ def sources() -> dict[str, Histogram]:
         "t3": generator.standard_t(3, count),
     }
     vectors = {name: [torch.from_numpy(values.astype(np.float32))] for name, values in drawn.items()}
-    vectors["gradients"] = gradient_samples.source("digits").learn
+    vectors["gradients"] = gradients.source("digits").learn
     found = {}
     for name, of_source in vectors.items():
         statistics = Statistics.empty(NUM_BUCKETS)
