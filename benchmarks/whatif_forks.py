@@ -1,4 +1,4 @@
-"""What a fork is worth for ``benchmarks.whatif``: the intervals of differences, by forks and by whole runs.
+"""What a fork is worth for ``benchmarks.links whatif``: the intervals of differences, by forks and by whole runs.
 
 The sweep ``forks cpu`` leaves SuperSGD in the middle for other methods, and trains the same methods from the start.
 The interval of a fork's difference is that of pairs of one seed (fork minus the run that it left); beside it stand the

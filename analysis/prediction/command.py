@@ -135,7 +135,7 @@ def add_to(commands: argparse._SubParsersAction) -> None:
         "--validate",
         type=Path,
         metavar="FILE",
-        help="predict the runs of a file of python -m benchmarks.wire --out, and print the errors",
+        help="predict the runs of a file of python -m benchmarks.links wire --out, and print the errors",
     )
     add("--keep", action="store_true", help="with --validate: store the errors in the profile, which then states them")
     parser.set_defaults(of_models={name: parser.get_default(name) for name in OF_MODELS})

@@ -1,4 +1,4 @@
-"""The cost model against measured steps: the rows that ``python -m benchmarks.wire --out FILE`` writes."""
+"""The cost model against measured steps: the rows that ``python -m benchmarks.links wire --out FILE`` writes."""
 
 from __future__ import annotations
 
@@ -76,7 +76,9 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
             raise ValueError(f"--validate {str(path)!r}: is neither JSON nor JSON lines: {error}") from error
     rows = data.get("rows", data) if isinstance(data, dict) else data
     if not isinstance(rows, list) or not rows:
-        raise ValueError(f"--validate {str(path)!r}: holds no rows; python -m benchmarks.wire --out FILE writes them")
+        raise ValueError(
+            f"--validate {str(path)!r}: holds no rows; python -m benchmarks.links wire --out FILE writes them"
+        )
     return [_checked(row, number, path) for number, row in enumerate(rows, 1)]
 
 
@@ -161,7 +163,7 @@ def text(checked: Checked) -> str:
 def statement(validation: Mapping[str, Any], workers: int, bandwidth: float) -> str:
     """The sentence before any prediction that says how far the model is to be trusted."""
     if not validation:
-        how = "python -m analysis predict --validate FILE --keep does, with runs of benchmarks.wire"
+        how = "python -m analysis predict --validate FILE --keep does, with runs of benchmarks.links wire"
         return f"This profile has not been validated: {how}."
     ranks = [int(count) for count in validation["ranks"]]
     links = f"{validation['slowest_mbit']:,} to {validation['fastest_mbit']:,} Mbit/s"

@@ -25,8 +25,8 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from analysis.prediction import profile as profiles
+from benchmarks.links.models import LOCAL_BUFFERS, MODELS, batch_of
 from benchmarks.timing import print_rows
-from benchmarks.wire_rank import LOCAL_BUFFERS, MODELS, batch_of
 from nuq.advice import codec_rates, network_rates, script
 from nuq.exchange.hook.settings import HookSettings
 from nuq.prediction.message_size import FACTORED, MeasuredFormat, by_formula

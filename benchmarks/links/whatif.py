@@ -1,15 +1,15 @@
-"""How far predictions from one run are off on links that it has not seen: ``python -m benchmarks.whatif``, as root.
+"""How far predictions from one run are off on links that it has not seen.
 
 Each method trains a GPT of 0.8 million parameters on text once, at every step an exchange, in one process that hosts
-both workers.  From its logs ``analysis.prediction.runs`` predicts the seconds of training on every link (network
-namespaces, ``benchmarks.network``) with every H; the bandwidth is what a stream of bytes reaches on that link, and
-nothing else of it is known.  Then the same settings are trained there by two processes, one thread each, and the sum of
-their logged steps is compared.  Evaluations, checkpoints and the start of the processes are off this clock.
+both workers.  From its logs ``analysis.prediction.runs`` predicts the seconds of training on every link with every H;
+the bandwidth is what a stream of bytes reaches on that link, and nothing else of it is known.  Then the same settings
+are trained there by two processes, one thread each, and the sum of their logged steps is compared.  Evaluations,
+checkpoints and the start of the processes are off this clock.
 
 The error is |predicted / measured - 1| of the seconds of all steps; beside it stands that of the seconds to a target,
 the accuracy that the least good of the simulated runs reaches, for which the losses by steps of H = 1 are taken for
-those of the other H, too.  Then ``benchmarks.whatif_forks``.  ``--quick`` is a small CNN on the loopback, without root
-and forks.  The last line is one JSON object.
+those of the other H, too.  Then ``benchmarks.whatif_forks``.  ``--quick`` is a small CNN on the loopback, without
+root and forks.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import itertools
-import json
 import math
 import os
 import statistics
@@ -25,8 +24,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -35,16 +34,14 @@ from analysis.logs.load import Logs, load
 from analysis.prediction import profile
 from analysis.prediction.runs import RunQuestion, Setup, question, seconds_of
 from analysis.time_to_accuracy import first_at
-from benchmarks.network import Loopback, Network, network, why_not
+from benchmarks.links.network import Loopback, Network, network_or_loopback
+from benchmarks.links.ranks import ROOT, Row, environment, free_port
 from benchmarks.whatif_forks import figures_of_forks
-from files.aligned import aligned
 
-ROOT = Path(__file__).parent.parent
 WORKERS, PORT = 2, 29511
 METHODS = ("supersgd", "alq", "topk")
 PATIENCE_S = 300.0  # the longest time for one run
-LOOPBACK_BIT_S = 10e9  # about what the loopback carries; nobody measures it
-Row = dict[str, Any]
+LOOPBACK = "loopback", 10e9  # bit/s: about what it carries; nobody measures it
 
 
 @dataclass(frozen=True)
@@ -86,14 +83,12 @@ def train(words: Sequence[str], net: Network | Loopback | None, port: int = PORT
     with contextlib.ExitStack() as stack:
         processes = []
         for rank in range(WORKERS if net else 1):
-            command, own = [sys.executable, str(ROOT / "main.py"), *words], {"OMP_NUM_THREADS": "1"}
+            command, own = [sys.executable, str(ROOT / "main.py"), *words], {**os.environ, "OMP_NUM_THREADS": "1"}
             if net:
-                own |= {"RANK": str(rank), "WORLD_SIZE": str(WORKERS), "LOCAL_RANK": "0"}
-                own |= {"MASTER_ADDR": net.address(0), "MASTER_PORT": str(port), "GLOO_SOCKET_IFNAME": net.interface}
-                command = net.command(rank, command)
+                command, own = net.command(rank, command), {**environment(net, rank, port), "LOCAL_RANK": "0"}
             said = stack.enter_context(tempfile.TemporaryFile("w+"))
             pipes = {"stdout": said, "stderr": subprocess.STDOUT, "text": True}
-            process = subprocess.Popen(command, cwd=ROOT, env={**os.environ, **own}, **pipes)
+            process = subprocess.Popen(command, cwd=ROOT, env=own, **pipes)
             stack.callback(process.kill)
             processes.append((process, said))
         end = time.monotonic() + PATIENCE_S
@@ -105,22 +100,6 @@ def train(words: Sequence[str], net: Network | Loopback | None, port: int = PORT
                 last = [line for line in said.read().splitlines() if line.strip()][-1:] or ["no word"]
                 why = "took too long" if process.returncode is None else f"ended with {process.returncode}"
                 raise RuntimeError(f"main.py {' '.join(words)}: {why}: {last[0]}")
-
-
-@contextlib.contextmanager
-def links(task: Task) -> Iterator[Iterator[tuple[str, Network | Loopback, float]]]:
-    """The links of a task in turn, each with its name and the bit/s that it carries; the loopback without any."""
-    if not task.mbit:
-        yield iter([("loopback", Loopback(WORKERS), LOOPBACK_BIT_S)])
-        return
-    with network(WORKERS, task.mbit[0]) as net:
-
-        def each() -> Iterator[tuple[str, Network, float]]:
-            for rate in task.mbit:
-                net.set_rate(rate)
-                yield f"{rate:g} Mbit/s", net, 1e6 * net.raw_mbit()
-
-        yield each()
 
 
 # --- predicted and measured ---------------------------------------------------------------------------------------
@@ -135,13 +114,21 @@ def measured(task: Task, methods: Sequence[str], folder: Path) -> list[Row]:
         train(words_of(task, method, 1, folder / "simulated" / method), None)
     logs = load(folder, "simulated", cache=False)
     asked, rows = question(logs, None, profile.read(profile.DEFAULT)), []
-    with links(task) as every_link:
-        for link, net, bandwidth in every_link:
+    with network_or_loopback(bool(task.mbit), WORKERS, max(task.mbit, default=0.0)) as net:
+        for rate in task.mbit or (None,):
+            link, bandwidth = LOOPBACK
+            if rate is not None and isinstance(net, Network):
+                net.set_rate(rate)
+                link, bandwidth = f"{rate:g} Mbit/s", 1e6 * net.raw_mbit()
             for every, method in itertools.product(task.every, methods):
                 setup = Setup(WORKERS, every, bandwidth)
                 before = predicted(logs, asked, method, task.steps, setup)
                 sweep = f"measured-{len(rows)}"
-                train(words_of(task, method, every, folder / sweep / method), net, PORT + len(rows))
+                train(
+                    words_of(task, method, every, folder / sweep / method),
+                    net,
+                    PORT + len(rows) if rate else free_port(),
+                )
                 after = taken(load(folder, sweep, cache=False), method, task.steps, asked.target.percent)
                 rows.append(row_of(method, link, setup, before, after))
     return rows
@@ -170,7 +157,7 @@ def row_of(method: str, link: str, setup: Setup, before: tuple[float, float], af
         row |= {"predicted_target_s": target_s, "measured_target_s": reached_s}
         row["target_error"] = target_s / reached_s - 1
     told = f"{link} H={setup.every} {method:9}"
-    print(f"{told}: {all_s:.2f} s predicted, {took_s:.2f} s measured", file=sys.stderr, flush=True)
+    print(f"{told}: {all_s:.2f} s predicted, {took_s:.2f} s measured", flush=True)
     return row
 
 
@@ -191,47 +178,21 @@ def figures_of(rows: Sequence[Mapping[str, Any]]) -> Row:
     }
 
 
-def print_table(rows: Sequence[Row]) -> None:
-    """Print the rows, each with its error."""
-    table = [["", "H", "link", "predicted", "measured", "error", "to the target"]]
-    for row in rows:
-        seconds = [f"{row[name]:.2f} s" for name in ("predicted_s", "measured_s")]
-        error = f"{row['target_error']:+.0%}" if "target_error" in row else "-"
-        table.append([row["method"], str(row["every"]), row["link"], *seconds, f"{row['error']:+.0%}", error])
-    print(aligned(table))
-
-
 def _rounded(row: Mapping[str, Any]) -> Row:
     return {name: float(f"{value:.4g}") if isinstance(value, float) else value for name, value in row.items()}
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure, print the table and, as the last line, one JSON object."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.whatif", description="Predictions from one run, on links that it has not seen."
-    )
+def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=METHODS)
     parser.add_argument("--steps", type=int, help="of every run, in whole rounds, in place of the task's own")
     parser.add_argument("--quick", action="store_true", help="a small CNN on the loopback, without root")
-    chosen = parser.parse_args(arguments)
+
+
+def run(chosen: argparse.Namespace) -> dict[str, Any]:
     task = QUICK if chosen.quick else FULL
-    if chosen.steps is not None:
-        if chosen.steps < 1 or chosen.steps % math.lcm(*task.every):
-            parser.error(f"--steps {chosen.steps}: must be a multiple of {math.lcm(*task.every)}")
-        task = Task(task.words, task.mbit, task.every, chosen.steps)
-    if not chosen.quick and (reason := why_not()):
-        parser.error(f"{reason}; --quick needs none")
-    started = time.perf_counter()
+    steps = task.steps if chosen.steps is None else chosen.steps
+    if steps < 1 or steps % math.lcm(*task.every):
+        raise ValueError(f"--steps {steps}: must be a multiple of {math.lcm(*task.every)}")
     with tempfile.TemporaryDirectory(prefix="whatif-") as folder:
-        try:
-            rows = measured(task, chosen.methods, Path(folder))
-            forks = {} if chosen.quick else figures_of_forks()
-        except (ValueError, RuntimeError) as error:
-            raise SystemExit(f"benchmarks.whatif: {error}") from error
-    print_table(rows)
-    print(f"\n{time.perf_counter() - started:.0f} s in all; {os.cpu_count()} cores")
-    print(json.dumps({**figures_of(rows), "steps": task.steps, **forks}))
-
-
-if __name__ == "__main__":
-    main()
+        rows = measured(replace(task, steps=steps), chosen.methods, Path(folder))
+    return {**figures_of(rows), "steps": steps, **({} if chosen.quick else figures_of_forks())}

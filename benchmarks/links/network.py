@@ -17,15 +17,12 @@ import contextlib
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
-
-__all__ = ["INTERFACE", "TCP_HEADER_BYTES", "Counters", "Loopback", "Network", "network", "why_not"]
 
 INTERFACE = "wire"  # interface of every rank, in its own namespace
 PREFIX = "nuqwire"
@@ -138,15 +135,8 @@ class Network:
         if not 0 < rate_mbit <= FASTEST_MBIT:
             raise ValueError(f"rate_mbit={rate_mbit:g} must be above 0 and at most {FASTEST_MBIT}")
         for rank in range(self.num_ranks):
-            limit = [
-                "rate",
-                f"{round(rate_mbit * 1e6)}bit",
-                "burst",
-                str(burst_bytes(rate_mbit)),
-                "latency",
-                f"{QUEUE_MS}ms",
-            ]
-            _run(["tc", "-n", self.namespace(rank), "qdisc", "replace", "dev", INTERFACE, "root", "tbf", *limit])
+            limit = f"rate {round(rate_mbit * 1e6)}bit burst {burst_bytes(rate_mbit)} latency {QUEUE_MS}ms"
+            _run(f"tc -n {self.namespace(rank)} qdisc replace dev {INTERFACE} root tbf {limit}".split())
 
     def raw_mbit(self, seconds: float = 1.0) -> float:
         """The payload rate of one TCP stream from rank 1 to rank 0, without the first quarter of the time."""
@@ -177,6 +167,9 @@ class Loopback:
     def command(self, rank: int, arguments: Sequence[str]) -> list[str]:
         return list(arguments)
 
+    def set_rate(self, rate_mbit: float) -> None:
+        """It stays as fast as it is."""
+
 
 @contextlib.contextmanager
 def network(num_ranks: int, rate_mbit: float) -> Iterator[Network]:
@@ -199,22 +192,11 @@ def network(num_ranks: int, rate_mbit: float) -> Iterator[Network]:
             _delete(name)
 
 
-@contextlib.contextmanager
 def network_or_loopback(
-    shaped: bool, num_ranks: int, rate_mbit: float, port: int
-) -> Iterator[tuple[Network | Loopback, int]]:
-    """A ``network`` if ``shaped``, else this machine's loopback, and a port of it for the ranks to meet at.
-
-    port: the network's; on the loopback it is one that is free.
-    """
-    if shaped:
-        with network(num_ranks, rate_mbit) as net:
-            yield net, port
-        return
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    yield Loopback(num_ranks), port
+    shaped: bool, num_ranks: int, rate_mbit: float
+) -> contextlib.AbstractContextManager[Network | Loopback]:
+    """A ``network`` if ``shaped``, else this machine's loopback."""
+    return network(num_ranks, rate_mbit) if shaped else contextlib.nullcontext(Loopback(num_ranks))
 
 
 def delete_abandoned() -> None:
@@ -228,17 +210,22 @@ def delete_abandoned() -> None:
 
 def _join(made: Network) -> None:
     switch = f"{made.prefix}-switch"
-    _run(["ip", "netns", "add", switch])
-    _run(["ip", "-n", switch, "link", "add", "bridge", "type", "bridge"])
-    _run(["ip", "-n", switch, "link", "set", "bridge", "up"])
+    commands = [
+        f"netns add {switch}",
+        f"-n {switch} link add bridge type bridge",
+        f"-n {switch} link set bridge up",
+    ]
     for rank in range(made.num_ranks):
         own, port = made.namespace(rank), f"port{rank}"
-        _run(["ip", "netns", "add", own])
-        _run(["ip", "-n", own, "link", "add", INTERFACE, "type", "veth", "peer", "name", port, "netns", switch])
-        _run(["ip", "-n", switch, "link", "set", port, "master", "bridge", "up"])
-        _run(["ip", "-n", own, "address", "add", f"{made.address(rank)}/24", "dev", INTERFACE])
-        for interface in (INTERFACE, "lo"):
-            _run(["ip", "-n", own, "link", "set", interface, "up"])
+        commands += [
+            f"netns add {own}",
+            f"-n {own} link add {INTERFACE} type veth peer name {port} netns {switch}",
+            f"-n {switch} link set {port} master bridge up",
+            f"-n {own} address add {made.address(rank)}/24 dev {INTERFACE}",
+            *(f"-n {own} link set {interface} up" for interface in (INTERFACE, "lo")),
+        ]
+    for command in commands:
+        _run(["ip", *command.split()])
 
 
 def _namespaces() -> list[str]:

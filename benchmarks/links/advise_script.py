@@ -1,6 +1,6 @@
-"""An ordinary DDP training of a model of ``benchmarks.wire_rank``: ``benchmarks/advise_script.py MODEL BATCH``.
+"""An ordinary DDP training of one of ``MODELS``: ``benchmarks/links/advise_script.py MODEL BATCH``.
 
-It is what ``python -m nuq advise`` is given by ``benchmarks.advise``, and knows nothing of compression.
+It is what ``python -m nuq advise`` is given by ``advise``, and knows nothing of compression.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from benchmarks.wire_rank import LOCAL_BUFFERS, MODELS, batch_of
+from benchmarks.links.models import LOCAL_BUFFERS, MODELS, batch_of
 
 if __name__ == "__main__":
     torch.set_num_threads(1)

@@ -1,16 +1,14 @@
-"""How far the cost model is off on measured steps: ``python -m benchmarks.prediction [FILE --commit COMMIT]``.
+"""How far the cost model is off on measured steps.
 
-FILE has the rows of ``python -m benchmarks.wire --out FILE``; the rates are those of the repository's profile
-(``analysis.prediction``).  The errors are of all rows that the model speaks of and of one commit's; the bandwidths
-below which ALQ is quicker than bf16 are for the profile's MLP.  Nothing is timed.  The last line is one JSON object.
+FILE has the rows of ``wire --out FILE``; the rates are those of the repository's profile (``analysis.prediction``).
+The errors are of all rows that the model speaks of and of one commit's; the bandwidths below which ALQ is quicker
+than bf16 are for the profile's MLP.  Nothing is timed.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import math
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,23 +38,14 @@ def far_off(checked: validate.Checked) -> list[str]:
     return [f"{case} ({100 * error:+.0f} %)" for case, error in sorted(worst.items(), key=lambda one: -abs(one[1]))]
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Print one JSON object."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.prediction", description="Errors of the cost model")
+def options(parser: argparse.ArgumentParser) -> None:
     rows_file = Path("results") / "wire" / "turns.jsonl"
     parser.add_argument("file", type=Path, nargs="?", default=rows_file, help="measured steps (default: %(default)s)")
     parser.add_argument("--commit", default="02ff1e8", help="whose rows stand apart (default: %(default)s)")
-    chosen = parser.parse_args(arguments)
-    rates = profile.read(profile.DEFAULT)
-    try:
-        rows = validate.read_rows(chosen.file)
-        own = validate.validated([row for row in rows if row.get("commit") == chosen.commit], rates)
-        every = validate.validated(rows, rates)
-    except ValueError as error:
-        parser.error(str(error))
-    errors: dict[str, Any] = {"of_commit": own.summary(), "of_all": every.summary(), "far_off": far_off(own)}
-    print(json.dumps({"commit": chosen.commit, **errors, "break_even": break_even(rates)}))
 
 
-if __name__ == "__main__":
-    main()
+def run(chosen: argparse.Namespace) -> dict[str, Any]:
+    rates, rows = profile.read(profile.DEFAULT), validate.read_rows(chosen.file)
+    own = validate.validated([row for row in rows if row.get("commit") == chosen.commit], rates)
+    errors = {"of_commit": own.summary(), "of_all": validate.validated(rows, rates).summary(), "far_off": far_off(own)}
+    return {"commit": chosen.commit, **errors, "break_even": break_even(rates)}

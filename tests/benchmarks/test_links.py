@@ -1,5 +1,6 @@
-"""The wire benchmark's own arithmetic and errors, its baselines' means, and a network where one can be made."""
+"""``benchmarks.links``: networks, baselines and arithmetic against values by hand, and cases in small."""
 
+import json
 import subprocess
 import sys
 import tempfile
@@ -13,11 +14,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from benchmarks import baselines, network, rank_processes, wire, wire_rank
-from benchmarks.network import Counters, counters_of
-from benchmarks.pipeline_bound import bound_s, of_all_ranks
-from benchmarks.rank_processes import Rank, ask_all
-from benchmarks.wire import Case
+from benchmarks.links import baselines, fsdp, network, ranks, wire
+from benchmarks.links.__main__ import main
+from benchmarks.links.models import MODELS, batch_of
+from benchmarks.links.network import Counters, counters_of
+from benchmarks.links.ranks import ROOT, Rank, ask_all, of_all_ranks
+from benchmarks.links.wire import Case, bound_s
+from benchmarks.results import result_file
 
 TABLE = """Inter-|   Receive                                                |  Transmit
  face |bytes    packets errs drop fifo frame compressed multicast|\
@@ -55,25 +58,11 @@ def test_an_interface_that_is_not_there_is_named():
         counters_of(TABLE, PROTOCOLS, "wireless")
 
 
-def test_the_bucket_grows_with_the_rate():
-    assert [network.burst_bytes(rate) for rate in (100, 1000, 10_000)] == [64 << 10, 256 << 10, 4 << 20]
-
-
-def test_who_is_not_root_is_told_in_one_sentence(monkeypatch, capsys):
-    monkeypatch.setattr(network.shutil, "which", lambda tool: f"/sbin/{tool}")
-    monkeypatch.setattr(network.sys, "platform", "linux")
-    monkeypatch.setattr(network.os, "geteuid", lambda: 1000)
-    with pytest.raises(
-        SystemExit, match=r"^benchmarks\.wire: the simulated network needs root .* and this is user 1000$"
-    ):
-        wire.main(["--ranks", "2"])
-
-
-def test_absent_tools_are_named(monkeypatch):
+def test_no_network_is_one_sentence(monkeypatch):
     monkeypatch.setattr(network.sys, "platform", "linux")
     monkeypatch.setattr(network.shutil, "which", lambda tool: None if tool == "tc" else tool)
-    with pytest.raises(ValueError, match=r"needs tc \(package iproute2\)"), network.network(2, 100):
-        pass
+    with pytest.raises(SystemExit, match=r"^benchmarks.links time_to_accuracy: .* needs tc \(package iproute2\)"):
+        main(["time_to_accuracy", "--seeds", "1"])
 
 
 def test_namespaces_go_whatever_happens_and_those_of_a_dead_process_too():
@@ -101,60 +90,6 @@ def test_namespaces_go_whatever_happens_and_those_of_a_dead_process_too():
     assert sleeper.wait(10) == -9
 
 
-# --- the figures ---
-
-
-def test_a_ratio_is_taken_round_by_round_and_the_median_reported():
-    found = {
-        "nothing": rounds([0.1, 0.1, 0.3]),
-        "fp32": rounds([4.0, 2.0, 6.0], 40.0, 40.0),
-        "bf16": rounds([2.0, 1.0, 3.0], 20.0, 20.0),
-        "alq": rounds([1.0, 0.25, 0.5], 4.0, 4.4),
-    }
-    rows = {row["variant"]: row for row in wire.rows_of(CASE, 95.0, found)}
-    assert rows["alq"]["speedup_vs_fp32"] == [4.0, 8.0, 12.0]
-    assert (rows["alq"]["step_s"], rows["alq"]["step_low_s"], rows["alq"]["step_high_s"]) == (0.5, 0.25, 1.0)
-    assert rows["alq"]["compute_s"] == 0.1 and rows["alq"]["exposed_s"] == pytest.approx(0.4)
-    result = wire.summary(list(rows.values()))
-    assert (result["speedup_vs_fp32_100M"], result["speedup_vs_bf16_100M"]) == (8.0, 4.0)
-    assert result["spread"]["speedup_vs_fp32_100M"] == [4.0, 12.0]
-    assert result["speedup_vs_bf16_1G"] == result["slowdown_vs_bf16_10G"] == "not measured"
-    assert result["bytes_agree"] == pytest.approx(1 - 4.0 / 4.4, abs=1e-4)
-
-
-def test_a_step_of_the_bound_sends_bucket_after_bucket_once_their_gradients_are_there():
-    buckets = [(1.0, 30), (2.0, 10)]  # the optimizer takes .5 s
-    assert bound_s(buckets, 2.5, 0, 8) == 2.5
-    assert bound_s(buckets, 2.5, 4e6, 8) == 1.0 + 3.0 + 1.0 + 0.5  # the link is never idle
-    assert bound_s(buckets, 2.5, 0.4e6, 8) == pytest.approx(2.0 + 0.1 + 0.5)  # it waits for the last gradients
-    assert of_all_ranks([[(1.0, 30), (1.5, 10)], [(0.5, 30), (2.0, 10)]]) == buckets
-    assert of_all_ranks([[], []]) == []
-
-
-def test_efficiency_is_the_bound_over_what_was_measured_round_by_round():
-    found = {"nothing": rounds([0.1, 0.2, 0.1]), "alq": rounds([0.5, 0.5, 1.0], 4e6, 4e6)}
-    rows = {row["variant"]: row for row in wire.rows_of(CASE, 100.0, found)}
-    assert rows["nothing"]["efficiency"] == pytest.approx([1, 1, 1])
-    assert rows["alq"]["efficiency"] == pytest.approx([0.42 / 0.5, 0.52 / 0.5, 0.42])  # .32 s to send 4 MB
-    assert rows["alq"]["bound_s"] == pytest.approx(0.42)
-    result = wire.summary(list(rows.values()))
-    assert result["efficiency_100M"] == pytest.approx(0.84) and result["efficiency4_100M"] == "not measured"
-    assert result["spread"]["efficiency_100M"] == pytest.approx([0.42, 1.04])
-
-
-def test_a_slowdown_is_above_one_where_ours_is_slower():
-    found = {"nothing": rounds([0.1]), "bf16": rounds([0.2]), "alq": rounds([0.4]), "alq_gate": rounds([0.3])}
-    assert wire.summary(wire.rows_of(Case(2, "mlp", 32, "10G"), 9500.0, found))[
-        "slowdown_vs_bf16_10G"
-    ] == pytest.approx(1.5)
-
-
-def test_only_the_mlp_s_rows_count_for_the_bars():
-    found = {"nothing": rounds([0.1]), "bf16": rounds([2.0]), "fp32": rounds([4.0]), "alq": rounds([0.5])}
-    other = Case(2, "resnet18", 32, "100M")
-    assert wire.summary(wire.rows_of(other, 95.0, found))["speedup_vs_bf16_100M"] == "not measured"
-
-
 def test_a_rank_that_ends_is_named_with_its_last_words(monkeypatch):
     def rank(program):
         errors = tempfile.TemporaryFile("w+")  # noqa: SIM115  open as long as the rank
@@ -167,7 +102,7 @@ def test_a_rank_that_ends_is_named_with_its_last_words(monkeypatch):
         rank("raise SystemExit('out of memory')"),
         rank("input(); input()"),
     )
-    monkeypatch.setattr(rank_processes, "GRACE_S", 0.1)
+    monkeypatch.setattr(ranks, "GRACE_S", 0.1)
     try:
         with pytest.raises(RuntimeError, match=r"^ranks ended during \{'do': 'measure'\}: rank 1: out of memory$"):
             ask_all([answers, dies, waits], {"do": "measure"})
@@ -179,20 +114,6 @@ def test_a_rank_that_ends_is_named_with_its_last_words(monkeypatch):
             one.process.kill()
             one.process.communicate()  # reaps it, whether or not it has read its last command
             one.errors.close()
-
-
-# --- the models ---
-
-
-def test_every_model_has_eleven_million_parameters_and_its_own_batches(alone):
-    assert list(wire_rank.MODELS) == list(wire.BATCHES)
-    for make in wire_rank.MODELS.values():
-        model = make()
-        assert sum(parameter.numel() for parameter in model.parameters()) == pytest.approx(11e6, rel=0.03)
-        inputs, labels = wire_rank.batch_of(model, 2)
-        assert torch.equal(inputs, wire_rank.batch_of(model, 2)[0])
-        with torch.no_grad():
-            assert model(inputs).shape[:-1] == labels.shape
 
 
 # --- the baselines ---
@@ -252,13 +173,84 @@ def test_powersgd_sends_low_rank_and_keeps_the_rest(alone):
     torch.testing.assert_close(found.received.bias.grad, found.plain.bias.grad)
 
 
-def test_powersgd_s_residual_stays_bounded(alone):
-    found = gradients_of("powersgd", steps=30)
-    plain, received = found.weights
-    (residual,) = found.state.residual.values()
-    assert residual.norm() < 3 * plain.norm()  # 21 if what was left behind were not sent later
-    assert not torch.allclose(received, gradients_of("powersgd").weights[1])
-
-
 def test_a_ring_sends_twice_what_all_but_one_rank_hold():
     assert [baselines.ring_bytes(1000, ranks) for ranks in (1, 2, 4)] == [0, 1000, 1500]
+
+
+# --- wire ---
+
+
+def test_a_ratio_is_taken_round_by_round_and_the_median_reported():
+    found = {
+        "nothing": rounds([0.1, 0.1, 0.3]),
+        "fp32": rounds([4.0, 2.0, 6.0], 40.0, 40.0),
+        "alq": rounds([1.0, 0.25, 0.5], 4.0, 4.4),
+    }
+    rows = wire.rows_of(CASE, 95.0, found)
+    alq = rows[-1]
+    assert alq["speedup_vs_fp32"] == [4.0, 8.0, 12.0]
+    assert (alq["step_s"], alq["step_low_s"], alq["step_high_s"]) == (0.5, 0.25, 1.0)
+    assert alq["compute_s"] == 0.1 and alq["exposed_s"] == pytest.approx(0.4)
+    figures = wire.figures([*rows, *rows])
+    of_alq = figures["cases"]["2 ranks, mlp, batch 32"]["100 Mbit/s"]["alq"]
+    assert of_alq["speedup_vs_fp32"] == {"median": 8.0, "low": 4.0, "high": 12.0}
+    assert (of_alq["runs"], of_alq["rounds"]) == (2, 6)
+    assert figures["bytes_disagree"] == pytest.approx(1 - 4.0 / 4.4)
+
+
+def test_a_step_of_the_bound_sends_bucket_after_bucket_once_their_gradients_are_there():
+    buckets = [(1.0, 30), (2.0, 10)]  # the optimizer takes .5 s
+    assert bound_s(buckets, 2.5, 0, 8) == 2.5
+    assert bound_s(buckets, 2.5, 4e6, 8) == 1.0 + 3.0 + 1.0 + 0.5  # the link is never idle
+    assert bound_s(buckets, 2.5, 0.4e6, 8) == pytest.approx(2.0 + 0.1 + 0.5)  # it waits for the last gradients
+    assert of_all_ranks([[(1.0, 30), (1.5, 10)], [(0.5, 30), (2.0, 10)]]) == buckets
+    assert of_all_ranks([[], []]) == []
+
+
+def test_efficiency_is_the_bound_over_what_was_measured_round_by_round():
+    found = {"nothing": rounds([0.1, 0.2, 0.1]), "alq": rounds([0.5, 0.5, 1.0], 4e6, 4e6)}
+    rows = {row["variant"]: row for row in wire.rows_of(CASE, 100.0, found)}
+    assert rows["nothing"]["efficiency"] == pytest.approx([1, 1, 1])
+    assert rows["alq"]["efficiency"] == pytest.approx([0.42 / 0.5, 0.52 / 0.5, 0.42])  # .32 s to send 4 MB
+    assert rows["alq"]["bound_s"] == pytest.approx(0.42)
+
+
+def test_the_kept_file_is_of_the_kept_rows():
+    figures = wire.figures(wire.kept(ROOT / "results/wire/turns.jsonl", "02ff1e8"))
+    assert json.loads(json.dumps(figures)) == result_file.read("wire")["figures"]
+    with pytest.raises(ValueError, match="--commit abc: must be one of 02ff1e8, 7f31e67"):
+        wire.kept(ROOT / "results/wire/turns.jsonl", "abc")
+
+
+def test_every_large_model_has_eleven_million_parameters_and_its_own_batches(alone):
+    assert list(MODELS) == list(wire.BATCHES)
+    for make in MODELS.values():
+        model = make()
+        assert sum(parameter.numel() for parameter in model.parameters()) == pytest.approx(11e6, rel=0.03)
+        inputs, labels = batch_of(model, 2)
+        assert torch.equal(inputs, batch_of(model, 2)[0])
+        with torch.no_grad():
+            assert model(inputs).shape[:-1] == labels.shape
+
+
+# --- fsdp ---
+
+
+@pytest.mark.slow
+def test_sharded_training_in_small(capsys):
+    main(["fsdp", "--quick", "--parity"])
+    found = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert list(found["cases"]) == list(fsdp.MODELS)
+    for rates in found["cases"].values():
+        assert list(rates) == ["loopback"] and list(rates["loopback"]) == list(fsdp.VARIANTS)
+        assert all(row["step_s"]["median"] > 0 for row in rates["loopback"].values())
+    assert found["speedup_1g_mlp"] == found["speedup_1g_gpt"] == "not measured"
+    assert len(found["parity"]["losses"]["4 bits"]) == len(found["parity"]["seeds"])
+
+
+def test_parity_is_a_difference_within_the_seeds_interval() -> None:
+    plain = [2.30, 2.32, 2.34]  # +- 4.303 * 0.02 / sqrt(3)
+    near, far = fsdp.judged(plain, [2.34, 2.36, 2.38]), fsdp.judged(plain, [2.36, 2.38, 2.40])
+    assert near["plain"] == {"median": 2.32, "low": 2.3, "high": 2.34}
+    assert (near["difference"], near["seeds_half_width"], near["parity"]) == (0.04, 0.0497, True)
+    assert (far["difference"], far["difference_half_width"], far["parity"]) == (0.06, 0.0, False)
