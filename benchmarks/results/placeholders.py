@@ -17,28 +17,12 @@ import re
 import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, TemplateError, TemplateSyntaxError, Undefined
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, TemplateError, TemplateSyntaxError
 
 TEMPLATES = Path(__file__).with_name("templates")
-_MOST_NAMES = 12  # that an error lists
 _SMALLEST = 1e-4  # smaller numbers are written with an exponent
-
-
-class Wrong(ValueError):
-    """What is wrong with a template or with the values that it asks for, in words."""
-
-
-class _Missing(Exception):
-    """A name that is not there, and the value that lacks it (None: the figures)."""
-
-
-class _Refused(Undefined):
-    """Whatever is not there: refused as soon as it is asked for."""
-
-    def __init__(self, hint: str | None = None, obj: Any = None, name: str | None = None, *_: Any) -> NoReturn:
-        raise _Missing(hint or name, obj)
 
 
 class _Language(Environment):
@@ -50,19 +34,17 @@ class _Language(Environment):
 def filled(template: str, values: Mapping[str, Any], own: Mapping[str, Any]) -> str:
     """The template's text with ``values`` and ``own`` in it, without line breaks at its ends.
 
-    Raises Wrong for a template that cannot be read, and where the values lack what it asks for.
+    Raises ValueError, with the line, for a template that cannot be read and for one that asks for what is not there.
     """
     try:
         return LANGUAGE.from_string(template).render({**values, **own}).strip("\n")
     except TemplateSyntaxError as error:
-        raise Wrong(f"{error.name or ''} line {error.lineno}: {error.message}".lstrip()) from error
-    except _Missing as error:
-        name, of = error.args
-        raise Wrong(f"{_lines(error)}: there is no {name!r} ({_names(values if of is None else of)})") from error
-    except Wrong as error:
-        raise Wrong(f"{_lines(error)}: {error}") from error
+        raise ValueError(f"line {error.lineno}: {error.message}") from error
     except (TemplateError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        raise Wrong(f"{_lines(error)}: {type(error).__name__}: {error}") from error
+        files = {"<template>": "line", **{str(path): f"{path.name} line" for path in TEMPLATES.rglob("*")}}
+        frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename in files]
+        where = ", ".join(f"{files[frame.filename]} {frame.lineno}" for frame in frames)
+        raise ValueError(f"{where}: {type(error).__name__}: {error}") from error
 
 
 def literal(template: str) -> str:
@@ -70,28 +52,14 @@ def literal(template: str) -> str:
     return "".join(text for _, kind, text in LANGUAGE.lex(template) if kind == "data")
 
 
-def _lines(error: Exception) -> str:
-    """Where it went wrong: the line of the template, and those of the macros and templates that it calls."""
-    files = {"<template>": "", **{str(path): f"{path.name} " for path in TEMPLATES.rglob("*")}}
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename in files]
-    return ", ".join(f"{files[frame.filename]}line {frame.lineno}" for frame in frames)
-
-
-def _names(value: Any) -> str:
-    """What can be looked up in a value, in words."""
-    if isinstance(value, Mapping):
-        names = [str(name) for name in value]
-        more = f", and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
-        return f"there are {', '.join(names[:_MOST_NAMES]) or 'none'}{more}"
-    return f"a list of {len(value)}" if isinstance(value, list) else f"the value there is {value!r}"
-
-
 def _text(value: Any) -> str:
     """A value that no filter has written."""
     if isinstance(value, list) and all(isinstance(one, str) for one in value):
         return ", ".join(value) or "none"
+    if isinstance(value, StrictUndefined):
+        return str(value)  # which raises
     if isinstance(value, bool) or not isinstance(value, str | int):
-        raise Wrong(f"digits or decimals is missing, which says how {value!r} is written")
+        raise ValueError(f"digits or decimals is missing, which says how {value!r} is written")
     return value if isinstance(value, str) else f"{value:,}"
 
 
@@ -115,8 +83,10 @@ def decimals(value: Any, count: int, unit: str = "", times: float = 1) -> str:
 
 def _written(value: Any, form: Callable[[float], str], unit: str, times: float) -> str:
     def one(number: Any) -> str:
+        if isinstance(number, StrictUndefined):
+            str(number)  # which raises
         if isinstance(number, bool) or not isinstance(number, int | float) or not math.isfinite(number):
-            raise Wrong(f"{number!r} is no finite number")
+            raise ValueError(f"{number!r} is no finite number")
         return re.sub(r"^(-?)0(?=\.\d)", r"\1", form(number * times))
 
     if isinstance(value, Mapping) and {"low", "high"} <= value.keys() and value.keys() & {"median", "mean"}:
@@ -131,7 +101,7 @@ LANGUAGE = _Language(
     loader=FileSystemLoader(TEMPLATES),
     autoescape=False,  # it is Markdown
     finalize=_text,
-    undefined=_Refused,
+    undefined=StrictUndefined,
     trim_blocks=True,
     lstrip_blocks=True,
 )

@@ -20,7 +20,7 @@ from benchmarks import pages, record
 from benchmarks.errors import gradients, mean, mean_levels
 from benchmarks.errors.gradients import Gradients
 from benchmarks.links import time_to_accuracy
-from benchmarks.results import blocks, placeholders
+from benchmarks.results import blocks
 from benchmarks.results.blocks import Block
 from benchmarks.results.measurements import MEASUREMENTS, Sweep
 from grid.engine.sweeps.families import load
@@ -31,30 +31,9 @@ OF = {"commit": "0123456789ab", "date": "2001-01-01", "hardware": "a processor"}
 SWEEPS = [title for title, block in BLOCKS.items() if isinstance(MEASUREMENTS.get(block.name), Sweep)]
 
 
-class Anything(float):
-    """A number that has every name, each of which is such a number."""
-
-    __iter__ = None  # Python would go through it for ever
-
-    def __getitem__(self, name: object) -> Anything:
-        return self
-
-
 def fill(block: Block, figures: Any) -> str:
     """The block's text; ValueError where the figures lack what its template asks for."""
     return block.words({**OF, "figures": figures})
-
-
-@pytest.mark.parametrize("title", sorted(set(BLOCKS) - set(SWEEPS)))
-def test_templates_can_be_read(title: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever the values are: what a template asks for is a path, and it is written by a filter or is a text."""
-    text = placeholders._text
-    monkeypatch.setattr(placeholders.LANGUAGE, "undefined", lambda *_, **__: Anything(0.125))
-    monkeypatch.setattr(
-        placeholders.LANGUAGE, "finalize", lambda value: "a text" if isinstance(value, Anything) else text(value)
-    )
-    own = {"measured": lambda: ".", "file": Anything(0.125)}
-    assert placeholders.filled(BLOCKS[title].template.read_text(), {}, own)
 
 
 @pytest.mark.slow
