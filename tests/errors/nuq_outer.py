@@ -70,6 +70,8 @@ def _closed() -> None:
 ROWS = [
     row("nuq.OuterLoop", "without processes", lambda: nuq.OuterLoop(model := net(), sgd(model))),
     refused("'sgd'", lambda model: "sgd"),
+    refused("None", lambda model: None),
+    refused("an empty list", lambda model: []),
     refused("a part of the model's parameters", lambda model: sgd(model[0])),  # pyright: ignore[reportIndexIssue]
     refused("two for one parameter", lambda model: [sgd(model), sgd(model)]),
     refused("another model's parameters, too", lambda model: sgd(model, nn.Linear(3, 3))),

@@ -46,6 +46,7 @@ def _of_entry_point(folder: Path) -> None:
 
 ROWS = [
     row("--import", "left out", lambda: plugins.start(["list", "--import", "--all"])),
+    row("--import=", "left out", lambda: plugins.start(["--import="])),
     row("--import", "'my package'", lambda: plugins.load("my package")),
     row("--import", "a package that is not here", lambda: plugins.load("nothing_here")),
     row("an installed plug-in", "a package that is not here", _of_entry_point),
@@ -67,5 +68,6 @@ ROWS = [
     ),
     entry("code='bad'", "METHODS['m'] = Method('x', SGD, 'bad')"),
     entry("code of nuq", "METHODS['m'] = Method('x', SGD, 'nuq.ddp:x')"),
+    entry("code of no package", "METHODS['m'] = Method('x', SGD, 'nowhere:x')"),
     row("METHODS[...].load()", "a name that the module lacks", lambda: plugins.imported("nuq.description:nothing")),
 ]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import copy
 import json
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -27,14 +26,12 @@ from tests.errors.rows import Row, row
 @contextlib.contextmanager
 def alone() -> Iterator[dist.ProcessGroup]:
     """The only rank of a process group."""
-    hook = sys.excepthook  # which torch puts "[rank0]" before
     dist.init_process_group("gloo", store=HashStore(), rank=0, world_size=1)
     try:
         assert dist.group.WORLD is not None
         yield dist.group.WORLD
     finally:
         dist.destroy_process_group()
-        sys.excepthook = hook
 
 
 def net() -> nn.Sequential:
@@ -211,6 +208,7 @@ SHARD = {"shard": [0], "of": [2], "cut": ["S(0)"], "shape": [4, 4]}
 ROWS = [
     row("nuq.CompressionState(model)", "without processes", lambda: nuq.CompressionState(net())),
     parameters("a list", list),
+    parameters("of complex numbers", lambda: nn.Linear(3, 3, dtype=torch.complex64)),
     parameters("in float64", lambda: net().double()),
     parameters("a sparse embedding", lambda: nn.Embedding(10, 4, sparse=True)),
     parameters("of FSDP2", Sharded),
@@ -253,6 +251,12 @@ ROWS = [
     mean("tensor", "nan", tensor=torch.full((50,), torch.nan)),
     mean("step", "0.5", step=0.5),
     mean("timeout_s", "-1", timeout_s=-1),
+    mean("timeout_s", "'x'", timeout_s="x"),
+    mean("method", "'alqq'", method="alqq"),
+    mean("method", "a list", method=["alq"]),
+    mean("bitz", "a name that is none", bitz=3),
+    mean("bits", "0", bits=0),
+    mean("collective", "'dense'", collective="dense"),
     mean("collective", "'hierarchical'", collective="hierarchical"),
     mean("objective", "'mean'", method="alq", objective="mean"),
     row("nuq.saved_states(checkpoint_id, name)", "another name", _saved_under_another_name),

@@ -52,6 +52,7 @@ def made(one: Row) -> Made:
     with contextlib.ExitStack() as stack:
         stack.enter_context(warnings.catch_warnings())
         warnings.simplefilter("ignore")
+        stack.callback(setattr, sys, "excepthook", sys.excepthook)  # which a process group changes
         arguments = []
         if any(given.default is given.empty for given in inspect.signature(one.make).parameters.values()):
             arguments.append(Path(stack.enter_context(tempfile.TemporaryDirectory())).resolve())
@@ -67,7 +68,7 @@ def made(one: Row) -> Made:
 
 def _of_call(one: Row, arguments: list[Path]) -> tuple[str, str, set[str]]:
     try:
-        with contextlib.redirect_stdout(io.StringIO()):
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
             one.make(*arguments)
     except Exception as error:  # noqa: BLE001 - whatever a user would see
         return type(error).__name__, str(error), sites.of_error(error)

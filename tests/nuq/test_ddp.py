@@ -315,9 +315,9 @@ def test_dense_is_not_mixed_up_with_ddps_own_collectives(ranks):
 
 
 def needs_a_group(group):
-    with pytest.raises(ValueError, match=r"a group of 2 of the 4 ranks.* give it as group"):
+    with pytest.raises(ValueError, match="2 of the 4 ranks"):
         hooked(group, net(), method="alq", collective="dense")
-    with pytest.raises(ValueError, match=r"hierarchical.* takes all 4 ranks: this group has 2"):
+    with pytest.raises(ValueError, match="hierarchical"):
         hooked(group, net(), method="alq", collective="hierarchical", per_machine=2)
 
 

@@ -115,11 +115,9 @@ def layers_in_the_hook(group: dist.ProcessGroup) -> None:
         again._here.driver.levels.every[1].method_state.compressor.levels.values.tolist()
         == second.compressor.levels.values.tolist()
     )
-    with pytest.raises(ValueError, match=r"a state of layers=\['\*.bias = supersgd', '2 = amq"):
+    with pytest.raises(ValueError, match="layers="):
         nuq.CompressionState(model, min_size=0).load_state_dict(state.state_dict())
-    with pytest.raises(
-        ValueError, match=r"layers\[0\]='conv = topk': matches no parameter .* there are 0.weight, 0.bias, 2.weight"
-    ):
+    with pytest.raises(ValueError, match=r"conv = topk.*0\.weight"):
         nuq.CompressionState(model, layers=["conv = topk"])
     with pytest.raises(ValueError, match=r"rank 0 has layers=.'0 = topk'. and rank 1 has layers=.'2 = topk'."):
         nuq.CompressionState(model, layers=[f"{2 * rank} = topk"])
@@ -129,15 +127,6 @@ def layers_in_the_hook(group: dist.ProcessGroup) -> None:
 
 def test_layers_in_the_hook(ranks: Any) -> None:
     ranks.run(layers_in_the_hook, world=2)
-
-
-def test_settings_of_layers_are_checked_before_a_model_is_there() -> None:
-    for lines, sentence in {
-        "0 = topkk": "did you mean 'topk'",
-        "0 = alq statistics=fresh": "the hook sees the training's own gradients",
-    }.items():
-        with pytest.raises(ValueError, match=sentence):
-            nuq.CompressionState(layers=[lines])
 
 
 def with_every_scope() -> Iterator[tuple[str, str, dict[str, Any]]]:

@@ -206,7 +206,7 @@ def fails(group):
         if rank == 1:
             broken[0, 0] = torch.inf
         model.zero_grad()
-        with pytest.raises(NonFiniteError, match="on worker 1 is not finite"):
+        with pytest.raises(NonFiniteError, match="worker 1"):
             model(broken).square().mean().backward()
         found.append([gradient for step in (2, 3) for gradient in plainly(model, rank, step)])
         assert all(each._end is None and each.step == 4 for each in installed)
@@ -234,7 +234,7 @@ def fails_amid_others(group):
         return [whole(encoder), whole(decoder)]
 
     gradients(inputs(rank, 1))
-    with pytest.raises(NonFiniteError, match="on worker 1 is not finite"):
+    with pytest.raises(NonFiniteError, match="worker 1"):
         gradients(inputs(rank, 1) if rank == 0 else torch.full_like(inputs(rank, 1), torch.nan))
     for _ in range(2):
         assert all(bool(g.isfinite().all()) and bool(g.any()) for g in gradients(inputs(rank, 2)))
@@ -277,7 +277,7 @@ def reads_too_early(group):
     x = inputs(rank, 0).requires_grad_()
     x.register_hook(copy)
     model.zero_grad()
-    with pytest.raises(RuntimeError, match="give overlap=False"):
+    with pytest.raises(RuntimeError, match="overlap=False"):
         model(x).square().mean().backward()
 
 

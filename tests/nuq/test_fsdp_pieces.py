@@ -46,7 +46,7 @@ def scattered(group, method, settings):
     broken = mine.clone()
     broken[-1] = torch.nan if rank == 1 else 0  # of the last piece of the last rank
     before = [each.memory() for each in memory]
-    with pytest.raises(NonFiniteError, match="the gradient of 'test' on worker 1 is not finite"):
+    with pytest.raises(NonFiniteError, match="'test' on worker 1"):
         scatter(out, broken, group, dist.ReduceOp.SUM)
     assert str(before) == str([each.memory() for each in memory])
     scatter(out, mine, group, dist.ReduceOp.SUM)  # nothing of the failed call is left on its way
@@ -100,7 +100,7 @@ def gathered_in_pieces(group, dtype):
             assert torch.equal(in_backward(now), near)
         with torch.no_grad():
             shard[-1] = torch.inf if rank == 1 else 0
-        with pytest.raises(NonFiniteError, match="the weights of 'test' on rank 1 are not finite"):
+        with pytest.raises(NonFiniteError, match="'test' on rank 1"):
             now()
         with torch.no_grad():
             shard[-1] = 1

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -172,32 +171,3 @@ def saves_all(group, folder):
 
 def test_modules_that_are_gathered_together(ranks, tmp_path):
     ranks.run(saves_all, tmp_path, world=2)
-
-
-def misfits(group):
-    model = nn.Linear(4, 4)
-    fully_shard(model, mesh=DeviceMesh.from_group(group, "cpu"))
-    installed = nuq.compress_fsdp(model, "qsgdinf")
-    with pytest.raises(ValueError, match="Linear has no FSDP2 module 'the root module': it takes"):
-        nuq.FsdpState(nn.Linear(4, 4), installed)
-    remembers: list[Any] = nuq.compress_fsdp(model, "qsgdinf", feedback="average")
-    with pytest.raises(ValueError, match="installed has the gradients of 'the root module' 2 times: it takes what"):
-        nuq.FsdpState(model, [*installed, *remembers])
-    not_lists: list[Any] = [remembers[0], [remembers]]
-    for wrong in not_lists:
-        with pytest.raises(ValueError, match=r"installed=.*: must be a list of what compress_fsdp and"):
-            nuq.FsdpState(model, wrong)
-    state, saved = nuq.FsdpState(model, remembers), nuq.FsdpState(model, installed).state_dict()
-    for missing, wrong in (("step", {}), ("known", saved)):
-        with pytest.raises(
-            ValueError, match=f"the state has no '{missing}' for the gradients of 'the root module': it"
-        ):
-            state.load_state_dict(wrong)
-    saved = state.state_dict()
-    del saved["gradients"]["the root module"]["shards"]["bias"]
-    with pytest.raises(ValueError, match=r"the state has {'weight': \(4, 4\)} for the gradients of .*'bias': \(4,\)}"):
-        state.load_state_dict(saved)
-
-
-def test_what_is_of_another_model(ranks):
-    ranks.run(misfits, world=2)

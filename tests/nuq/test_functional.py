@@ -128,35 +128,15 @@ def test_levels_are_fitted_to_the_tensor(ranks):
 def refused(group):
     rank = dist.get_rank(group)
     x = torch.ones(10)
-    given: dict[str, Any]
-    for given, sentence in (
-        ({"method": "alqq"}, "unknown method 'alqq'"),
-        ({"bitz": 3}, "bitz"),
-        ({"bits": 0}, "bits=0: must be at least 1"),
-        ({"collective": "dense"}, "collective='dense': must be one of"),
-        ({"timeout_s": -1.0}, "timeout_s=-1.0: must be a number of seconds above 0"),
-        ({"timeout_s": "x"}, "timeout_s='x': must be a number of seconds above 0"),
-        ({"step": torch.tensor(1)}, r"step=tensor\(1\): must be an integer"),
-        ({"method": ["alq"]}, "unknown method"),
-        ({"tensor": 3.0}, "tensor=3.0: must be a torch.Tensor of float32, bfloat16, float16"),
-        ({"step": 1.5}, "step=1.5: must be an integer"),
-    ):
-        with pytest.raises(ValueError, match=sentence):
-            nuq.all_reduce(**{"tensor": x, "method": "alq", "group": group, "step": 0} | given)
     for collective in ("gather", "two_stage", "server"):
         for bad in (torch.nan, 3e38):  # whose norm overflows
             mine = x.clone().fill_(bad) if rank == 1 else x
-            with pytest.raises(NonFiniteError, match="the gradient of 'tensor' on worker 1 is not finite"):
+            with pytest.raises(NonFiniteError, match="worker 1"):
                 nuq.all_reduce(mine, "alq", group, step=0, collective=collective, norm="l2")
 
 
 def test_what_cannot_be_is_refused_on_all_ranks(ranks):
     ranks.run(refused, world=3)
-
-
-def test_without_processes():
-    with pytest.raises(ValueError, match=r"call torch\.distributed\.init_process_group first"):
-        nuq.all_reduce(torch.ones(3), step=0)
 
 
 def outer_loop(group):

@@ -5,13 +5,12 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-import pytest
 import torch
 import torch.distributed as dist
 from torch import nn
 
 import nuq
-from tests.nuq.small_training import backward, net, parameters, wrapped
+from tests.nuq.small_training import backward, net, parameters
 
 
 def two_optimizers(group):
@@ -58,29 +57,3 @@ def two_optimizers(group):
 
 def test_several_inner_optimizers_step_together(ranks):
     ranks.run(two_optimizers, world=2)
-
-
-def not_the_models(group):
-    model = net(0)
-    with pytest.raises(ValueError, match=r"parameter '4\.weight': the inner optimizer does not train it"):
-        nuq.OuterLoop(model, torch.optim.SGD(model[:3].parameters(), lr=0.1), group=group)
-    matrices, others = [p for p in model.parameters() if p.dim() == 2], [p for p in model.parameters() if p.dim() != 2]
-    sgd = {name: torch.optim.SGD(some, lr=0.1) for name, some in {"all": [*matrices, *others], "m": matrices}.items()}
-    foreign = torch.optim.SGD([*others, nn.Parameter(torch.zeros(2))], lr=0.1)
-    wrong: Any
-    for wrong, said in (
-        (None, "inner_optimizer=None: must be a torch.optim.Optimizer, or a list of them"),
-        ([], r"inner_optimizer=\[\]: must be a torch.optim.Optimizer, or a list of them"),
-        ([sgd["m"]], r"parameter '0\.bias': the inner optimizer does not train it"),
-        ([sgd["m"], sgd["all"]], r"parameter '0\.weight': 2 inner optimizers train it; leave it to one of them"),
-        ([sgd["m"], foreign], r"the inner optimizer trains a parameter of shape \[2\] that is not"),
-    ):
-        with pytest.raises(ValueError, match=said):
-            nuq.OuterLoop(model, wrong, group=group)
-    with pytest.raises(ValueError, match="the model is under DistributedDataParallel, which exchanges every gradient"):
-        ddp = wrapped(group, net(0))
-        nuq.OuterLoop(ddp, torch.optim.SGD(ddp.parameters(), lr=0.1), group=group)
-
-
-def test_optimizers_that_do_not_fit_the_model_are_refused(ranks):
-    ranks.run(not_the_models, world=2)

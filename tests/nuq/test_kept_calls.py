@@ -201,11 +201,11 @@ def random_histories(everyone: dist.ProcessGroup, size: int, seeds: range) -> No
                         if own.random() < 0.5:
                             del kept.calls[name]
             if happens == "differ":
-                with pytest.raises(ValueError, match="all ranks need the same"):
+                with pytest.raises(ValueError, match="rank 0 has"):
                     all_reduce(**way | ({"step": 8} if rank == odd else {}))
             elif happens == "not finite":
                 tensor = torch.full_like(way["tensor"], torch.nan) if rank == odd else way["tensor"]
-                with pytest.raises(NonFiniteError, match=f"on worker {odd} is not finite"):
+                with pytest.raises(NonFiniteError, match=f"worker {odd}"):
                     all_reduce(**way | {"tensor": tensor})
             else:
                 mean = all_reduce(**way)

@@ -114,7 +114,7 @@ def at_the_end_of_a_round(group):
     loop.finish()
     assert loop.bytes_sent == sent + STEPS_TOLD and torch.equal(parameters(loop.model), model)
     loop.close()
-    with pytest.raises(RuntimeError, match="this OuterLoop is closed"):
+    with pytest.raises(RuntimeError, match="closed"):
         loop.finish()
 
 

@@ -21,8 +21,6 @@ from nuq.fsdp_gather import CompressedGather
 def test_every_name_is_there() -> None:
     assert sorted(nuq.__all__) == sorted(nuq._LAZY) == dir(nuq)
     assert all(getattr(nuq, name) is not None for name in nuq.__all__)
-    with pytest.raises(AttributeError, match=r"no attribute 'Compressor'; its names: METHODS, "):
-        nuq.Compressor  # noqa: B018  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def test_the_version_is_the_packages() -> None:
@@ -38,8 +36,6 @@ def test_a_method_is_described_with_its_claims_and_settings() -> None:
     assert max(map(len, words.splitlines())) <= 120
     for name in nuq.METHODS:
         assert nuq.describe(name).count("\n") > 3
-    with pytest.raises(ValueError, match="unknown method 'topq'; did you mean 'topk'"):
-        nuq.describe("topq")
 
 
 def told(method: str, entry: str) -> dict[str, str]:
@@ -67,15 +63,13 @@ def test_a_description_has_the_defaults_of_the_entry_point_that_is_asked_about(m
             *2 * ["tensor"],
         ]
         assert told(method, "hook")["update_at"].startswith("[0") and told(method, "OuterLoop")["every"] == "64"
-    with pytest.raises(ValueError, match="unknown entry 'hok'; did you mean 'hook'"):
-        nuq.describe(method, "hok")
 
 
 def test_momentum_that_nothing_reads_is_refused() -> None:
     """Also the default's value, which somebody then means; a state from a file names all settings."""
     refused: dict[str, dict[str, Any]] = {"topk": {}, "qsgd": {"feedback": "error"}, "dgc": {"feedback": "error"}}
     for method, given in refused.items():
-        with pytest.raises(ValueError, match=rf"momentum=0\.9: has no effect with .*{given.get('feedback', 'auto')}"):
+        with pytest.raises(ValueError, match=rf"momentum=0\.9.*{given.get('feedback', 'auto')}"):
             nuq.CompressionState(method=method, momentum=0.9, **given)
     read: dict[str, dict[str, Any]] = {"topk": {"feedback": "momentum"}, "dgc": {}}
     for method, given in read.items():

@@ -66,7 +66,7 @@ def of_stages(everyone, folder: str) -> None:
     state.close()
     if rank < 3:
         _, state = hooked(three, net(), **TOPK)
-        said = r"2 groups of ranks, 0, 1 and 2, 3, and none is .* group, 0, 1, 2: .*\['rank0', 'rank1'\]"
+        said = "0, 1 and 2, 3"
         with pytest.raises(ValueError, match=said):
             state.load_state_dict(states)
         assert state.step == 0

@@ -153,12 +153,6 @@ def test_two_stages_are_predicted_with_the_bits_of_the_means(seen: Observed, mon
     assert row.bytes_sent == pytest.approx(63 / 64 * SIZE * (3 + of_means) / 8, rel=0.15)
 
 
-def test_what_the_hook_refuses_is_not_predicted(seen: Observed) -> None:
-    settings = {"feedback": "momentum", "momentum": 0.9, "skip_1d": True}
-    with pytest.raises(ValueError, match=r"skip_1d=True: the momentum of 'bias' acts in its method, topk"):
-        measured.of_method(HookSettings.of("topk", (), settings), seen, 4)
-
-
 def test_powersgd_without_a_matrix_is_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(measured, "LIMIT_S", 0.0)
     shapes = {"weight": torch.Size((2, 10)), "bias": torch.Size((2,))}

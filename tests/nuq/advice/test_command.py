@@ -39,40 +39,6 @@ def test_a_script_is_advised_on_and_left_alone(tmp_path: Path) -> None:
     assert path.read_text() == noisy
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["train.py", "--link", "fast"], "error: --link 'fast': must be a number above 0"),
-        (["train.py", "--ranks", "1"], "error: --ranks 1: must be at least 2, one rank exchanges nothing"),
-        (["train.py", "--method", "alk"], "error: unknown method 'alk'; did you mean 'alq'?"),
-        (
-            ["train.py", "--import", "no_such_package"],
-            "error: plug-in no_such_package: there is no package of this name",
-        ),
-        (["train.py", "--method", "alq:bits"], "error: --method 'alq:bits': 'bits' must be SETTING=VALUE"),
-        (["train.py", "--method", "alq:bitz=3"], "error: unknown setting of method=alq 'bitz'; did you mean 'bits'?"),
-        (["train.py", "--method", "alq:bits=99"], "error: bits=99: must be"),
-        (["train.py", "--method", "alq:bits=3,bits=4"], "error: --method 'alq:bits=3,bits=4': bits is given twice"),
-        (["train.py", "--method", "alq", "--method", "alq"], "error: --method alq: is given twice"),
-        (["train.py", "--method", "bf16"], "error: --method bf16: all-reduces of fp32 and bf16 are in the table"),
-        (["train.py", "--method", "sgd"], "error: --method sgd: all-reduces of fp32"),
-        (["train.py", "--method", "alq:gate=true"], "error: --method alq:gate=true: the gate measures by itself"),
-        (["train.py", "--method", "alq:collective=dense"], "collective=dense: must be one of auto, gather, two_stage"),
-        (["train.py", "--method", "alq:update_at=[0,10"], "error: --method 'alq:update_at=[0,10': '10' must be"),
-        (["--rank=64", "train.py"], "error: unknown option before the script's name '--rank'; did you mean '--ranks'?"),
-        (["--rank", "8", "train.py"], "option before the script's name '--rank'; did you mean '--ranks'?"),
-        (
-            ["--lr", "1", "--", "train.py"],
-            "(legal: --help, --import, --json, --link, --method, --ranks, -h); the script's own options come after its",
-        ),
-        (["nowhere/train.py", "--lr", "1"], "error: 'nowhere/train.py': no such file"),
-    ],
-)
-def test_a_mistake_is_one_sentence(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert command.main(arguments) == 2
-    assert message in capsys.readouterr().err.splitlines()[-1]
-
-
 def test_options_after_the_scripts_name_are_its_own() -> None:
     words = ["--method", "alq", "./train.py", "alq", "--rank", "8", "--link", "2G", "--rank=9"]
     options, of_script = command.read(words)

@@ -17,7 +17,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from nuq.advice import script
 from nuq.advice.processor_share import processor_share
-from nuq.advice.script import TIMED, WARM_UP, _Watch, observed
+from nuq.advice.script import TIMED, WARM_UP, CannotMeasure, _Watch, observed
 from tests.nuq.advice import scripts
 from tests.tiers import few
 
@@ -72,26 +72,22 @@ def terminable() -> Iterator[None]:
 @pytest.mark.usefixtures("terminable")
 @few(
     2,
-    ("text", "arguments", "message"),
+    ("text", "arguments"),
     [
-        (scripts.WITHOUT_DDP, [], r"train.py ended and made no DistributedDataParallel \(FSDP is not covered\): "),
-        (scripts.BESIDE, [], "made no .* and does not follow ranks that the script starts by itself, as by subprocess"),
-        (
-            scripts.TRAINING,
-            ["--steps", "4"],
-            "train.py ended after 4 training steps: 11 are needed",
-        ),
-        (scripts.ZERO, ["--steps", "70"], r"after 61 training steps: .* finite and not zero \(0 had\)"),
-        (scripts.DOUBLE, [], "parameter '0.weight' is of torch.float64: must be one of"),
-        (scripts.TRAINING, ["--steps", "x"], "train.py ended with exit code 2 and made no DistributedDataParallel"),
-        (scripts.STARTING, [], "the script starts processes and waits for them without a DistributedDataParallel"),
-        (scripts.POOLED, [], "the script starts processes and waits for them without"),
-        (scripts.ANOTHER_HOOK, [], "the script registers a communication hook of its own"),
+        (scripts.WITHOUT_DDP, []),
+        (scripts.BESIDE, []),
+        (scripts.TRAINING, ["--steps", "4"]),
+        (scripts.ZERO, ["--steps", "70"]),
+        (scripts.DOUBLE, []),
+        (scripts.TRAINING, ["--steps", "x"]),
+        (scripts.STARTING, []),
+        (scripts.POOLED, []),
+        (scripts.ANOTHER_HOOK, []),
     ],
 )
-def test_what_cannot_be_measured(text: str, arguments: list[str], message: str, tmp_path: Path) -> None:
+def test_what_cannot_be_measured(text: str, arguments: list[str], tmp_path: Path) -> None:
     before = {*multiprocessing.active_children()}  # ranks that other tests keep
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(CannotMeasure):
         observed(_script(tmp_path, text), arguments, 2)
     assert not dist.is_initialized()
     started = {*multiprocessing.active_children()} - before
@@ -145,9 +141,3 @@ def test_a_script_that_spawns_its_ranks_runs_the_first(tmp_path: Path) -> None:
     seen = observed(_script(tmp_path, scripts.SPAWNING), [], 2)
     assert seen.shapes == {"weight": (4, 7), "bias": (4,)}
     assert vars(torch.multiprocessing)["spawn"] is spawn
-
-
-def test_a_script_is_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    with pytest.raises(ValueError, match=r"WORLD_SIZE=2: .* start it without torchrun"):
-        observed(_script(tmp_path, scripts.TRAINING), [], 2)

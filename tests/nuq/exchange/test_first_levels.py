@@ -145,7 +145,7 @@ def test_a_first_gradient_of_zeros_is_passed_over_in_the_simulation() -> None:
 def test_a_first_gradient_that_is_not_finite_is_passed_over_in_the_simulation() -> None:
     sizes = {"w": torch.Size((50, 60))}
     of = workers("alq", sizes, 2)
-    with pytest.raises(NonFiniteError, match="step 0: the gradient of 'w' on worker 0"):
+    with pytest.raises(NonFiniteError, match=r"step 0.*'w' on worker 0"):
         stepped(of, torch.full((3000,), math.inf), 0)
     assert of.levels.every[0].begins
     stepped(of, torch.ones(3000), 1)

@@ -73,52 +73,6 @@ def test_the_first_match_wins_and_settings_are_the_methods() -> None:
     assert (one.settings.scope, one.settings.update_at, two.settings.scope) == ("tensor", [7], "model")
 
 
-@pytest.mark.parametrize(
-    ("line", "sentence"),
-    [
-        ("bn1", r"layers\[0\]='bn1': must be of the form 'PATTERN = METHOD key=value ...'"),
-        ("", "must be of the form"),
-        ("a b = topk", "must be of the form"),
-        ("a = topk ratio", "must be of the form"),
-        ("= topk", "must be of the form"),
-        ("a = topkk", r"layers\[0\]='a = topkk': unknown method 'topkk'; did you mean 'topk'\?"),
-        (
-            "a = topk ration=0.1",
-            r"unknown setting of method=topk in layers\[0\]='a = topk ration=0.1': 'ration'; did you mean 'ratio'\?",
-        ),
-        ("a = supersgd bits=3", "'bits' .legal: scope"),
-        ("a = topk ratio=2", r"layers\[0\].ratio=2.0: must be at most 1.0"),
-        ("a = topk ratio=much", r"layers\[0\].ratio='much': must be of type float"),
-        ("a = alq bits=2.5", "bits='2.5': must be of type int"),
-        ("a = alq symmetric=maybe", "must be true or false"),
-        ("a = alq update_at=3", r"must be a list such as \[100,2000\]"),
-        ("a = topk values=fp17", r"layers\[0\].values='fp17': must be one of fp32, fp16"),
-        ("a = dgc scope=model dense_1d=false", "dense_1d=False: has no effect with"),
-        ("a = sgd", "sgd sends one worker's gradient alone, which goes with no other; choose supersgd"),
-    ],
-)
-def test_a_line_that_cannot_be_is_one_sentence(line: str, sentence: str) -> None:
-    with pytest.raises(ValueError, match=sentence) as error:
-        layers.parsed([line])
-    assert "\n" not in str(error.value)
-
-
-def test_lists_that_cannot_be() -> None:
-    with pytest.raises(ValueError, match="has no effect with method=sgd"):
-        layers.parsed(["fc = topk"], beside="sgd")
-    with pytest.raises(
-        ValueError,
-        match=r"layers\[1\]='fcc = topk': matches no parameter in whole or by a module's name; there are conv1.wei",
-    ):
-        layers.matched(layers.parsed(["fc = topk", "fcc = topk"]), NAMES)
-    with pytest.raises(
-        ValueError, match=r"layers\[1\]='fc = topk': matches no parameter but for what layers\[0\] takes before it"
-    ):
-        layers.matched(layers.parsed(["fc* = topk", "fc = topk"]), NAMES)
-    with pytest.raises(ValueError, match="p59 and 40 more"):
-        layers.matched(layers.parsed(["x = topk"]), [f"p{number}" for number in range(100)])
-
-
 # --- where parameters lie ---
 
 

@@ -138,14 +138,6 @@ def test_payloads_of_other_parts_raise():
             decoded(of, payload, FlatLayout(segments))
 
 
-def test_messages_without_a_frame_are_told():
-    """What versions before frames sent."""
-    of, x = codec("qsgd"), vector()
-    old = METHODS["qsgd"].load()(METHODS["qsgd"].settings()).encode(x, KEY).to_bytes()
-    with pytest.raises(MessageError, match="without a frame, as older versions sent them: use one version on all"):
-        decoded(of, old)
-
-
 @pytest.mark.parametrize("name", ["supersgd", "qsgd", "alq", "ecdq", "eden", "alq feedback"])
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
 def test_a_marker_names_the_worker_and_the_part(name, bad):
@@ -156,7 +148,7 @@ def test_a_marker_names_the_worker_and_the_part(name, bad):
     payload = of.encode_or_mark(x, LAYOUT, KEY)
     if of.size(LAYOUT) is not None:
         assert payload.numel() == of.size(LAYOUT)  # the others wait for as many bytes
-    with pytest.raises(RemoteNonFinite, match="the gradient of 'c' on worker 1 is not finite") as caught:
+    with pytest.raises(RemoteNonFinite, match="'c' on worker 1") as caught:
         decoded(of, payload)
     assert (caught.value.worker, caught.value.number) == (1, 2)
 
@@ -175,7 +167,7 @@ def test_a_marker_is_as_long_as_the_shortest_payload(name, exact):
 def test_a_marker_of_no_worker_or_segment_is_damaged():
     for worker, number in ((-1, 0), (70_000, 0), (0, len(SEGMENTS))):
         message = Message(b"!NAN", number, torch.tensor([worker], dtype=torch.int32).view(torch.uint8))
-        with pytest.raises(MessageError, match=rf"a marker of worker {worker} and segment {number}: damaged"):
+        with pytest.raises(MessageError, match=f"worker {worker} and segment {number}"):
             decoded(codec("topk"), Frame.of([message], torch.device("cpu")).sealed())
 
 

@@ -51,7 +51,7 @@ def dies(group, collective, victim, how):
             backward(model, rank, step)
     except RuntimeError as error:
         assert isinstance(state.error, RankLost)
-        with pytest.raises(RuntimeError, match="an earlier exchange failed"):
+        with pytest.raises(RuntimeError, match="earlier"):
             backward(model, rank, step)  # and does not hang
         state.close()
         return str(error)
@@ -283,7 +283,7 @@ def swaps(group):
     ]
     for number in reversed(range(9)):  # in any order
         assert all(int(data) == number for data in posted[number].wait().values())
-    with pytest.raises(ValueError, match="timeout_s=0: must be a number of seconds above 0"):
+    with pytest.raises(ValueError, match="timeout_s=0"):
         Transport(group, timeout_s=0)
 
 

@@ -196,7 +196,7 @@ def test_damage_is_told_in_the_words_of_the_cpu() -> None:
 
 
 def test_a_code_beyond_the_symbols_is_refused() -> None:
-    with pytest.raises(ValueError, match="code 9: must be below num_symbols=9"):
+    with pytest.raises(ValueError, match="num_symbols=9"):
         entropy_device.encode(None, torch.arange(10, dtype=torch.uint8), 9)  # pyright: ignore[reportArgumentType]
 
 

@@ -40,7 +40,7 @@ def test_means_are_encoded_by_the_method_that_the_table_names() -> None:
     assert second_format("alq", 4) == Format("levels", 4)
     assert second_format("trn", 4) == Format("uniform", 4)
     assert second_format("drive", 5, 1024) == Format("rotated", 5, 1024)
-    with pytest.raises(ValueError, match=r"method 'fp8': no profile holds rates of it \(legal: sgd, .*powersgd\)"):
+    with pytest.raises(ValueError, match="fp8"):
         format_of("fp8")
     some = MeasuredFormat("topk", 0.08, 24, 12)
     means = second_format("topk", 4, None, {"topk": some})
