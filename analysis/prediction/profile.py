@@ -12,6 +12,7 @@ from typing import Any
 from files.atomic import write_text
 from nuq.prediction.message_size import FACTORED, KINDS, MeasuredFormat
 from nuq.prediction.rates import Bucket, CodecRates, Model, Profile
+from nuq.settings import named
 
 DEFAULT = Path(__file__).with_name("profile.json")
 
@@ -26,6 +27,7 @@ def read(path: Path) -> Profile:
     except (OSError, ValueError) as error:
         raise ValueError(f"profile {str(path)!r} cannot be read: {error}") from error
     try:
+        data = named(data)
         codecs = {name: _codec_rates(name, codec) for name, codec in data["codecs"].items()}
         models = {
             name: Model(**{**model, "buckets": tuple(Bucket(**bucket) for bucket in model["buckets"])})

@@ -235,7 +235,7 @@ def question(logs: Logs, target: str | None, profile: Profile) -> RunQuestion:
     """
     settings = _comparable(logs)
     of_runs, ways = costs(logs), []
-    for seed_group, parts in _joined(seed_groups(settings.drop(columns=[EVERY, WORKERS]))):
+    for seed_group, parts in _joined(seed_groups(settings.drop(columns=[EVERY, WORKERS], errors="ignore"))):
         used = [run for part in parts for run in runs_to_use(logs, part)]
         _check(logs, used, of_runs)
         places: dict[tuple[int, int], list[str]] = {}
