@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -27,24 +28,30 @@ def write_events(folder: Path, rows: Rows, attempt: int = 1) -> Path:
     return path
 
 
+def written_run(
+    runs: Path,
+    sweep: str,
+    settings: Mapping[str, object],
+    *attempts: Rows,
+    state: str | None = "done",
+    **told: object,
+) -> Path:
+    """Write ``<runs>/<sweep>/<name>/``; returns the folder."""
+    config = resolving.resolve(settings)
+    folder = runs / sweep / run_identity.run_name(config)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.yaml").write_text(yaml.safe_dump(config, sort_keys=False))
+    for attempt, rows in enumerate(attempts, 1):
+        write_events(folder, rows, attempt)
+    if state:
+        (folder / "status.json").write_text(json.dumps({"state": state, "seconds": 12.5, **told}))
+    return folder
+
+
 @pytest.fixture
 def write_run(tmp_path: Path) -> Callable[..., Path]:
     """Writes ``runs/<sweep>/<name>/`` below tmp_path, and says where."""
-
-    def write(
-        sweep: str, settings: Mapping[str, object], *attempts: Rows, state: str | None = "done", **status: object
-    ) -> Path:
-        config = resolving.resolve(settings)
-        folder = tmp_path / "runs" / sweep / run_identity.run_name(config)
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "config.yaml").write_text(yaml.safe_dump(config, sort_keys=False))
-        for attempt, rows in enumerate(attempts, 1):
-            write_events(folder, rows, attempt)
-        if state:
-            (folder / "status.json").write_text(json.dumps({"state": state, "seconds": 12.5, **status}))
-        return folder
-
-    return write
+    return functools.partial(written_run, tmp_path / "runs")
 
 
 def measured(level: float, steps: Sequence[int], seed: int = 1) -> Rows:
