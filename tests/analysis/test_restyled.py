@@ -107,43 +107,6 @@ def test_one_panel_is_an_overview_without_a_letter(logs: Logs) -> None:
         next(figures.named(logs, 3.4))
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("widht: 3", "line 1: unknown key 'widht'; did you mean 'width'?"),
-        ("width: 0", r"line 1: width=0.0: must be a number of inches, 1.5 to 100"),
-        ("names:\n  alq: A\n  alqq: A", "line 3: names: unknown method 'alqq'; did you mean 'alq'?"),
-        ("order: alq", r"line 1: order='alq': must be a list"),
-        ("order: alq, amq\nwidht: 3", r"line 1: order='alq, amq': must be a list"),
-        ("rc:\n\n  font.sizee: 8", "line 3: rc: unknown setting of matplotlib 'font.sizee'; did you mean 'font.size'?"),
-        ("rc: {font.size: [8]}", r"line 1: rc.font.size=\[8\]: .*convert"),
-        ("rc: {figure.figsize: [.1, .1]}", "line 1: rc: figure.figsize has no effect here: give width and height"),
-        ("rc:\n  font.size: 7\n  font.family: nosuch", "line 3: rc: none of the fonts nosuch is installed"),
-        ("rc:\n  font.family: serif\n  font.serif: nosuch", "line 3: rc: none of the fonts nosuch is installed"),
-        ("labels: {'': a}", "line 1: labels: a name must not be empty"),
-        ("colors: {alq: blurple}", "line 1: colors.alq='blurple': must be a color"),
-        ("# mine\nlegend: up", "line 2: legend='up': must be one of below, right, none"),
-        ("names:\n- alq", "line 1: names: must be a mapping"),
-        ("names:\n  alq: A\n  amq: A", "line 3: names: 'A': must not be empty, and of one method only"),
-        ("rc: {legend.fontsize: null}", "line 1: rc.legend.fontsize=None: "),
-        ("colors: {alq: none}", "line 1: colors.alq='none': must be a color"),
-        ("formats:\n- pdf\n- gif", "line 3: formats: unknown format 'gif'"),
-        ("panels:\n- acuracy", "line 2: panels: unknown panel 'acuracy'; did you mean 'accuracy'?"),
-        ("order: [alq, amq,\n  alq]", "line 2: order: 'alq' is given twice"),
-        ("width: 3\nwidth: 4", "line 2: 'width' is given twice"),
-        ("labels:\n  a: b\n  a: c", "line 3: 'a' is given twice"),
-        ("3: 4", "line 1: key 3 must be text"),
-        ("- width", "must be a mapping"),
-        ("width: 3\nrc: {a: [\n", r"is no YAML \(line 3: "),
-    ],
-)
-def test_a_mistake_is_one_sentence_with_the_file(tmp_path: Path, text: str, message: str) -> None:
-    (tmp_path / "mine.yaml").write_text(text)
-    with pytest.raises(ValueError, match=rf"mine\.yaml: {message}") as error:
-        read_style(tmp_path / "mine.yaml", PANELS)
-    assert "\n" not in str(error.value)
-
-
 def test_one_figure_of_a_paper_is_one_command(logs: Logs, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["figures", "s", "--only", "accuracy", "--style", str(EXAMPLE)]
     assert main([*words, "--methods", "qsgdinf,supersgd"]) == 0

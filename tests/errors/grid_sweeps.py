@@ -69,11 +69,11 @@ def override(given: str, grid: str = "demo", run_name: str = "demo", **settings:
 
 
 def own_file(given: str, body: str, *, head: str = "def mine() -> Sweep:\n    ") -> Row:
-    """A file of sweeps, of which the sweep ``mine`` is asked for."""
+    """A file of sweeps, named as a file of ours, of which the sweep ``mine`` is asked for."""
 
     def make(folder: Path) -> None:
-        (folder / "sweeps.py").write_text(f"from grid.engine.sweep import *\n\n{head}{body}\n")
-        load("sweeps.py", "mine").experiments()
+        (folder / "points.py").write_text(f"from grid.engine.sweep import *\n\n{head}{body}\n")
+        load("points.py", "mine").experiments()
 
     return row("grid_run.py --grid FILE.py", given, make)
 
@@ -149,6 +149,7 @@ ROWS = [
     sweep("a point", "seed=3", axis("seed", [3])),
     sweep("a point", "run_dir=3", axis("run_dir", [3])),
     sweep("a point", "seed=1, without a label", [A, point("", {"seed": 1})]),
+    sweep("a point", "steps=0, without a label", [A, point("", {"method": "sgd", "steps": 0})]),
     sweep("after()", "what comes later", union(product(A, after("b")), B)),
     sweep("after()", "itself", union(product(A, after("a")))),
     sweep("after()", "a label that is none", union(A, product(B, after("aa")))),
@@ -173,6 +174,7 @@ ROWS = [
         "a call on several lines", "return Sweep(product(\n        axis('steps=1,2'),\n        needs(time='12h')))"
     ),
     own_file("an error in a function of resources", "return Sweep([point()], resources=lambda config: config['x'])"),
+    own_file("an error in a condition", "return Sweep(product(point(), when(lambda given: given['x'], point())))"),
     own_file("sys.exit()", "import sys; sys.exit(3)"),
     own_file("a wrong line", "return Sweep("),
     own_file("no function", "x = 3", head=""),

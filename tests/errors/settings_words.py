@@ -11,7 +11,7 @@ from typing import Any
 from unittest import mock
 
 from files import plain, tables
-from settings import command_line, conditions, fork_words, overrides
+from settings import command_line, conditions, fork_words, overrides, resolving
 from settings.resources import Resources
 from tests.errors.rows import Row, row
 
@@ -27,6 +27,11 @@ COLUMNS = {
 def words(*given: str) -> Row:
     """Words of main.py that are no settings."""
     return row("main.py", " ".join(given), lambda: command_line.parse_overrides(given))
+
+
+def checked(word: str) -> Row:
+    """A word that is read, and is no setting's value."""
+    return row("main.py", word, lambda: resolving.check_overrides([word]))
 
 
 def option(*given: str) -> Row:
@@ -84,6 +89,11 @@ ROWS = [
     words("~method"),
     words("method@other=alq"),
     words("seed=1,2"),
+    checked("=3"),
+    checked("method=[alq,amq]"),
+    checked("method=null"),
+    checked("steps="),
+    checked("steps=1e3"),
     words("data_dir=~/data"),
     words("run_dir=a(b"),
     row("main.py mode=", "'test'", lambda: command_line.split_mode(["mode=test"])),
@@ -117,7 +127,17 @@ ROWS = [
     resources("'0:00'", time="0:00"),
     resources("'lots'", mem="lots"),
     resources("'18'", mem="18"),
+    resources("90", time=90),
     resources("0", nodes=0),
+    resources("1.5", cpus=1.5),
+    resources("True", ranks=True),
+    resources("-1", gpus=-1),
+    resources("'1'", gpus="1"),
+    resources("nan", gpus=float("nan")),
+    resources("''", partition=""),
+    resources("'--evil'", account="--evil"),
+    resources("two lines", exclude="n1\n#SBATCH --nice"),
+    resources("','", exclude=","),
     resources("'two words'", partition="two words"),
     resources("3, on two nodes", nodes=2, ranks=3),
     resources("1.5", gpus=1.5),

@@ -77,50 +77,12 @@ def test_methods_without_a_setting_stay_beside_those_that_have_it(sweep: Callabl
         select(logs, ["method=supersgd", "bits=3"])
 
 
-@pytest.mark.parametrize("name", ["bits", "method.bits"])
-def test_a_setting_of_other_methods_is_known(sweep: Callable[..., Logs], name: str) -> None:
-    with pytest.raises(ValueError, match=f"^setting '{name}': no method of these runs reads it$"):
-        select(sweep({"method": "supersgd"}), [f"{name}=3"])
-
-
 def test_a_value_that_no_run_has_is_noted(sweep: Callable[..., Logs]) -> None:
     logs = sweep({"method": "alq", "method.bits": 2}, {"method": "sgd"})
     assert select(logs, ["method=alq,amq,trn", "bits=2.0,3"]).notes == (
         "no run with method=amq,trn (there are: alq, sgd)",
         "no run with bits=3 (there are: 2)",
     )
-
-
-@pytest.mark.parametrize(
-    ("condition", "message"),
-    [
-        ("bit=3", r"unknown setting 'bit'; did you mean 'bits'\?"),
-        ("lr=.1", r"setting 'lr' is ambiguous: optim.lr, untrain.lr"),
-        ("bits=9", r"no run with bits=9 \(there are: 3\)"),
-        ("bits", r"condition 'bits': must be name=value"),
-        ("bits=", r"must be name=value"),
-        ("ALQ", r"bits=3; 1 row has this label: method=alq$"),
-        ("method=ALQ,amq", r"no run with method=ALQ,amq \(there are: alq\); did you mean method=alq,amq\?$"),
-        ("bits=3,,4", r"must be name=value"),
-    ],
-)
-def test_conditions_that_make_no_sense(sweep: Callable[..., Logs], condition: str, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        select(sweep({"method": "alq"}), [condition])
-
-
-@pytest.mark.parametrize(
-    ("label", "rows"),
-    [
-        ("SuperSGD", "; 2 rows have this label: method=supersgd workers=2; method=supersgd workers=4$"),
-        ("SuperSGD (workers 4)", "; 1 row has this label: method=supersgd workers=4$"),
-        ("TopK", "as in method=alq,amq bits=3$"),
-    ],
-)
-def test_a_label_is_answered_by_the_conditions_of_its_rows(sweep: Callable[..., Logs], label: str, rows: str) -> None:
-    logs = sweep({"method": "supersgd", "workers": 2}, {"method": "supersgd", "workers": 4}, {"method": "alq"})
-    with pytest.raises(ValueError, match=rows):
-        select(logs, [label])
 
 
 def test_seeds_and_run_folders_make_no_new_seed_group(sweep: Callable[..., Logs]) -> None:

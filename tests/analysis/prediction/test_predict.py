@@ -8,7 +8,6 @@ import math
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -164,77 +163,6 @@ def test_methods_of_equal_cost_share_a_row() -> None:
     assert sorted(named) == sorted(set(every) - {"sgd"})
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--workers", "1"], "--workers '1': must be whole numbers from 2"),
-        (["--workers", "eight"], "--workers 'eight': must be a number above 0"),
-        (["--workers", "64..8"], "--workers '64..8': a range is written LOW..HIGH"),
-        (["--workers", "2.."], "--workers '2..': a range is written LOW..HIGH"),
-        (["--workers", ""], "--workers '': must be a number above 0"),
-        (["--bandwidth", "1e9"], "--bandwidth '1e9': must be a number above 0 without an exponent"),
-        (["--bandwidth", "100Mbit"], "--bandwidth '100Mbit': must be a number above 0"),
-        (["--bandwidth", "0"], "--bandwidth '0': must be a number above 0"),
-        (["--parameters", "many"], "--parameters 'many': must be a number above 0"),
-        (["--parameters", "1M", "--model", "mlp"], "--model and --parameters: give one of them"),
-        (["--model", "resnet19"], "unknown model of the profile 'resnet19'; did you mean 'resnet18'?"),
-        (["--compute", "-1"], "--compute -1.0: must be seconds"),
-        (["--bits", "2.5"], "--bits 2.5: must be a whole number from 1 to 8 for qsgd"),
-        (["--bits", "9"], "--bits 9: must be a whole number from 1 to 8 for qsgd"),
-        (["--bucket_size", "0"], "--bucket_size 0: must be at least 1"),
-        (["--methods", "alk"], "unknown method 'alk'; did you mean 'alq'?"),
-        (["--per_machine", "3"], "--per_machine 3: must be at least 1 and divide every number of --workers, 8 too"),
-        (["--collective", "hierarchical"], "collective 'hierarchical': must be one of auto"),
-        (["--profile", "nowhere.json"], "no profile 'nowhere.json'"),
-        (["--keep"], "--keep: stores the errors of --validate FILE"),
-        (["--validate", "nowhere.json"], "--validate 'nowhere.json': cannot be read"),
-        (["--parameters", ""], "--parameters '': must be a number above 0"),
-        (["--csv", "."], ".: Is a directory"),
-        (["--figure", "figure.pdf"], "--figure 'figure.pdf': must end in .png"),
-        (["--figure", "figure.png", "--bandwidth", "1G"], "--figure: needs a range of bandwidths"),
-    ],
-)
-def test_wrong_questions_end_in_one_sentence(
-    arguments: list[str],
-    message: str,
-    capsys: pytest.CaptureFixture[str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert main(["predict", "--workers", "8", *arguments]) == 2
-    told, said = capsys.readouterr()
-    assert said.startswith(f"error: {message}")
-    assert (said.count("\n"), told) == (1, "")
-
-
-def _profile(**changes: Any) -> dict[str, Any]:
-    return {**json.loads(profile.DEFAULT.read_text()), **changes}
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("{", "cannot be read"),
-        ("[]", "is not one"),
-        (json.dumps({"codecs": {}}), "is not one"),
-        (
-            json.dumps(_profile(codecs={"uniform": {"encode_call_s": 1}})),
-            "codecs.uniform has encode_call_s (legal: encode_gb",
-        ),
-        (json.dumps(_profile(codecs={}, formats={})), "has no rates for bf16, fp32, lattice, levels, powersgd"),
-        (json.dumps(_profile(host_gb_s=0)), "host_gb_s=0 must be a number above 0"),
-        (json.dumps(_profile(latency_s="fast")), "latency_s='fast' must be a number at least 0"),
-        (json.dumps(_profile(models={"mlp": {"buckets": []}})), "buckets of 'mlp' must hold"),
-    ],
-)
-def test_profiles_that_are_none_end_in_one_sentence(content: str, message: str, tmp_path: Path) -> None:
-    (tmp_path / "profile.json").write_text(content)
-    with pytest.raises(ValueError, match=r"^profile ") as raised:
-        profile.read(tmp_path / "profile.json")
-    assert message in str(raised.value)
-
-
 def test_a_profile_is_written_as_it_is_read(tmp_path: Path) -> None:
     profile.write(REAL, tmp_path / "profile.json")
     assert profile.read(tmp_path / "profile.json") == REAL
@@ -347,36 +275,6 @@ def test_validation_starts_from_the_row(tmp_path: Path) -> None:
     (gated,) = validate.validated([{**row, "variant": "qsgd_gate"}], made_up).predictions
     (auto,) = validate.validated([row], made_up).predictions
     assert gated.step_s == min(dense.step_s, auto.step_s)
-
-
-@pytest.mark.parametrize(
-    ("rows", "message"),
-    [
-        ("[]", "holds no rows"),
-        ("nonsense", "is neither JSON nor JSON lines"),
-        ('[{"ranks": 2}]', "row 1: lacks compute_s, model, raw_mbit, step_s, variant"),
-        (
-            '[{"ranks": 2, "model": "mlp", "raw_mbit": 0, "variant": "alq", "step_s": 1, "compute_s": 1}]',
-            "raw_mbit=0 must be a number",
-        ),
-        (
-            '[{"ranks": 2, "model": "vgg", "raw_mbit": 9, "variant": "alq", "step_s": 1, "compute_s": 1}]',
-            "no row is of a method and a model that the profile knows: vgg",
-        ),
-        (
-            '[{"ranks": 2, "model": "mlp", "raw_mbit": 9, "variant": "powersgd", "step_s": 1, "compute_s": 1}]',
-            "no row is of a method and a model that the profile knows: powersgd",
-        ),
-    ],
-)
-def test_rows_that_are_none_end_in_one_sentence(
-    rows: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "rows.json").write_text(rows)
-    assert main(["predict", "--validate", str(tmp_path / "rows.json")]) == 2
-    said = capsys.readouterr().err
-    assert message in said
-    assert said.count("\n") == 1
 
 
 def test_every_dense_format_has_its_own_collectives() -> None:

@@ -70,45 +70,6 @@ def test_yaml_without_its_surprises() -> None:
     assert read_site("defaults: {time: 90, mem: 4000}", "f").defaults == {"time": "90", "mem": "4000"}
 
 
-@pytest.mark.parametrize(
-    ("text", "sentence"),
-    [
-        ("acount: a", r"unknown key 'acount'; did you mean 'account'\? \(legal: account, activate"),
-        ("- a", r"must be a mapping \(key: value\), not \['a'\]"),
-        ("account: 3", r"account=3: must be text; quote it"),
-        ("account: a b", r"account='a b': must be one word"),
-        ("a: 1\na: 2", r"line 1: 'a' is given twice"),
-        ("a: [", r"line 1: "),
-        ("partitions: {gpu: {max_tim: 3}}", r"partitions\.gpu: unknown key 'max_tim'; did you mean 'max_time'"),
-        ("partitions: {gpu: {max_time: 2 days}}", r"partitions\.gpu\.max_time: time='2 days': must be"),
-        ("partitions: {gpu: {gpus: many}}", r"partitions\.gpu\.gpus: 'many' must be a whole number of at least 0"),
-        ("partitions: {gpu: {mem: true}}", r"partitions\.gpu\.mem: mem=True: must be text"),
-        ("partition: gpuu\npartitions: {gpu: {}}", r"unknown partition 'gpuu'; did you mean 'gpu'\? \(legal: gpu\)"),
-        ("defaults: {ranks: 3}", r"defaults: unknown key 'ranks' \(legal: cpus, gpus, mem, time\)"),
-        ("defaults: {cpus: 0}", r"defaults: cpus=0: must be a whole number"),
-        ("defaults: {mem: lots}", r"defaults: mem='lots': must be"),
-        ("modules: cuda", r"modules='cuda': must be a list, as in \[cuda, \.\.\.\]"),
-        ("modules: ['cuda; rm -rf x']", r"modules: 'cuda; rm -rf x' must be the name of a module"),
-        ("environment: {A B: 1}", r"environment: 'A B' is no name of an environment variable"),
-        ("environment: {A: [1]}", r"environment\.A=\['1'\]: must be text or a number"),
-        ("environment: {A: $(whoami)}", r"environment\.A='\$\(whoami\)': only \$NAME"),
-        ("environment: {A: `whoami`}", r"line 1: "),
-        ("environment: {A: 'x`whoami`'}", r"environment\.A='x`whoami`': only \$NAME"),
-        ("stage: [{from: a, to: b}]", r"stage\.to='b': must be an absolute path, or give scratch"),
-        ("stage: [{from: a}]", r"stage: \{'from': 'a'\} must have both"),
-        ("mail: {on: [FAIL]}", r"mail\.user='': must be text, and not empty"),
-        ("mail: {user: a, on: [FAILS]}", r"mail\.on: unknown event 'FAILS'; did you mean 'FAIL'"),
-        ("signal_s: 0", r"signal_s=0: must be a whole number of at least 1"),
-        ("sbatch: [-p]", r"sbatch: '-p' must be an option of sbatch in its long form"),
-        ("sbatch: [--array=1-3]", r"sbatch: '--array=1-3' is given by the script itself"),
-    ],
-)
-def test_a_mistake_is_one_sentence_with_the_file(text: str, sentence: str) -> None:
-    with pytest.raises(ValueError, match=rf"^my site\.yaml(: |, ){sentence}") as caught:
-        read_site(text, "my site.yaml")
-    assert "\n" not in str(caught.value)
-
-
 CLUSTER = Site(
     name="c",
     partition="gpu",

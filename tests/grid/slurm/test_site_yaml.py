@@ -26,29 +26,6 @@ def test_yaml_is_of_version_1_2() -> None:
         assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("text", "sentence"),
-    [
-        ("stage: [{from: a, to: /b, too: c}]", r"stage: .* must have both from and to, and nothing else"),
-        ("stage: {from: a, to: b}", r"stage=.*: must be a list of \{from: FOLDER, to: FOLDER\}"),
-        ("stage: [{from: 7, to: /b}]", r"stage\.from=7: must be text; quote it"),
-        ("partitions: {a b: {}}", r"partitions='a b': must be one word"),
-        ("partitions: {3: {}}", r"partitions: key 3 must be text; quote it"),
-        ("modules: [7]", r"modules=7: must be text; quote it"),
-        ("modules: ['']", r"modules='': must be text, and not empty"),
-        ("activate: 3", r"activate=3: must be a list"),
-        ("scratch: ''", r"scratch='': must be text, and not empty"),
-        ("max_submit: many", r"max_submit='many': must be a whole number of at least 1"),
-        ("defaults: [a]", r"defaults: must be a mapping \(key: value\), not \['a'\]"),
-        ("mail: me", r"mail: must be a mapping"),
-    ],
-)
-def test_a_mistake_is_named(text: str, sentence: str) -> None:
-    with pytest.raises(ValueError, match=rf"^f: {sentence}") as caught:
-        read_site(text, "f")
-    assert "\n" not in str(caught.value)
-
-
 def test_what_may_be_left_out() -> None:
     made = read_site("partitions: {gpu: }\nsignal_s:\nactivate: |\n  one  \n\n  two\n", "f", "n")
     assert (made.name, made.signal_s, dict(made.partitions)) == ("n", 120, {"gpu": type(made.partitions["gpu"])()})
@@ -102,9 +79,3 @@ def test_gpus_among_further_options_are_refused_with_advice(option: str, number:
     for other in ("--gpus-per-socket=2", "--ntasks-per-gpu=1", "--cpus-per-gpu=4"):
         with pytest.raises(ValueError, match=f"{other}' is given by the script itself"):
             read_site(f"sbatch: ['{other}']", "site.yaml")
-
-
-@pytest.mark.parametrize("name", ["NPROC", "PYTHON"])
-def test_names_of_anybodys_are_refused_with_ours(name: str) -> None:
-    with pytest.raises(ValueError, match=f"environment.{name}: the scripts read NUQ_{name}"):
-        read_site(f"environment: {{{name}: 1}}", "site.yaml")

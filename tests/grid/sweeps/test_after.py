@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 
 from grid.engine.sweep import Sweep, after, axis, needs, point, product, union
@@ -21,43 +19,11 @@ def test_a_label_of_several_runs() -> None:
 A, B = point("a", method="qsgd"), point("b", method="trn")
 
 
-@pytest.mark.parametrize(
-    ("points", "sentence"),
-    [
-        (
-            union(product(A, after("b")), product(B, after("a"))),
-            "point 'a': after 'b': is no experiment before it: list ",
-        ),
-        (union(product(A, after("a"))), "point 'a': after 'a': is no experiment before it"),
-        (union(A, product(B, after("aa"))), "point 'b': unknown label to wait for 'aa'; did you mean 'a'?"),
-        (
-            union(A, B, product(point("c", method="qsgd"), after("b"))),
-            "'c': is the same run as 'a', which does not wait",
-        ),
-        (union(A, product(point("c", method="qsgd"), after("a"))), "'c': is the same run as 'a', which does not wait"),
-        ([point("a", {"model.weights_file": "{after}/c.pt"})], "{after} is the folder of the run that is waited for"),
-        (
-            union(A, B, product(point("c", {"model.weights_file": "{after}/c.pt"}), after("a", "b"))),
-            "and here that is a, b: give one label to after()",
-        ),
-    ],
-)
-def test_what_cannot_be_waited_for(points: list, sentence: str) -> None:
-    with pytest.raises(ValueError, match=f"^[^\n]*{re.escape(sentence)}[^\n]*$"):
-        Sweep(points, grid="g", run_name="r").experiments()
-
-
 def test_kept_runs_have_no_folder_to_go_on_from() -> None:
     points = union(A, product(point("c", {"model.weights_file": "{after}/c.pt"}, method="trn"), after("a")))
     with pytest.raises(ValueError, match=r"^g\.r, point 'c': model\.weights_file: \{after\} .*: leave keep out$"):
         Sweep(points, keep=True, grid="g", run_name="r").experiments()
     assert len(Sweep(union(A, product(B, after("a"))), keep=True, grid="g", run_name="r").experiments()) == 2
-
-
-@pytest.mark.parametrize("labels", [(), ("",), (3,)])
-def test_labels_are_texts(labels: tuple) -> None:
-    with pytest.raises(ValueError, match="give the labels of the experiments to wait for"):
-        after(*labels)
 
 
 def test_points_that_wait_combine() -> None:

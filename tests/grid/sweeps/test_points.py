@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -105,32 +104,6 @@ def test_an_axis_from_one_text(text: str, name: str, values: list[Any]) -> None:
     assert [type(value) for value in parsed(text)[1]] == [type(value) for value in values]
 
 
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        ("method=glob(a*)", "glob has no values by itself"),
-        ("+steps=1,2", r"\+ and ~ are not used"),
-        ("++steps=1,2", r"\+ and ~ are not used"),
-        ("~steps", r"\+ and ~ are not used"),
-        ("optim.lr=interval(0,1)", "an interval has no values of its own"),
-        ("steps=shuffle(1,2)", "shuffle and tag mean nothing"),
-        ("steps=shuffle(range(1,4))", "shuffle and tag mean nothing"),
-        ("steps=tag(a,choice(1,2))", "shuffle and tag mean nothing"),
-        ("method@x=alq,qsgd", r"packages \(@\) are not used"),
-        ("steps={a:1},2", "must be a number, a text, a truth value or a list"),
-        ("data_dir=${oc.env:HOME},b", "is not filled in"),
-        ("steps=1,", "is not of the form name=value"),
-        ("steps", "is not of the form name=value"),
-        ("=3", "is not of the form name=value"),
-        ("", "is not of the form name=value"),
-    ],
-)
-def test_what_makes_no_sense_in_a_sweep(text: str, reason: str) -> None:
-    with pytest.raises(ValueError, match=reason) as caught:
-        axis(text)
-    assert "\n" not in str(caught.value)
-
-
 SCALARS = st.one_of(
     st.integers(-(10**12), 10**12),
     st.floats(allow_nan=False),
@@ -150,36 +123,6 @@ def test_values_read_as_main_reads_them(values: list[Any]) -> None:
     assert (name, found) == ("x", alone)
     assert [type(value) for value in found] == [type(value) for value in alone]
     assert [parsed(text) for text in texts] == [("x", [value]) for value in alone]
-
-
-@pytest.mark.parametrize(
-    ("make", "sentence"),
-    [
-        (
-            lambda: axis("model", "resnet8"),
-            r"axis 'model': values='resnet8' must be a list; as one text: axis\('model=1,2,3'\)",
-        ),
-        (lambda: axis("steps", 3), r"axis 'steps': values=3 must be a list"),  # type: ignore[arg-type]
-        (lambda: axis("steps", []), r"axis 'steps' holds no value"),
-        (
-            lambda: axis("method.bist=1,2"),
-            r"unknown setting of any method 'method\.bist'; did you mean 'method\.bits'\?",
-        ),
-        (lambda: where_read({"workers": 2}), r"where_read: 'workers' is no setting of the method"),
-        (
-            lambda: product(METHODS, "steps=1,2"),  # type: ignore[arg-type]
-            r"product: 'steps=1,2' must be a point or a list of points",
-        ),
-        (
-            lambda: union(when("method=alq", axis("steps=1"))),  # type: ignore[arg-type]
-            r"union: when\(\) looks at the points before it",
-        ),
-    ],
-)
-def test_mistakes_are_one_sentence(make: Callable[[], object], sentence: str) -> None:
-    with pytest.raises(ValueError, match=f"^{sentence}") as caught:
-        make()
-    assert "\n" not in str(caught.value)
 
 
 # --- conditions, exclusions, rows ---------------------------------------------------------------------------------
@@ -209,40 +152,6 @@ def test_when_of_a_list_and_of_two_settings() -> None:
         axis("schedule.at=[1,2],[3]"), axis("workers=2,4"), when({"schedule.at": [[1, 2]], "workers": 4}, point("hit"))
     )
     assert [item.label for item in made if "hit" in item.label] == ["at=[1, 2] workers=4 hit"]
-
-
-@pytest.mark.parametrize(
-    ("make", "sentence"),
-    [
-        (
-            lambda: product(METHODS, when("method=trn", axis("steps=1"))),
-            r"when\('method=trn'\): no point before it meets the condition",
-        ),
-        (
-            lambda: product(METHODS, when({"workrs": 4}, axis("steps=1"))),
-            r"when\(\{'workrs': 4\}\): unknown setting among these points 'workrs'",
-        ),
-        (
-            lambda: product(when("workers=4", needs(gpus=1)), axis("workers=4")),
-            r"when\('workers=4'\): unknown setting among these points",
-        ),
-        (lambda: without(METHODS, "method=trn"), r"without\('method=trn'\): excludes nothing of 3 points"),
-        (
-            lambda: without(METHODS, "method=alq", "method=qsgd", "method=sgd"),
-            r"without\('method=alq', .*\): excludes every point",
-        ),
-        (
-            lambda: without(METHODS, "method=alq", "method=alq"),
-            r"without\('method=alq'\): excludes nothing of 2 points",
-        ),
-        (lambda: without(METHODS, "stesp=1"), r"without\('stesp=1'\): unknown setting among these points 'stesp'"),
-        (lambda: without(METHODS, "+method=alq"), r"'\+method=alq': every setting exists already"),
-    ],
-)
-def test_conditions_that_cannot_be_meant(make: Callable[[], object], sentence: str) -> None:
-    with pytest.raises(ValueError, match=f"^{sentence}") as caught:
-        make()
-    assert "\n" not in str(caught.value)
 
 
 def test_without_drops_combinations() -> None:
@@ -275,21 +184,6 @@ def test_rows() -> None:
     ]
     assert [dict(item.resources) for item in made] == [{"gpus": 2}, {}, {}, {}]
     assert not any(item.optional for item in made), "an explicit row means what it says"
-
-
-@pytest.mark.parametrize(
-    ("row", "sentence"),
-    [
-        (["method=alq,qsgd"], r"rows: row 2: 'method=alq,qsgd' holds 2 values; a row has one of each"),
-        ("method=alq", r"rows: row 2, 'method=alq', must be a dict of settings or a list of texts"),
-        (3, r"rows: row 2, 3, must be a dict"),
-        ({"resources": {"gpu": 1}}, r"unknown resource 'gpu'; did you mean 'gpus'\?"),
-        ({"resources": 3}, r"resources=3: must be a dict such as \{'gpus': 2\}"),
-    ],
-)
-def test_rows_refuse(row: Any, sentence: str) -> None:
-    with pytest.raises(ValueError, match=f"^{sentence}"):
-        rows({"steps": 1}, row)
 
 
 # --- resources ----------------------------------------------------------------------------------------------------

@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -76,14 +75,6 @@ def test_a_method_for_all_is_named_in_every_label() -> None:
     assert [item.label for item in whole.override({"method": "trn"}).points] == ["method=trn", "short method=trn"]
 
 
-@pytest.mark.parametrize("name", ["seed", "run_dir"])
-def test_override_refuses_what_the_sweep_decides(name: str) -> None:
-    with pytest.raises(ValueError, match="cannot be set for a whole sweep"):
-        load("demo", "demo").override({name: 3})
-    with pytest.raises(ValueError, match=r"no method of nuq\.mnist reads this setting"):
-        load("nuq", "mnist").override({"method.clip_sigma": 1.0})
-
-
 @pytest.mark.parametrize(("text", "seeds"), [("3", (1, 2, 3)), ("1,2,5", (1, 2, 5)), ("7,", (7,)), ("4,4,0", (4, 0))])
 def test_parse_seeds(text: str, seeds: tuple[int, ...]) -> None:
     assert parse_seeds(text) == seeds
@@ -120,36 +111,6 @@ def test_resources_of_sweep_and_points() -> None:
     plain = Sweep(axis("workers=2,4")).experiments()
     assert [dict(item.resources) for item in plain] == [{}, {}]
     assert [item.name for item in plain] == [item.name for item in made], "resources are no part of a run's identity"
-
-
-@pytest.mark.parametrize(
-    ("resources", "sentence"),
-    [
-        ({"gpu": 1}, r"unknown resource 'gpu'; did you mean 'gpus'\?"),
-        (lambda config: {"time": "12h"}, r"time='12h': must be"),
-        (lambda config: 3, r"resources=3: must be a dict"),
-        ({"mem": ["1GB"]}, r"mem=\['1GB'\]: must be text"),
-        ({"nodes": 2, "ranks": 3}, r"ranks=3: must be a multiple of nodes=2"),
-    ],
-)
-def test_resources_that_make_no_sense(resources: Any, sentence: str) -> None:
-    with pytest.raises(ValueError, match=rf"^g\.r, point 'workers=2': {sentence}") as caught:
-        Sweep(axis("workers=2,4"), grid="g", run_name="r", resources=resources).experiments()
-    assert "\n" not in str(caught.value)
-
-
-def test_a_point_without_a_label_is_told_by_its_number() -> None:
-    points = [point("A", method="alq"), point("", {"method": "sgd", "steps": 0}), point("", {"steps": 0})]
-    with pytest.raises(ValueError, match=r"^g\.r, point 'SGD': steps=0"):
-        Sweep(points, grid="g", run_name="r").experiments()
-    with pytest.raises(ValueError, match=r"^g\.r, point 2 of 2: seed is no setting of a point"):
-        Sweep([points[0], point("", {"seed": 1})], grid="g", run_name="r").experiments()
-
-
-@pytest.mark.parametrize("name", ["seed", "run_dir"])
-def test_a_point_sets_no_seed(name: str) -> None:
-    with pytest.raises(ValueError, match=rf"point '{name}=3': {name} is no setting of a point: "):
-        Sweep(axis(name, [3])).experiments()
 
 
 def test_duplicates_are_reported() -> None:
@@ -200,15 +161,6 @@ def test_a_methods_setting_that_is_set_for_a_whole_sweep_is_read_by_one_of_its_m
     }
 
 
-def test_a_wrong_point_is_named() -> None:
-    for wrong, sentence in (
-        ({"method": "qsdg"}, "unknown method 'qsdg'"),
-        ({"steps": "many"}, "steps='many': must be of type int"),
-    ):
-        with pytest.raises(ValueError, match=rf"^g\.r, point 'A': {sentence}"):
-            Sweep([point("A", wrong)], grid="g", run_name="r").experiments()
-
-
 # --- families -----------------------------------------------------------------------------------------------------
 
 
@@ -225,52 +177,6 @@ def test_either_module_can_be_imported_first(order: tuple[str, str]) -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=Path(__file__).parents[3]
     )
     assert (done.returncode, done.stderr) == (0, "")
-
-
-@pytest.mark.parametrize(
-    ("body", "line", "sentence"),
-    [
-        (
-            "return Sweep(axis('method.bist=2,3'))",
-            5,
-            "unknown setting of any method 'method.bist'; did you mean 'method.bits'?",
-        ),
-        ("return Sweep(zipped(axis('steps=1,2'), axis('workers=1')))", 5, "zipped: the axes must be equally long"),
-        (
-            "return Sweep(product(\n        axis('steps=1,2'),\n        needs(time='12h')))",
-            7,
-            "time='12h': must be a time above 0",
-        ),
-        ("return Sweep(without(axis('steps=1,2'), 'steps=3'))", 5, "without('steps=3'): excludes nothing of 2 points"),
-        ("return Sweep(axis('steps=1,2'), resources=lambda config: config['x'])", 5, "KeyError: 'x'"),
-        (
-            "return Sweep(product(axis('steps=1'), when(lambda given: given['x'], axis('workers=2'))))",
-            5,
-            "KeyError: 'x'",
-        ),
-    ],
-)
-def test_a_mistake_in_a_users_file_is_one_sentence_with_its_line(
-    tmp_path: Path, body: str, line: int, sentence: str
-) -> None:
-    path = tmp_path / "points.py"  # a name that grid/engine has too
-    head = "from __future__ import annotations\nfrom grid.engine.sweep import *\n\ndef mine() -> Sweep:\n    "
-    path.write_text(head + body + "\n")
-    with pytest.raises(ValueError, match="line") as caught:
-        load(str(path), "mine").experiments()
-    assert f"grid {path}, line {line}: {sentence}" in str(caught.value)
-    assert "\n" not in str(caught.value)
-
-
-def test_resources_of_a_family_are_a_dict_or_a_function(tmp_path: Path) -> None:
-    path = tmp_path / "mine.py"
-    path.write_text(
-        "from grid.engine.sweep import Sweep, point\ndef mine() -> Sweep:\n    return Sweep([point()], resources=[3])\n"
-    )
-    with pytest.raises(
-        ValueError, match=r"mine\(\): resources=\[3\] must be a dict such as \{'gpus': 2\}, or a function"
-    ):
-        load(str(path), "mine")
 
 
 USER = '''

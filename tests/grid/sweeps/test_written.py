@@ -90,34 +90,6 @@ def test_a_methods_setting_is_kept_where_it_is_read() -> None:
     assert only.settings["method.ratio"] == 0.5
 
 
-@pytest.mark.parametrize(
-    ("words", "sentence"),
-    [
-        (["method=trn", "method.bits=2,3"], "method.bits: no method of --sweep method=trn method.bits=2,3 reads this"),
-        (["method=trn", "method.bits=2"], "reads this setting; others do: qsgd, qsgdinf, nuqsgd, ..."),
-        (["method.bitz=2,3"], "unknown setting of any method 'method.bitz'; did you mean 'method.bits'"),
-        (["methd=qsgd,alq"], "unknown setting 'methd'; did you mean 'method'"),
-        (["method=qsgd,alg"], "unknown method 'alg'; did you mean 'alq'"),
-        (["method="], "unknown method ''"),
-        (["method=qsgd", "method=alq"], "--sweep: method is given twice; write all its values in one word, method=A,B"),
-        (["method=qsgd", "ALQ"], "--sweep ALQ: must be a setting, as in --sweep method=qsgd,alq"),
-        ([""], "--sweep '': must be a setting"),
-        (["=3"], "the name is missing"),
-        (["+steps=3"], "every setting exists already"),
-        (["optim.lr=interval(0,1)"], "an interval has no values of its own"),
-        (["seed=1,2"], "or --seeds"),
-        (["run_dir=x"], "the run folder follows from sweep and settings"),
-        (["data=digits", "data.num_train=5"], "unknown setting of data=digits"),
-    ],
-)
-def test_words_that_make_no_sweep(words: list[str], sentence: str) -> None:
-    with pytest.raises(ValueError) as error:
-        sweep = made(*words)
-        sweep.check_read()
-        sweep.experiments()
-    assert sentence in str(error.value) and "\n" not in str(error.value)
-
-
 @pytest.mark.parametrize("name", ["", "../x", "a b", ".x", "-x", "a/b"])
 def test_a_name_that_is_no_folder(name: str) -> None:
     with pytest.raises(ValueError, match=r"must be one name of letters, digits"):
