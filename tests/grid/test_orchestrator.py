@@ -1,4 +1,4 @@
-"""plan, submit, status, retry, cancel, logs, failures and collect, from end to end on the fake SLURM."""
+"""plan, submit, status, retry, cancel, logs, failures and collect, from end to end on a SLURM in virtual time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ from tests.grid.bench import Bench
 
 @pytest.fixture
 def here(tmp_path: Path, capsys: pytest.CaptureFixture[str], request: pytest.FixtureRequest) -> Iterator[Bench]:
-    with bench.bench(tmp_path, capsys, gpus=2, cpus=8, opinion="from_plan" in request.node.name) as made:
+    name = request.node.name
+    real = name in ("test_from_plan_to_results", "test_several_runs_a_script_share_its_gpus")
+    with bench.bench(tmp_path, capsys, gpus=2, cpus=8, opinion="from_plan" in name, real=real) as made:
         yield made
 
 
@@ -86,7 +88,6 @@ def test_from_plan_to_results(here: Bench) -> None:
     assert "next:" not in shown
 
 
-@pytest.mark.slow
 def test_out_of_memory_in_a_script_of_several_runs(here: Bench) -> None:
     """The one that ate it gets more, those that were killed with it or had yet to come run as they were."""
     here.sweep((1, 2, 3, 4))
@@ -114,7 +115,6 @@ def test_out_of_memory_in_a_script_of_several_runs(here: Bench) -> None:
     assert set(here.states().values()) == {"done"}
 
 
-@pytest.mark.slow
 def test_one_run_of_several_is_killed(here: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """The run is killed as the kernel does it: the script lives, and notes 137; the others go on."""
     here.sweep((1, 2, 3))
@@ -138,7 +138,6 @@ def test_one_run_of_several_is_killed(here: Bench, monkeypatch: pytest.MonkeyPat
     assert "1 killed: again as it was" in shown
 
 
-@pytest.mark.slow
 def test_each_kind_of_failure_has_its_remedy(here: Bench) -> None:
     here.sweep((1, 2, 3, 4, 5))
     here.behave({1: "stuck", 2: "wait", 3: 2, 4: 3, 5: "raise"})
@@ -202,7 +201,6 @@ def test_several_runs_a_script_share_its_gpus(here: Bench) -> None:
     assert set(here.states().values()) == {"done"}
 
 
-@pytest.mark.slow
 def test_a_canary_saves_the_others(here: Bench) -> None:
     here.behave({1: "raise"})
     shown = here.good("plan --canary")
@@ -238,6 +236,7 @@ def test_caps_reach_slurm(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_code_drift_is_told_and_does_not_reach_what_is_queued(here: Bench) -> None:
+    here.slurm.configure(real=True)
     here.slurm.hold_all()
     here.good("plan")
     here.good("submit")

@@ -12,9 +12,9 @@ import grid_run
 from analysis.logs.load import sweeps
 from grid.engine.states import ledger
 from grid.engine.submission import planning
-from tests.fake_slurm.cluster import cluster
 from tests.grid import fake
 from tests.tiers import few
+from tests.virtual_slurm.cluster import Cluster
 
 WORDS = ["method=qsgd,alq", "steps=7", "data=digits"]
 FOLDER = "qsgd-alq-600d6645"
@@ -66,15 +66,12 @@ def test_a_name_that_is_taken(root: Path, capsys: pytest.CaptureFixture[str]) ->
         )
 
 
-@pytest.mark.slow
 def test_through_slurm(
     root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake.checkout(root, {1: "wait"})
     sweep = ["--sweep", *WORDS, "--name", "study"]
-    with cluster(tmp_path, cpus=8, partitions={"main": {}}) as slurm:
-        for name, value in slurm.environ.items():
-            monkeypatch.setenv(name, value)
+    with Cluster(tmp_path, cpus=8, partitions={"main": "UNLIMITED"}).in_place() as slurm:
         assert grid_run.main(["submit", *sweep], root) == 2
         assert "has been reviewed: python grid_run.py plan --sweep method=qsgd,alq data=" in capsys.readouterr().err
         assert grid_run.main(["plan", *sweep, "--gpus", "0"], root) == 0
@@ -83,7 +80,7 @@ def test_through_slurm(
         assert grid_run.main(shlex.split(line)[3:], root) == 0
         (item,) = ledger.read_all(root, "study")
         assert item.title == "--sweep method=qsgd,alq data=digits steps=7 --name study"
-        fake.until(lambda: len(list(root.glob("runs/study/*/started"))) == 2, "the runs have not started")
+        slurm.until(lambda: len(list(root.glob("runs/study/*/started"))) == 2, "the runs have not started")
         assert grid_run.main(["status", *sweep, "--now"], root) == 0
         assert "2 running" in capsys.readouterr().out
         assert grid_run.main(["cancel", *sweep, "--yes"], root) == 0

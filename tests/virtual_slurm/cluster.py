@@ -23,7 +23,7 @@ from tests.virtual_slurm.real import Real
 
 ENDED = {"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "PREEMPTED", "OUT_OF_MEMORY"}
 EPOCH = 1_800_000_000.0
-FOREVER_S = 10 * 86400.0  # a wait of a test that takes longer has failed
+FOREVER_S = 43200.0  # a wait of a test that takes longer has failed
 SILENT_S = 120.0  # a node is silent for longer before it is given up: what lives on there began before that
 REASONS = {"TIMEOUT": "TimeLimit", "NODE_FAIL": "NodeDown", "OUT_OF_MEMORY": "OutOfMemory"}
 OFF = "Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions"

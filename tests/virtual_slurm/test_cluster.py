@@ -62,7 +62,8 @@ def left(root: Path) -> dict[str, object]:
     for path in [*root.glob("jobs/sweeps/*/*/*"), *root.glob("jobs/sweeps/*/*/logs/*"), *root.glob("runs/*/*/*")]:
         if not path.is_file() or path.suffix in (".sbatch", ".sh", ".yaml") or path.name == "submission.json":
             continue
-        text = re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", "TIME", path.read_text()).replace(str(root), "ROOT")
+        text = re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", "TIME", path.read_text())
+        text = re.sub(r"in slot \d", "in a slot", text).replace(str(root), "ROOT")
         lines = [line for line in text.splitlines() if not line.startswith("slurmstepd")]
         value: object = sorted(lines) if "jobs/" in str(path) else lines  # those of two slots come in any order
         if path.name == "status.json":

@@ -52,7 +52,6 @@ def test_a_strangers_job_is_not_taken_for_ours(here: Bench) -> None:
     assert here.starts() == {1: 1, 2: 1, 3: 1}
 
 
-@pytest.mark.slow
 def test_nor_is_a_later_job_of_our_own_taken_for_an_earlier_one(here: Bench) -> None:
     here.good("plan")
     here.good("submit")
@@ -70,7 +69,6 @@ def test_nor_is_a_later_job_of_our_own_taken_for_an_earlier_one(here: Bench) -> 
     assert "3 done" in here.good("status --now --seeds 4,5,6")
 
 
-@pytest.mark.slow
 def test_nor_is_it_cancelled_because_an_earlier_job_of_its_id_was(here: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SLURM_CLUSTERS", "here")
     here.good("plan")

@@ -69,7 +69,6 @@ def test_an_element_that_is_cancelled_while_it_waits_says_cancelled(here: Bench)
     here.wait()
 
 
-@pytest.mark.slow
 def test_what_is_not_certain_yet_says_when_it_is(here: Bench) -> None:
     here.behave({1: ["deaf", 0]})
     here.good("plan")
@@ -87,7 +86,6 @@ def test_what_is_not_certain_yet_says_when_it_is(here: Bench) -> None:
     assert "again with 2048 MB" in here.good("retry --yes")
 
 
-@pytest.mark.slow
 def test_what_could_not_be_looked_at_is_said(here: Bench) -> None:
     here.behave({1: "wait"})
     here.good("plan")

@@ -71,7 +71,6 @@ def test_the_shell_of_a_run_is_killed_and_the_run_lives_on(here: Bench) -> None:
     assert set(here.states().values()) == {"done"}, "whatever its script and its job say"
 
 
-@pytest.mark.slow
 def test_a_run_is_killed_and_its_shell_lives(here: Bench) -> None:
     _kill(here, 1)
     assert here.states() == {1: "failed", 2: "running", 3: "pending"}

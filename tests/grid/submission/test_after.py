@@ -208,7 +208,6 @@ def plan_chunks(here: Bench) -> list[Chunk]:
     return [Chunk(**chunk) for chunk in json.loads(here("plan --json").out)["arrays"]]
 
 
-@pytest.mark.slow
 def test_slurm_what_has_failed_blocks_its_own_seed(here: Bench) -> None:
     here.behave({2: "raise"})
     here.good("plan")
@@ -235,7 +234,6 @@ def test_slurm_what_has_failed_blocks_its_own_seed(here: Bench) -> None:
     assert len(began(here)) == 6
 
 
-@pytest.mark.slow
 def test_slurm_what_is_in_the_queue_is_waited_for(here: Bench) -> None:
     """A plan made while the first runs are queued takes nothing that waits for them."""
     whole = here.family.read_text()
@@ -253,7 +251,6 @@ def test_slurm_what_is_in_the_queue_is_waited_for(here: Bench) -> None:
     assert words(here) == {label: ["done"] * 2 for label in ("first", "then", "last")}
 
 
-@pytest.mark.slow
 def test_what_a_queued_run_waits_for_is_not_pruned(here: Bench) -> None:
     here.family.write_text(STAGES.format(seeds=[1], resources=bench.SMALL))
     here.slurm.hold_all()
@@ -307,7 +304,6 @@ def test_a_stage_in_two_waves() -> None:
     assert {chunk.state for chunk in item.chunks} == {WRITTEN}
 
 
-@pytest.mark.slow
 def test_slurm_waits_for_the_last_life(here: Bench) -> None:
     """A preempted run is queued again, and what waits for it goes on waiting; scripts hold several runs."""
     here.behave({1: ["wait", 0], 2: 0})
@@ -323,7 +319,6 @@ def test_slurm_waits_for_the_last_life(here: Bench) -> None:
     assert words(here) == {label: ["done"] * 2 for label in ("first", "then", "last")}
 
 
-@pytest.mark.slow
 def test_slurm_canaries_of_stages(here: Bench) -> None:
     """The canary of a stage finds what it waits for failed: the others of its stage are planned again."""
     here.behave({1: "raise"})
@@ -340,7 +335,6 @@ def test_slurm_canaries_of_stages(here: Bench) -> None:
     assert words(here) == {"first": ["failed", "done"], "then": ["blocked", "done"], "last": ["blocked", "done"]}
 
 
-@pytest.mark.slow
 def test_slurm_stages_in_waves(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """What does not fit the queue is handed over later, with runs that an earlier submission found blocked."""
     with bench.bench(tmp_path, capsys, max_submit=3) as here, pytest.MonkeyPatch.context() as at_once:

@@ -77,7 +77,6 @@ def test_sbatch_refuses_the_third_array(chunked: Bench) -> None:
     chunked.each_once(3, 4)
 
 
-@pytest.mark.slow
 def test_after_a_refusal_another_plan_takes_the_rest(chunked: Bench) -> None:
     chunked.good("plan")
     chunked.slurm.refuse_sbatch(after=1, message=REFUSAL)
@@ -197,7 +196,6 @@ with chunk_submission.only_one(Path({str(tmp_path)!r}), "tiny"):
 # --- the controller and accounting --------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_the_controller_is_down(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with bench.bench(tmp_path, capsys, opinion=True) as here:
         _controller_down(here)
@@ -262,7 +260,6 @@ def test_no_cancelling_where_slurm_does_not_answer(here: Bench, monkeypatch: pyt
     assert set(here.states().values()) == {"cancelled"}
 
 
-@pytest.mark.slow
 def test_accounting_is_off(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with bench.bench(tmp_path, capsys, accounting=False, min_job_age_s=0.0) as here:
         here.behave({1: "wait", 2: 1})

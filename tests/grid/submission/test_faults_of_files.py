@@ -258,7 +258,6 @@ def test_a_bad_sweep_file(tmp_path: Path, capsys: pytest.CaptureFixture[str], ol
     assert not (made.root / "runs").exists()
 
 
-@pytest.mark.slow
 def test_what_a_partition_cannot_give(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with bench.bench(tmp_path, capsys, opinion=True, partitions={"short": "30:00", "long": "UNLIMITED"}) as here:
         site = tmp_path / "site.yaml"

@@ -52,7 +52,6 @@ def test_preempted_and_queued_again(here: Bench) -> None:
     assert here.sbatches() == 1
 
 
-@pytest.mark.slow
 def test_the_progress_of_an_earlier_life_is_told_as_such(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with bench.bench(tmp_path, capsys, requeue_delay_s=5) as here:
         here.behave({1: ["wait", 0]})
@@ -66,7 +65,6 @@ def test_the_progress_of_an_earlier_life_is_told_as_such(tmp_path: Path, capsys:
         here.wait()
 
 
-@pytest.mark.slow
 def test_a_node_fails(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with bench.bench(tmp_path, capsys, nodes=2, cpus=2) as here:
         here.behave({1: ["wait", 0], 2: ["wait", 0], 3: ["wait", 0]})
@@ -90,7 +88,6 @@ def _go(here: Bench, *seeds: int) -> None:
         (path / "go").touch()
 
 
-@pytest.mark.slow
 def test_runs_that_step_on_beside_the_next_life_of_their_jobs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -100,6 +97,7 @@ def test_runs_that_step_on_beside_the_next_life_of_their_jobs(
         here.good("submit")
         here.until_started({1: 1, 2: 1})
         (node,) = here.slurm.records(here.element(1))[0]["nodes"]
+        here.slurm.advance(300)  # of silence
         here.slurm.lose_node(node)
         here.until_started(ONCE)  # the second life of its job passes the first run over
         _go(here, 3)
@@ -114,7 +112,6 @@ def test_runs_that_step_on_beside_the_next_life_of_their_jobs(
         assert set(here.states().values()) == {"done"}
 
 
-@pytest.mark.slow
 def test_a_run_whose_word_comes_late_is_not_lost(here: Bench) -> None:
     """The script's ledger and the queue are seen before the status of its run, or instead of an older one."""
     here.behave({3: "silent"})
@@ -131,7 +128,6 @@ def test_a_run_whose_word_comes_late_is_not_lost(here: Bench) -> None:
     assert here.states() == {1: "done", 2: "done", 3: "lost"}
 
 
-@pytest.mark.slow
 def test_cancelled_by_hand(here: Bench) -> None:
     here.behave({1: ["wait", 0], 2: ["wait", 0]})
     here.good("plan")
@@ -149,7 +145,6 @@ def test_cancelled_by_hand(here: Bench) -> None:
     assert set(here.states().values()) == {"done"}
 
 
-@pytest.mark.slow
 def test_what_cannot_start_says_why_and_may_be_cancelled(here: Bench) -> None:
     here.slurm.hold_all("QOSMaxGRESPerUser")
     here.good("plan")
@@ -164,7 +159,6 @@ def test_what_cannot_start_says_why_and_may_be_cancelled(here: Bench) -> None:
     assert here.states() == {1: "done", 2: "cancelled", 3: "done"}
 
 
-@pytest.mark.slow
 def test_a_job_that_slurm_cannot_begin(here: Bench) -> None:
     here.slurm.hold_all()
     here.good("plan")
@@ -181,7 +175,6 @@ def test_a_job_that_slurm_cannot_begin(here: Bench) -> None:
     assert here.starts() == ONCE
 
 
-@pytest.mark.slow
 def test_a_failing_run_does_not_stop_the_next(here: Bench) -> None:
     here.behave({1: 1})
     here.good("plan --per_script 3")
@@ -215,7 +208,6 @@ def _status(made: Bench, number: int, **values: object) -> None:
     )
 
 
-@pytest.mark.slow
 def test_the_world_moves_between_plan_and_submit(here: Bench) -> None:
     moves: list[tuple[Callable[[Bench], None], str]] = [
         (_edit_code, "the code has changed since (main.py)"),
@@ -239,7 +231,6 @@ def test_the_world_moves_between_plan_and_submit(here: Bench) -> None:
     assert here.starts() == {3: 1}, "the first is alive elsewhere, the second is done"
 
 
-@pytest.mark.slow
 def test_runs_end_between_the_halves_of_a_submission(chunked: Bench) -> None:
     chunked.good("plan")
     chunked.slurm.refuse_sbatch(after=1, message=REFUSAL)
@@ -253,7 +244,6 @@ def test_runs_end_between_the_halves_of_a_submission(chunked: Bench) -> None:
     assert sorted(chunked.starts().values()) == [1, 1]
 
 
-@pytest.mark.slow
 def test_experiments_leave_the_sweep_while_they_are_queued(here: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     here.slurm.hold_all()
     here.good("plan")
@@ -273,7 +263,6 @@ def test_experiments_leave_the_sweep_while_they_are_queued(here: Bench, monkeypa
     assert here.starts() == {1: 1, 2: 1}
 
 
-@pytest.mark.slow
 def test_a_script_with_wanted_runs_is_not_cancelled(here: Bench) -> None:
     here.slurm.hold_all()
     here.good("plan --per_script 3")
@@ -297,8 +286,8 @@ def test_defaults_move(here: Bench) -> None:
     assert "done   3" in here.good("plan --set optim.lr=0.2")
 
 
-@pytest.mark.slow
 def test_a_renamed_checkout(here: Bench) -> None:
+    here.slurm.configure(real=True)
     here.slurm.hold_all()
     here.good("plan")
     here.good("submit")
@@ -313,7 +302,6 @@ def test_a_renamed_checkout(here: Bench) -> None:
     there.each_once(3, 2, in_vain=3)
 
 
-@pytest.mark.slow
 def test_a_part_of_the_sweep_leaves_the_rest_in_the_queue(here: Bench) -> None:
     here.slurm.hold_all()
     here.good("plan")
@@ -337,6 +325,7 @@ def test_another_site_between_plan_and_submit(here: Bench) -> None:
 
 
 def test_the_snapshot_is_gone(here: Bench) -> None:
+    here.slurm.configure(real=True)
     here.slurm.hold_all()
     here.good("plan")
     here.good("submit")
@@ -350,7 +339,6 @@ def test_the_snapshot_is_gone(here: Bench) -> None:
     assert set(here.states().values()) == {"failed"}, "and they can be started again"
 
 
-@pytest.mark.slow
 def test_a_failed_run_is_started_again_while_its_script_goes_on(here: Bench) -> None:
     here.behave({1: [1, 0], 2: ["wait", 0]})
     here.good("plan --per_script 3")
@@ -366,7 +354,6 @@ def test_a_failed_run_is_started_again_while_its_script_goes_on(here: Bench) -> 
     assert set(here.states().values()) == {"done"}
 
 
-@pytest.mark.slow
 def test_a_retry_that_breaks_off_is_taken_up_by_the_next(chunked: Bench) -> None:
     chunked.behave({1: [1, 0], 2: [1, 0], 3: [1, 0]})
     chunked.good("plan")

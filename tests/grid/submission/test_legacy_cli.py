@@ -1,4 +1,4 @@
-"""The original line with --submit, on the fake SLURM: recorded, pinned, and never twice."""
+"""The original line with --submit, on a SLURM in virtual time: recorded, pinned, and never twice."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 
 import grid_run
 from grid.engine.states import ledger
-from tests.fake_slurm.cluster import cluster
 from tests.grid import fake
+from tests.virtual_slurm.cluster import Cluster
 
 FAMILY = """from grid.engine.sweep import Sweep, point
 def four() -> Sweep:
@@ -32,16 +32,13 @@ LINE = [
 ]
 
 
-@pytest.mark.slow
 def test_submitted_once_and_told_apart(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     root = fake.checkout(tmp_path / "co", {1: "wait"})
     family = tmp_path / "mine.py"
     family.write_text(FAMILY)
-    with cluster(tmp_path, cpus=8, partitions={"p100": {}}) as slurm:
-        for name, value in slurm.environ.items():
-            monkeypatch.setenv(name, value)
+    with Cluster(tmp_path, cpus=8, partitions={"p100": "UNLIMITED"}).in_place() as slurm:
         monkeypatch.setenv("NUQ_PYTHON", sys.executable)
         assert grid_run.main([*LINE, str(family)], root) == 0
         assert "submitted job " in capsys.readouterr().out
@@ -50,7 +47,7 @@ def test_submitted_once_and_told_apart(
         )
         job = ledger.read_all(root, "mine_four")[0].chunks[0].job_id
         slurm.wait(f"{job}_1", state="COMPLETED")
-        fake.until(lambda: list(root.glob("runs/mine_four/*-s1-*/started")), "the first run has not started")
+        slurm.until(lambda: list(root.glob("runs/mine_four/*-s1-*/started")), "the first run has not started")
         assert grid_run.main([*LINE, str(family)], root) == 2
         error = capsys.readouterr().err
         assert error.count("\n") == 1
@@ -77,9 +74,7 @@ def test_a_prefix_in_the_queue_is_left_alone(
         + FAMILY.splitlines()[2].replace("'A'", "'B'")
         + "\n"
     )
-    with cluster(tmp_path, cpus=8, partitions={"p100": {}}) as slurm:
-        for name, value in slurm.environ.items():
-            monkeypatch.setenv(name, value)
+    with Cluster(tmp_path, cpus=8, partitions={"p100": "UNLIMITED"}).in_place():
         monkeypatch.setenv("NUQ_PYTHON", sys.executable)
         assert grid_run.main([*LINE, str(family)], root) == 0
         before = (root / "jobs" / "exp_0.sh").read_text()

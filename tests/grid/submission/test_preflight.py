@@ -39,7 +39,6 @@ def problem(here: Bench, words: str, options: str = "") -> str:
     return line
 
 
-@pytest.mark.slow
 def test_without_evidence_a_small_disk_is_a_note(here: Bench, free: Callable[[float], None]) -> None:
     free(250e6)
     said = here.good("plan")
@@ -51,7 +50,6 @@ def test_without_evidence_a_small_disk_is_a_note(here: Bench, free: Callable[[fl
     here.good("submit")
 
 
-@pytest.mark.slow
 def test_finished_siblings_are_evidence(here: Bench, free: Callable[[float], None]) -> None:
     here.sweep((1,))
     here.good("plan")
@@ -92,7 +90,6 @@ def test_the_dry_run_is_evidence(here: Bench, free: Callable[[float], None], mon
     assert preflight.read_measured(here.root, "tiny") == {"cnn": 500_000_000}
 
 
-@pytest.mark.slow
 def test_each_check_can_be_ignored(here: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     here.slurm.hold_all()
     here.sweep(shared={"steps": 7, "data": "cifar10"})
@@ -137,7 +134,6 @@ def test_a_check_that_is_none_cannot_be_ignored(here: Bench) -> None:
     here.refused("retry --ignore dsk --kind lost", "unknown check 'dsk'")
 
 
-@pytest.mark.slow
 def test_nodes_that_are_drained_or_down_forbid_nothing(here: Bench) -> None:
     here.slurm.run("scontrol", "update", "NodeName=n1", "State=DRAIN")
     here.slurm.fail_node("n2")

@@ -31,7 +31,6 @@ def out_of_memory(here: Bench, attempt: int) -> None:
     here.age()
 
 
-@pytest.mark.slow
 def test_memory_grows_up_to_its_bound(here: Bench) -> None:
     here.sweep((1, 2, 3))
     here.behave({1: "wait", 2: "raise", 3: 3})
@@ -130,7 +129,6 @@ def test_what_is_preempted_for_good_goes_on_from_its_checkpoint(here: Bench) -> 
     assert set(here.states().values()) == {"done"}
 
 
-@pytest.mark.slow
 def test_submit_goes_on_with_no_other_code(here: Bench) -> None:
     here.behave({1: ["wait", 0]})
     here.good("plan")

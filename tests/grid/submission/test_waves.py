@@ -46,7 +46,6 @@ def all_done(here: Bench) -> None:
     assert set(here.states().values()) == {"done"}
 
 
-@pytest.mark.slow
 def test_waves_under_max_job_count(here: Bench) -> None:
     here.slurm.configure(max_job_count=10)
     here.slurm.run("sbatch", "--wrap", "true")
@@ -87,7 +86,6 @@ def test_waves_under_max_submit_jobs(here: Bench) -> None:
     all_done(here)
 
 
-@pytest.mark.slow
 def test_room_that_nobody_tells_is_found_by_halves(here: Bench) -> None:
     here.slurm.configure(max_submit=5)  # as of a quality of service: sacctmgr says nothing of it
     here.good("plan")
@@ -99,7 +97,6 @@ def test_room_that_nobody_tells_is_found_by_halves(here: Bench) -> None:
     all_done(here)
 
 
-@pytest.mark.slow
 def test_the_controller_is_full_all_of_a_sudden(here: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     here.good("plan")
     here.slurm.configure(max_job_count=5)
@@ -115,7 +112,6 @@ def test_the_controller_is_full_all_of_a_sudden(here: Bench, monkeypatch: pytest
     all_done(here)
 
 
-@pytest.mark.slow
 def test_a_smaller_max_array_size_is_asked_again(here: Bench) -> None:
     here.good("plan")
     here.slurm.configure(max_array_size=4)
@@ -126,7 +122,6 @@ def test_a_smaller_max_array_size_is_asked_again(here: Bench) -> None:
     all_done(here)
 
 
-@pytest.mark.slow
 def test_a_limit_that_was_raised_is_asked_again(here: Bench) -> None:
     here.slurm.configure(max_job_count=4)
     here.good("plan")
@@ -135,7 +130,6 @@ def test_a_limit_that_was_raised_is_asked_again(here: Bench) -> None:
     all_done(here)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("ends", [0, 1])
 def test_what_waits_for_a_canary_in_a_later_wave(here: Bench, ends: int) -> None:
     here.behave({1: ends})
