@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _SHORT = "a=array c=cpus-per-task d=dependency h=noheader j=jobs n=name o=format p=partition r=array s=signal t=state"
 _SHORT += " u=user w=nodelist J=job-name N=nodes S=starttime"
-SHORT = dict(word.split("=") for word in _SHORT.split())
+SHORT = {letter: name for letter, _, name in (word.partition("=") for word in _SHORT.split())}
 FLAGS = {"test-only", "parsable", "parsable2", "hold", "requeue", "no-requeue", "exclusive", "noheader", "all", "me",
          "allocations", "duplicates", "oneliner", "batch", "full"}  # fmt: skip
 NO_VALUE = {"squeue": "hra", "sacct": "XPnD", "sinfo": "hN", "scontrol": "o", "scancel": "bf", "sbatch": "H"}

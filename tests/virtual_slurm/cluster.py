@@ -94,7 +94,7 @@ class Cluster:
     """A SLURM of ``nodes``, in a time that passes only by ``advance``; a ``random`` one is slow and late at random."""
 
     folder: Path
-    nodes: Sequence[str] | int = ("n1",)  # a number: so many
+    nodes: Any = 1  # names, or how many: n1, n2, ...
     cpus: int = 4
     gpus: int = 0
     mem_mb: int = 256_000
@@ -135,16 +135,15 @@ class Cluster:
         self.beating: dict[str, Callable[[float], None]] = {}
         self.begun: list[tuple[float, Life, str]] = []  # when main.py of which life began to work on which run
         self.finished: dict[str, list[tuple[float, int]]] = {}  # run folder -> when and with what code it ended itself
-        self._events: list[tuple[float, int, Callable[[], None]]] = []
+        self._events: list[tuple[float, int, Callable[[], object]]] = []
         self._count = itertools.count()
         self._unseen: dict[Path, list[tuple[float, str, float]]] = {}
         self._waits = False
-        skew = (lambda: self.random.uniform(-self.skew_s, self.skew_s)) if self.random else (lambda: 0.0)
-        self.clocks = {node: skew() for node in self.nodes}
+        self.clocks = {node: self.between(0.0, -self.skew_s, self.skew_s) for node in self.nodes}
 
     # --- time ---
 
-    def at(self, when: float, do: Callable[[], None]) -> None:
+    def at(self, when: float, do: Callable[[], object]) -> None:
         heapq.heappush(self._events, (when, next(self._count), do))
 
     def advance(self, seconds: float) -> None:

@@ -399,7 +399,8 @@ class Scripted(Life):
         status["heartbeat"] = cluster.now + skew
         if behaviour == "silent":
             return 0
-        code = {"raise": 1, "go": 0}.get(str(behaviour), behaviour)
+        code = {"raise": 1, "go": 0}.get(str(behaviour)) if isinstance(behaviour, str) else int(behaviour)
+        assert code is not None, behaviour
         if behaviour == "raise":
             self.leave(run, 'Traceback (most recent call last):\n  File "main.py", line 75, in <module>\n    raise '
                        'RuntimeError("shape 17 does not fit")\nRuntimeError: shape 17 does not fit')  # fmt: skip
