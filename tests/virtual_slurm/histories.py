@@ -12,13 +12,12 @@ import importlib.metadata
 import io
 import itertools
 import json
-import re
 import shlex
 import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
 
@@ -30,8 +29,10 @@ from grid.engine.states.runs import named, runs_of
 from grid.engine.submission.plan import FRESH
 from grid.engine.submission.retry import FAILED
 from tests.grid import fake
-from tests.virtual_slurm.cluster import ENDED, Cluster, Job
-from tests.virtual_slurm.processes import Scripted
+from tests.virtual_slurm.cluster import Cluster
+from tests.virtual_slurm.job import ENDED, Job
+from tests.virtual_slurm.promises import Broken, Promises
+from tests.virtual_slurm.scripted import Scripted
 
 FAMILY = """from grid.engine.sweep import Sweep, point
 
@@ -44,27 +45,21 @@ REFUSAL = "Batch job submission failed: Invalid account or account/partition com
 ROUNDS = 8  # of plan, submit and retry, after which a quiet cluster has done everything
 
 
-class Broken(AssertionError):
-    """A promise that a history broke."""
-
-
 class Killed(BaseException):
     """A kill as by SIGKILL: nothing that catches Exception sees it."""
 
 
-class History:
+class History(Promises):
     """One seed's."""
 
     def __init__(self, seed: int, folder: Path) -> None:
+        super().__init__()
         self.random = random = Random(seed)
         self.folder, self.root = folder, fake.checkout(folder / "checkout")
         self.family = folder / "mine.py"
         self.seeds = list(range(1, random.randint(2, 5)))
         self.told: list[str] = []
         self.changes = 0
-        self.cap: int | None = None
-        self.caps: dict[str, int] = {}
-        self.scripts: dict[int, tuple[Path, list[str]]] = {}
         late = random.random() < 0.6
         self.slurm = Cluster(
             folder,
@@ -98,86 +93,6 @@ class History:
 
     def tell(self, text: str) -> None:
         self.told.append(f"{self.slurm.now - 1_800_000_000:10.1f}  {text}")
-
-    # --- what is promised -----------------------------------------------------------------------------------------
-
-    def expect(self, holds: object, promise: str) -> None:
-        if not holds:
-            raise Broken(promise)
-
-    def jobs(self) -> list[Job]:
-        """Those of this sweep."""
-        return [job for job in self.slurm.jobs if job.options.get("job-name", "").startswith("tiny-")]
-
-    def script(self, job: Job) -> tuple[Path, list[str]]:
-        """A job's script without its suffix, and the runs in it."""
-        if id(job) not in self.scripts:
-            (place,) = shlex.split(re.findall(r'bash (.+_"\$SLURM_ARRAY_TASK_ID"\.sh)', job.script)[0])
-            path = Path(place.replace("$SLURM_ARRAY_TASK_ID", str(job.index)))
-            runs = re.findall(r"^runs=\(\n(.*?)^\)$", path.read_text(), re.M | re.S)[0]
-            self.scripts[id(job)] = path.with_suffix(""), shlex.split(runs)
-        return self.scripts[id(job)]
-
-    def runs(self, job: Job) -> list[str]:
-        return self.script(job)[1]
-
-    def noted(self, job: Job, run: str) -> int | None:
-        """The last exit code of a run that its job's script noted."""
-        text = self.slurm.read(self.script(job)[0].with_suffix(".ended")) or ""
-        codes = re.findall(rf"^(\d+)(?:@\d+)? {re.escape(run)}$", text, re.M)
-        return int(codes[-1]) if codes else None
-
-    def may_live(self, run: str, but: Sequence[Job] = ()) -> str:
-        """The process or job that works on a run or may yet start it; empty where there is none."""
-        if run in self.slurm.locks:
-            return "main.py"
-        for job in self.jobs():
-            if job.is_over or job in but or job.revived or run not in self.runs(job):
-                continue
-            if self.noted(job, run) in (None, 75) and not self.is_done(run):
-                return f"{job.name} ({job.shown})"
-        return ""
-
-    def is_done(self, run: str) -> bool:
-        return any(code == 0 for _, code in self.slurm.finished.get(run, ()))
-
-    def accepted(self, jobs: list[Job]) -> None:
-        """SLURM has taken a job: nothing of it may be alive already."""
-        for job in jobs:
-            if job in self.jobs():
-                for run in self.runs(job):
-                    other = self.may_live(run, but=jobs)
-                    self.expect(not other, f"{job.name} was submitted for {run}, while {other} may be alive")
-
-    def begins(self, job: Job) -> None:
-        """SLURM starts a job."""
-        self.expect(not job.recalled, f"{job.name} begins again, and was cancelled")
-        if self.cap and job in self.jobs():
-            same = [
-                other for other in self.jobs() if other.state == "RUNNING" and other.life and _of(other) == _of(job)
-            ]
-            self.expect(len(same) < self.caps.get(_of(job), 99), f"{job.name} begins beside {len(same)} others")
-
-    def look(self) -> None:
-        """No state lies."""
-        of_sweep = runs_of(named(str(self.family), "tiny")[1], self.root)
-        self.slurm.show()
-        view = evidence.of(of_sweep, self.root, max_age_s=0)
-        for run, state in view.states.items():
-            jobs = [job for job in self.jobs() if run in self.runs(job)]
-            told = f"{run} is {state.word} ({state.reason})"
-            if state.word == "done":
-                self.expect(self.is_done(run), f"{told}, and has not finished")
-            if state.word in ("failed", "diverged"):
-                begun = any(name == run for _, _, name in self.slurm.begun)
-                codes = {self.noted(job, run) for job in jobs} - {None, 0, 75}
-                of_slurm = {job.state for job in jobs} & {"TIMEOUT", "OUT_OF_MEMORY"}
-                self.expect(begun or codes or of_slurm, f"{told}, and never began")
-                self.expect(not self.is_done(run), f"{told}, and is done")
-            if state.may_start:
-                other = self.may_live(run)
-                self.expect(not other, f"{told} and may be started, while {other} may be alive")
-                self.expect(not self.is_done(run), f"{told} and may be started, and is done")
 
     # --- what the user does ---------------------------------------------------------------------------------------
 
@@ -411,11 +326,6 @@ class History:
                 self.command("retry --yes --code --ignore opinion")
         states = {run.rpartition("-s")[2]: (state.word, state.reason) for run, state in view.states.items()}
         raise Broken(f"lost: {states}")
-
-
-def _of(job: Job) -> str:
-    """The submission that a job is of."""
-    return job.options["job-name"].removeprefix("tiny-").rpartition("-")[0]
 
 
 def _is_cancelled(job: Job) -> bool:
