@@ -1,9 +1,9 @@
 """Fail where something has become much slower: ``python -m benchmarks.floors``.
 
 Every figure is a speed beside a baseline of the same run, or a count (``benchmarks.floor_cases``), so that it means the
-same on another machine.  A speed has fallen below 60 % of what was measured, a count has grown above 125 %: then it is
-measured once more, and if it has fallen again the exit code is 1.  Whoever makes something faster, or slower for a
-reason, writes the new figure into ``FLOORS``.  The last line is one JSON object.
+same on another machine.  A speed may fall to 60 % of what was measured, steps of two ranks to 75 %, and a count may
+grow to 125 %.  What has fallen further is measured once more; if it has fallen again, the exit code is 1.  Whoever makes
+something faster, or slower for a reason, writes the new figure into ``FLOORS``.  The last line is one JSON object.
 """
 
 from __future__ import annotations
@@ -51,9 +51,10 @@ FLOORS = {
     "TopK decode over indexing": Floor(0.24),
     "rANS over zlib": Floor(8.5),
     "ALQ levels over SciPy": Floor(1.24),
-    "DDP step over plain DDP": Floor(0.52),
-    "the same by the clock": Floor(0.48, share=0.4),  # two ranks on two cores wait for whatever else runs
-    "FSDP2 step over plain FSDP2": Floor(0.7),
+    # half of such a step is the model's: with an exchange three times slower 60 % are left
+    "DDP step over plain DDP": Floor(0.52, share=0.75),
+    "the same by the clock": Floor(0.48, share=0.55),
+    "FSDP2 step over plain FSDP2": Floor(0.7, share=0.75),
     "nuq.all_reduce, calls": count(397),
     "grid_run.py --help, calls": count(16_589),
     "grid_run.py plan of 2,000 runs, calls": count(497_506),
