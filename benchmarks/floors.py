@@ -2,7 +2,7 @@
 
 Every figure is a speed beside a baseline of the same run, or a count (``benchmarks.floor_cases``), so that it means the
 same on another machine.  A speed may fall to 60 % of what was measured, steps of two ranks to 75 %, and a count may
-grow to 125 %.  What has fallen further is measured once more; if it has fallen again, the exit code is 1.  Whoever makes
+grow to 125 %.  What has gone further is measured once more; if it is no better, the exit code is 1.  Whoever makes
 something faster, or slower for a reason, writes the new figure into ``FLOORS``.  The last line is one JSON object.
 """
 
