@@ -247,13 +247,10 @@ MEASUREMENTS: dict[str, Benchmark | Sweep] = {
     "headline_variance": Benchmark(
         "python -m benchmarks.variance_and_loss", "Does variance predict how training ends?", 1
     ),
-    "repeat": Benchmark(
-        "python -m benchmarks.repeat", "Do the sweeps' kept runs come out again?", 20, needs=(CIFAR10,)
-    ),
 }
 
 # Results that stay, by the last commit that has the program which measured them.
-ENDED = {"allreduce_error": "e6a9e8ee", "exchange": "14445c50"}
+ENDED = {"allreduce_error": "e6a9e8ee", "exchange": "14445c50", "repeat": "404b24ad"}
 
 
 def chosen(name: str) -> Benchmark | Sweep:
