@@ -60,11 +60,6 @@ def test_programs_take_the_words_of_the_table(monkeypatch: pytest.MonkeyPatch, c
         )
 
 
-def test_the_large_models_can_be_configured() -> None:
-    for settings in (*gradients.MODELS.values(), *gradients.SMALL_MODELS.values()):
-        assert resolving.resolve({"method": "supersgd", "workers": 1, **settings})
-
-
 def test_fractions_are_of_the_bytes_that_have_to_move(monkeypatch: pytest.MonkeyPatch) -> None:
     """They are told after each row; on a GPU, those of the kernels alone too."""
     every = [json.loads(json.dumps(known)) for known in quantize.fractions(1 << 12, 3, "cpu")]
