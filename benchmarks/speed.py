@@ -1,7 +1,7 @@
 """The speed of the library, the trainer, the orchestrator and the analysis: ``python -m benchmarks.speed CASE``.
 
-Every case prints a table, with medians and quartiles, and one JSON object in the last line.  ``--help`` lists the cases,
-and after a case its options; a case's module says how it measures.
+Every case prints a table, with medians and quartiles, and one JSON object in the last line.  ``--help`` lists the
+cases, and after a case its options; a case's module says how it measures.
 """
 
 from __future__ import annotations

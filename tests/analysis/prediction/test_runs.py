@@ -12,7 +12,6 @@ from matplotlib.figure import Figure
 from analysis.__main__ import main
 from analysis.prediction import fastest_map
 from tests.analysis.conftest import Rows
-from tests.tiers import few
 
 ENDLESS = "1000000G"
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hypothesis import example, given
 from hypothesis import strategies as st
