@@ -394,8 +394,6 @@ def collect(argv: Sequence[str], root: Path) -> int:
         with aside(path) as place:
             place.write_bytes(content)
     except OSError as error:
-        raise ValueError(
-            f"{error.filename or path}: {error.strerror}; --out FILE writes the table elsewhere"
-        ) from error
+        raise ValueError(f"{path}: {error.strerror}; --out FILE writes the table elsewhere") from error
     print(f"wrote {path}: {count(len(rows), 'run')}, {len(columns)} columns")
     return 0
