@@ -62,6 +62,7 @@ ROWS = [
     config({"method": "sgd"}, {"method.bits": 3}),
     config({"method": "qsgd"}, {"method.fit": "normal"}),
     config({"data.augment": True}),
+    config({"data": "glue"}, {"data.download": True}),
     config({"data.cutout": 2}),
     config({"optim": "adamw"}, {"optim.momentum": 0.9}),
     config(LINES, {"schedule.warmup_steps": 5}),

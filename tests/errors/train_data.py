@@ -203,7 +203,7 @@ def glue(task: str, given: str, change: Callable[[str], str]) -> Row:
         path = glue_files.write_task(folder, task) / "train.tsv"
         path.write_bytes(change(path.read_text(encoding="utf-8")).encode(errors="surrogateescape"))
 
-    return load("glue", given, harm, task=task)
+    return load("glue", f"{task}, {given}", harm, task=task)
 
 
 def glue_line(task: str, given: str, line: str) -> Row:
@@ -378,6 +378,9 @@ ROWS = [
     glue("wnli", "a column twice", lambda text: text.replace("index", "label", 1)),
     glue("wnli", "no rows", lambda text: text.split("\n")[0]),
     glue_line("mnli", "a line cut short", ""),
+    glue_line("cola", "a label that is none", "gj04\t2\t\tA cat."),
+    glue_line("stsb", "a score of 'five'", glue_files.row("stsb", 1).rpartition("\t")[0] + "\tfive"),
+    glue_line("stsb", "a score of nan", glue_files.row("stsb", 1).rpartition("\t")[0] + "\tnan"),
     glue_line("rte", "a label that is none", "1\ta\tb\tmaybe"),
     glue_line("stsb", "a score above 5", glue_files.row("stsb", 1).rpartition("\t")[0] + "\t5.2"),
     mrpc("Microsoft's file without GLUE's list", None),
@@ -391,7 +394,6 @@ ROWS = [
     vocabulary("bytes that are no UTF-8", b"[PAD]\n\xff\n"),
     row("main.py data=text", "a Python without sources", lambda folder: _few_sources(folder, "")),
     row("main.py data=text", "a Python with few sources", lambda folder: _few_sources(folder, "a.py b.py c.py d.py")),
-    # packages
     not_installed("tokenizers", wordpiece.library),
     not_installed("scikit-learn", digits._bundled_file),
     not_installed("torchvision", torchvision_import.torchvision.__wrapped__),

@@ -91,12 +91,6 @@ def test_slots_overrule_the_size() -> None:
     assert Machine(2, cores=1, gpus=[]).take(run()) is not None
 
 
-@pytest.mark.parametrize("slots", [0, -1])
-def test_no_slots_are_refused(slots: int) -> None:
-    with pytest.raises(ValueError, match=f"--slots {slots}: must be at least 1"):
-        Machine(slots, cores=1, gpus=[])
-
-
 @pytest.mark.parametrize(("value", "found"), [("", []), ("-1", []), ("2,5", ["2", "5"]), ("GPU-8a,", ["GPU-8a"])])
 def test_the_gpus_that_one_may_see(value: str, found: list[str]) -> None:
     assert visible_gpus({"CUDA_VISIBLE_DEVICES": value}) == found

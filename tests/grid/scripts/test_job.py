@@ -293,11 +293,6 @@ def test_a_killed_slot_is_a_failure_and_not_a_requeue(tmp_path: Path) -> None:
     assert runs[1].state().word == "done"
 
 
-def test_several_at_a_time_on_several_nodes_are_refused() -> None:
-    with pytest.raises(ValueError, match="parallel=2: must be 1 for experiments on several nodes"):
-        job_script("s", ["a"], from_script(1), Resources(nodes=2, ranks=2), parallel=2)
-
-
 def test_the_preamble_comes_first_and_may_read_what_is_not_set(tmp_path: Path) -> None:
     root = fake.checkout(tmp_path)
     (run,) = fake.runs(root, 1)

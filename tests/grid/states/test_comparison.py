@@ -101,28 +101,3 @@ def test_equal_runs_and_a_run_that_has_not_begun(two: Path, capsys: pytest.Captu
     out = diff("runs/x/a runs/x/c", capsys)[1]
     assert "(not recorded)" in out
     assert "new" in out
-
-
-@pytest.mark.parametrize(
-    ("words", "sentence"),
-    [
-        ("runs/x/a runs/x/../x/a", "both are the same folder; give two runs"),
-        ("runs/x/a runs/x/bb", "RUN runs/x/bb: no such folder; did you mean runs/x/b?"),
-        ("'' runs/x/a", "RUN .: holds no run"),
-        ("runs/x runs/x/a", "RUN runs/x: holds no run, for it has neither config.yaml nor status.json"),
-        ("runs/x/a/config.yaml runs/x/a", "RUN runs/x/a/config.yaml: no such folder"),
-        ("runs/x/a torn", "torn/config.yaml is no YAML"),
-        ("runs/x/a listed", "holds no settings"),
-        ("odd runs/x/a", "status.json"),
-    ],
-)
-def test_bad_words(words: str, sentence: str, two: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run(two / "torn")
-    (two / "torn/config.yaml").write_text("a: [")
-    run(two / "listed", [1])
-    run(two / "odd")
-    (two / "odd/status.json").write_text("{")
-    code, out, err = diff(words, capsys)
-    assert (code, out) == (2, "")
-    assert err.startswith("grid_run.py: ") and err.count("\n") == 1
-    assert sentence in err, err

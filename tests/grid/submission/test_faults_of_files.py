@@ -20,9 +20,8 @@ import grid_run
 from grid.engine.slurm import commands
 from grid.engine.states import ledger
 from grid.engine.submission import planning
-from tests.grid import bench, fake
+from tests.grid import bench
 from tests.grid.bench import Bench
-from tests.virtual_slurm.cluster import Cluster
 
 ONCE = {1: 1, 2: 1, 3: 1}
 
@@ -235,27 +234,6 @@ def test_folders_of_others(here: Bench) -> None:
 
 
 # --- what a user may ask for --------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "words"),
-    [
-        ("def tiny", "def tiny(:", "line 3"),
-        ("return Sweep", "return Swoop", "Swoop"),
-        ("-> Sweep", "-> int", "write `def tiny() -> Sweep:`"),
-        ('method="qsgd"', 'method="qsdg"', "did you mean 'qsgd'?"),
-        ("'mem'", "'memory'", "unknown resource 'memory'"),
-        ("'1G'", "'much'", "mem='much'"),
-        ("seeds=[1, 2, 3]", "seeds=[]", "no experiment"),
-    ],
-)
-def test_a_bad_sweep_file(tmp_path: Path, capsys: pytest.CaptureFixture[str], old: str, new: str, words: str) -> None:
-    made = Bench(fake.checkout(tmp_path / "checkout"), tmp_path / "mine.py", Cluster(tmp_path), capsys)
-    made.sweep()
-    made.family.write_text(made.family.read_text().replace(old, new))
-    for command in ("plan", "status", "run"):
-        made.refused(command, words)
-    assert not (made.root / "runs").exists()
 
 
 def test_what_a_partition_cannot_give(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

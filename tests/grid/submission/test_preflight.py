@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
@@ -117,21 +116,6 @@ def test_where_slurm_is_silent_the_way_out_is_named(here: Bench) -> None:
     (line,) = [line for line in said.out.splitlines() if line.startswith("problem: ")]
     assert said.code == 1 and "--ignore opinion" in line
     assert here("plan --ignore opinion").code == 0
-
-
-@pytest.mark.parametrize("option", ["--site x.yaml", "--per_script=2", "--canary", "--seeds 3", "--time 1:00:00"])
-def test_what_the_plan_holds_is_told_by_submit(here: Bench, option: str) -> None:
-    here.refused(f"submit {option}", re.split("[ =]", option)[0], "plan holds it")
-
-
-def test_a_check_that_is_none_cannot_be_ignored(here: Bench) -> None:
-    here.refused(
-        "plan --ignore dsk",
-        "unknown check 'dsk'",
-        "did you mean 'disk'?",
-        "legal: build, data, disk, folders, opinion, time",
-    )
-    here.refused("retry --ignore dsk --kind lost", "unknown check 'dsk'")
 
 
 def test_nodes_that_are_drained_or_down_forbid_nothing(here: Bench) -> None:

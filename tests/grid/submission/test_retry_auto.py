@@ -12,7 +12,6 @@ from grid.engine.submission.retry import Bounds, remedy_for
 from settings.resources import Resources
 from tests.grid import bench
 from tests.grid.bench import Bench
-from tests.tiers import few
 
 AUTO = "retry --auto --yes --max_time 3:00:00 --max_mem 2G"
 
@@ -82,26 +81,6 @@ def test_the_smaller_bound_counts(tmp_path: Path) -> None:
     assert changes("host_oom", "9:00:00", "4G")["mem"] == "4096M"
     assert changes("host_oom", "9:00:00", "64G")["mem"] == "6144M"
     assert changes("host_oom", "9:00:00", "64G", parallel=2)["mem"] == "4096M", "two such runs fit the node"
-
-
-@few(
-    4,
-    ("words", "sentence"),
-    [
-        ("--max_mem 64G", "--max_mem 64G: is a bound of --auto, which is not given"),
-        ("--max_attempts 3", "--max_attempts 3: is a bound of --auto, which is not given"),
-        ("--auto --max_mem 64G --max_time 0", "--max_time 0: must be a time above 0"),
-        ("--auto --max_mem '' --max_time 1:00:00", "--max_mem : must be an amount of memory above 0"),
-        ("--auto --max_mem much", "--max_mem much: must be an amount of memory above 0: 64G, 500M, 1T"),
-        ("--auto --max_attempts 1", "--max_attempts 1: must be at least 2"),
-        ("--auto --here", "--auto --here: time and memory are asked of SLURM alone"),
-        ("--auto --mem 8G", "--auto: what a run gets follows from its failure: leave out --time and --mem"),
-        ("--auto --code --max_mem 8G --max_time 1:00:00", "--auto: starts nothing again that fails again by itself"),
-        ("--auto --kind disk --max_mem 8G --max_time 1:00:00", "leave out --code, and --kind with one of code, "),
-    ],
-)
-def test_bad_words(here: Bench, words: str, sentence: str) -> None:
-    here.refused(f"retry {words}", sentence)
 
 
 def stopped(here: Bench, seed: int, attempt: int = 1) -> None:

@@ -97,14 +97,6 @@ def test_cutout_depends_on_the_key_alone() -> None:
     assert torch.equal(torch.random.get_rng_state(), state)
 
 
-@pytest.mark.parametrize(("name", "side", "limit"), [("cifar10", 33, 32), ("mnist", 29, 28), ("imagenet", 225, 224)])
-def test_a_cutout_larger_than_the_images_is_named(name: str, side: int, limit: int) -> None:
-    with pytest.raises(
-        ValueError, match=rf"data\.cutout={side}: must be at most {limit}, the short side of data={name}'s images"
-    ):
-        data.load(resolving.resolve({"data": name, "data.cutout": side, "stand_in": True}), CPU)
-
-
 def test_pictures_are_cut_too(tmp_path: Path) -> None:
     for split in ("train", "val"):
         (tmp_path / "imagenet" / split / "cat").mkdir(parents=True)

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import builtins
 import random
-import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -129,38 +126,6 @@ def test_a_vocabulary_with_capitals_keeps_them(tmp_path: Path) -> None:
     assert [tokens[place] for place in row[0]][:5] == ["[CLS]", "A", "a", "[UNK]", "[SEP]"]
 
 
-@pytest.mark.parametrize(
-    ("content", "words"),
-    [
-        (b"[PAD]\n[UNK]\n[CLS]\nthe\n", r"vocab\.txt: damaged .*expected \[PAD\], .* found no \[SEP\] in 4 lines"),
-        (b"[PAD]\n[UNK]\n[CLS]\n[SEP]\nthe\nthe\n", r"vocab\.txt: damaged .*found 'the' more than once"),
-        (b"[PAD]\n\xff\n", r"vocab\.txt: damaged .*UTF-8"),
-        (None, r"vocabulary not found: expected .*vocab\.txt, .*set data\.tokenizer"),
-    ],
-)
-def test_a_vocabulary_that_is_none(content: bytes | None, words: str, tmp_path: Path) -> None:
-    if content is not None:
-        (tmp_path / "vocab.txt").write_bytes(content)
-    with pytest.raises((ValueError, FileNotFoundError), match=words):
-        wordpiece.in_folder(tmp_path)
-
-
-def test_without_the_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = builtins.__import__
-
-    def absent(name: str, *rest: Any, **named: Any) -> Any:
-        if name == "tokenizers":
-            raise ImportError("No module named 'tokenizers'")
-        return real(name, *rest, **named)
-
-    write_task(tmp_path, "rte")
-    monkeypatch.setattr(builtins, "__import__", absent)
-    with pytest.raises(
-        ValueError, match=r"data=glue and data=imdb need the package tokenizers .*pip install '\.\[nlp\]'"
-    ):
-        load("glue", tmp_path, task="rte")
-
-
 # --- GLUE ----------------------------------------------------------------------------------------------------------
 
 
@@ -234,97 +199,6 @@ def test_rows_of_qqp_that_are_cut_short_are_left_out_and_many_are_damage(tmp_pat
     (folder / "train.tsv").write_text("\n".join(lines), encoding="utf-8")
     with pytest.raises(ValueError, match=r"train\.tsv: damaged .*expected 6 fields in each line, found 1 in line 6"):
         load("glue", tmp_path, task="qqp")
-
-
-@pytest.mark.parametrize(
-    ("task", "line", "words"),
-    [
-        ("stsb", glue_files.row("stsb", 1).rpartition("\t")[0], r"expected 10 fields in each line, found 9 in line 4"),
-        (
-            "stsb",
-            glue_files.row("stsb", 1).rpartition("\t")[0] + "\t5.2",
-            r"expected a score from 0 to 5 in the column 'score', found '5\.2' in",
-        ),
-        ("stsb", glue_files.row("stsb", 1).rpartition("\t")[0] + "\tnan", r"'score', found 'nan' in line 4"),
-        ("stsb", glue_files.row("stsb", 1).rpartition("\t")[0] + "\tfive", r"found 'five' in line 4"),
-        (
-            "rte",
-            "1\ta\tb\tmaybe",
-            r"expected entailment or not_entailment in the column 'label', found 'maybe' in line 4",
-        ),
-        ("mnli", "", r"expected 12 fields in each line, found 1 in line 4"),
-        ("cola", "gj04\t2\t\tA cat.", r"expected 0 or 1 in the column 'label', found '2' in line 4"),
-    ],
-)
-def test_a_damaged_row_is_named_with_its_line(task: str, line: str, words: str, tmp_path: Path) -> None:
-    path = write_task(tmp_path, task) / "train.tsv"
-    lines = path.read_text(encoding="utf-8").split("\n")
-    lines[3] = line
-    path.write_text("\n".join(lines), encoding="utf-8")
-    with pytest.raises(
-        ValueError, match=rf"{re.escape(str(path))}: damaged or not the right file: .*{words}"
-    ) as caught:
-        load("glue", tmp_path, task=task)
-    assert "\n" not in str(caught.value)
-
-
-def test_other_damage_is_named(tmp_path: Path) -> None:
-    path = write_task(tmp_path, "wnli") / "train.tsv"
-    whole = path.read_bytes()
-    path.write_bytes(whole.replace(b"\t(a)", b"").replace(b"label", b"answer", 1))
-    with pytest.raises(
-        ValueError,
-        match=r"train\.tsv: .*expected the column 'label' in its first line, found the columns 'index', 'sentence1'",
-    ):
-        load("glue", tmp_path, task="wnli")
-    lines = whole.split(b"\n")
-    path.write_bytes(b"\n".join([*lines[:5], lines[5][:-5] + b"\xe9" + lines[5][-5:], *lines[6:]]))
-    with pytest.raises(ValueError, match=r"train\.tsv: .*expected text in UTF-8, found byte 0xe9 in line 6"):
-        load("glue", tmp_path, task="wnli")
-    for content in (b"", lines[0], lines[0] + b"\n"):
-        path.write_bytes(content)
-        with pytest.raises(ValueError, match=r"train\.tsv: damaged"):
-            load("glue", tmp_path, task="wnli")
-
-
-def test_a_folder_in_a_files_place_and_a_column_that_is_there_twice(tmp_path: Path) -> None:
-    folder = write_task(tmp_path, "wnli")
-    whole = (folder / "train.tsv").read_text()
-    (folder / "train.tsv").write_text("\n".join(f"{line}\t{line.rpartition(chr(9))[2]}" for line in whole.splitlines()))
-    with pytest.raises(
-        ValueError, match=r"train\.tsv: .*expected the column 'label' once in its first line, found it 2 times"
-    ):
-        load("glue", tmp_path, task="wnli")
-    (folder / "train.tsv").write_text(whole)
-    (folder / "dev.tsv").unlink()
-    (folder / "dev.tsv").mkdir()
-    with pytest.raises(
-        ValueError, match=r"WNLI/dev\.tsv: damaged or not the right file: expected a file, found a folder"
-    ):
-        load("glue", tmp_path, task="wnli")
-    (write_imdb(tmp_path) / "test" / "pos" / "6_8.txt").mkdir()
-    with pytest.raises(ValueError, match=r"test/pos/6_8\.txt: damaged .*expected a review in UTF-8, found a folder"):
-        load("imdb", tmp_path)
-
-
-def test_what_is_missing_is_named(tmp_path: Path) -> None:
-    with pytest.raises(
-        FileNotFoundError,
-        match=r"GLUE's stsb not found: expected .*glue/STS-B/train\.tsv, with dev\.tsv beside.*set data_dir",
-    ):
-        load("glue", tmp_path)
-    (write_task(tmp_path, "mnli") / "dev_matched.tsv").unlink()
-    with pytest.raises(
-        FileNotFoundError, match=r"GLUE's mnli not found: expected .*MNLI/dev_matched\.tsv, with train\.tsv beside it"
-    ):
-        load("glue", tmp_path, task="mnli")
-    with pytest.raises(
-        FileNotFoundError,
-        match=r"IMDB's reviews not found: expected .*aclImdb/train/neg/\*\.txt; unpack aclImdb_v1\.tar\.gz",
-    ):
-        load("imdb", tmp_path)
-    with pytest.raises(ValueError, match=r"data\.download"):
-        resolving.resolve({"data": "glue", "data.download": True})
 
 
 # --- IMDB ----------------------------------------------------------------------------------------------------------
