@@ -86,8 +86,8 @@ class Promises:
             ]
             self.expect(len(same) < self.caps.get(_of(job), 99), f"{job.name} begins beside {len(same)} others")
 
-    def look(self) -> None:
-        """No state lies."""
+    def look(self) -> set[str]:
+        """No state lies; returns the words of all."""
         of_sweep = runs_of(named(str(self.family), "tiny")[1], self.root)
         self.slurm.show()
         view = evidence.of(of_sweep, self.root, max_age_s=0)
@@ -106,6 +106,7 @@ class Promises:
                 other = self.may_live(run)
                 self.expect(not other, f"{told} and may be started, while {other} may be alive")
                 self.expect(not self.is_done(run), f"{told} and may be started, and is done")
+        return {state.word for state in view.states.values()}
 
 
 def _of(job: Job) -> str:
