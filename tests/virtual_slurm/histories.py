@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
+from unittest.mock import patch
 
 import grid_run
 from grid.engine.scripts import snapshot
@@ -331,16 +332,16 @@ def _is_cancelled(job: Job) -> bool:
 @contextlib.contextmanager
 def quickly() -> Iterator[None]:
     """Without what costs time and has nothing to do with SLURM: git, installed plug-ins, one sweep resolved twice."""
-    kept = snapshot._git, importlib.metadata.entry_points, sbatch_command.too_long, runs.load
-    load = functools.cache(lambda text, *words: kept[-1](*words))
-    runs.load = lambda *words: load(Path(words[0]).read_text(), *words)  # type: ignore[assignment]
-    snapshot._git = lambda *words, **more: None
-    importlib.metadata.entry_points = lambda **more: ()  # type: ignore[assignment,return-value]
-    sbatch_command.too_long = lambda partition, time_s: ""
-    try:
+    load, metadata = runs.load, importlib.metadata
+    once = functools.cache(lambda text, *words: load(*words))
+    with (
+        patch.object(runs, "load", lambda *words: once(Path(words[0]).read_text(), *words)),
+        patch.object(snapshot, "_git", lambda *words, **more: None),
+        patch.object(metadata, "entry_points", lambda **more: ()),
+        patch.object(metadata, "version", functools.cache(metadata.version)),
+        patch.object(sbatch_command, "too_long", lambda partition, time_s: ""),
+    ):
         yield
-    finally:
-        snapshot._git, importlib.metadata.entry_points, sbatch_command.too_long, runs.load = kept
 
 
 def play(seed: int) -> str:
