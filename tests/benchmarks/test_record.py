@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import subprocess
@@ -206,5 +207,9 @@ def test_commands_are_those_of_the_checkout() -> None:
             if not isinstance(measurement.seeds, int):
                 assert {str(item.seed) for item in experiments} == set(measurement.seeds.split(",")), name
         else:
-            module = result_file.ROOT / measurement.command.split()[2].replace(".", "/")
-            assert module.with_suffix(".py").is_file() or (module / "__main__.py").is_file(), name
+            module, *rest = measurement.command.split()[2:]
+            path = result_file.ROOT / module.replace(".", "/")
+            if path.is_dir():
+                assert rest[0] in importlib.import_module(f"{module}.__main__").CASES, name
+            else:
+                assert path.with_suffix(".py").is_file(), name
