@@ -15,7 +15,7 @@ from pathlib import Path
 
 TESTS = Path(__file__).parent
 ROOT = TESTS.parent
-FIRST = ("analysis", "compat", "nuq", "test_contract.py")  # the others are about as many seconds
+FIRST = ("compat", "nuq", "test_contract.py", "test_plugins.py")  # the others are about as many seconds
 LEFT_OUT = ("benchmarks", "slurm", "versions")
 NOTHING_CHOSEN = 5  # pytest's exit code
 

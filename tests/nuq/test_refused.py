@@ -156,7 +156,7 @@ def refused_on_one(_: dist.ProcessGroup, door: Callable[..., object], bad: dict[
     return f"{type(found).__name__}: {found}", isinstance(found, RankFailed), time.monotonic() - began
 
 
-@few(3, ("door", "bad", "sentence"), DOORS, ids=lambda value: getattr(value, "__name__", str(value)))
+@few(2, ("door", "bad", "sentence"), DOORS, ids=lambda value: getattr(value, "__name__", str(value)))
 def test_bad_arguments_of_one_rank_keep_no_other_waiting(door: Any, bad: Any, sentence: str, ranks: Any) -> None:
     outcomes = ranks.run(refused_on_one, door, bad)[:3]
     assert outcomes[VICTIM][0].startswith(sentence) and not outcomes[VICTIM][1]
@@ -201,7 +201,7 @@ def broken_on_one(_: dist.ProcessGroup, entry: str, of: type, name: str) -> Any:
     return f"{type(found).__name__}: {found}", isinstance(found, RankFailed), time.monotonic() - began
 
 
-@few(3, ("entry", "of", "name"), BEFORE, ids=lambda value: getattr(value, "__name__", str(value)))
+@few(2, ("entry", "of", "name"), BEFORE, ids=lambda value: getattr(value, "__name__", str(value)))
 def test_an_error_of_one_rank_before_it_sends_keeps_no_other_waiting(
     entry: str, of: type, name: str, ranks: Any
 ) -> None:

@@ -125,7 +125,7 @@ CASES = [
 
 
 @few(
-    7,
+    3,
     ("entry", "how", "world", "where"),
     [
         *((*case, where) for case in CASES for where in ("encode", "decode")),
@@ -185,6 +185,7 @@ def goes_on(group):
     assert_same_bits(group, parameters(model))
 
 
+@pytest.mark.slow
 def test_an_outer_loop_goes_on_with_a_new_group(ranks):
     ranks.run(goes_on)
 
@@ -210,6 +211,7 @@ def late_and_broken(_: dist.ProcessGroup) -> list[str]:
     return told
 
 
+@pytest.mark.slow
 def test_what_was_told_of_a_rank_explains_nothing_in_the_next_group(ranks: Any) -> None:
     told = ranks.run(late_and_broken)[0]
     for text, who, how in zip(told, (1, 1, 1, 2, 2), ("failed", "late", "failed", "late", "failed"), strict=True):
