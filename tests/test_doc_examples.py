@@ -16,6 +16,7 @@ import pytest
 import nuq
 import nuq.ddp
 import nuq.fsdp
+from tests.tiers import few
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = {
@@ -104,8 +105,7 @@ def test_the_example_sweep_is_what_its_docstring_says() -> None:
     assert all((point.resources.get("ranks") == 2) == (point.settings["workers"] == 8) for point in points)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("document", ["README.md", "docs/library.md"])
+@few(1, "document", ["README.md", "docs/library.md"])
 def test_the_ddp_example_trains(document: str, tmp_path: Path) -> None:
     source = _python(document, "compress_hook")
     (name,) = re.findall(r"^# (\w+\.py); torchrun --nproc-per-node=2 \1$", source, re.MULTILINE)

@@ -56,7 +56,6 @@ def test_ranks(name: str, tmp_path: Path) -> None:
     assert len(alike) == 2 and len(set(alike)) == 1, said
 
 
-@pytest.mark.slow
 def test_quantized_training() -> None:
     said = _run("examples/quantized_training.py")
     loss = re.match(r"loss (\d\.\d+); bytes of float32 over bytes kept:\n  compression_ratio: (\d\.\d+)\n", said)

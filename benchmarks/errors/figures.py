@@ -15,7 +15,6 @@ from analysis.plots import style
 from analysis.restyled import FORMATS
 from benchmarks.errors.contenders import named
 from benchmarks.errors.curves import WHOLE, Curves, Point, frontier
-from benchmarks.errors.methods import LEAST_GB_PER_S, Row
 
 GREY = "#777777"
 
@@ -111,14 +110,14 @@ PLACES = tuple(
 )
 
 
-def draw_methods(rows: Mapping[str, Row], title: str, folder: Path) -> None:
-    """Draw errors against bits, and speeds."""
+def draw_methods(rows: Mapping[str, dict[str, Any]], title: str, least_gb_per_s: float, folder: Path) -> None:
+    """Draw errors against bits, and speeds with the least that is asked of them."""
     with pyplot.rc_context(style.OWN_TEXT):
         _save(_errors(rows, title), folder, "methods_error")
-        _save(_speeds(rows, title), folder, "methods_speed")
+        _save(_speeds(rows, title, least_gb_per_s), folder, "methods_speed")
 
 
-def _errors(rows: Mapping[str, Row], title: str) -> Any:
+def _errors(rows: Mapping[str, dict[str, Any]], title: str) -> Any:
     figure, axis = pyplot.subplots(figsize=(style.WIDTHS["page"], 4.6))
     floor = 10.0 ** (
         np.floor(np.log10(min((row["error"] for row in rows.values() if row["error"] > 0), default=1.0))) - 1
@@ -210,7 +209,7 @@ def _overlap(a: tuple[float, ...], b: tuple[float, ...]) -> float:
     return max(0.0, min(a[2], b[2]) - max(a[0], b[0])) * max(0.0, min(a[3], b[3]) - max(a[1], b[1]))
 
 
-def _speeds(rows: Mapping[str, Row], title: str) -> Any:
+def _speeds(rows: Mapping[str, dict[str, Any]], title: str, least_gb_per_s: float) -> Any:
     figure, axis = pyplot.subplots(figsize=(style.WIDTHS["page"], 0.6 + 0.2 * len(rows)))
     places = np.arange(len(rows))[::-1]
     for name, above, colour in (("encode", 0.2, style.COLOURS[3]), ("decode", -0.2, style.COLOURS[2])):
@@ -218,13 +217,13 @@ def _speeds(rows: Mapping[str, Row], title: str) -> Any:
         axis.barh(places + above, rates, 0.38, color=colour, label=name)
     slow = [(place + 0.2, row["eager_gb_per_s"]) for place, row in zip(places, rows.values(), strict=True)]
     slow = [(place, rate) for place, rate in slow if rate]
-    tens = [(place, 10 * rate) for place, rate in slow if 10 * rate < LEAST_GB_PER_S]
+    tens = [(place, 10 * rate) for place, rate in slow if 10 * rate < least_gb_per_s]
     for marks, colour, label in (
         (slow, "#000000", "encode, eager PyTorch"),
         (tens, style.COLOURS[6], "ten times eager"),
     ):
         axis.plot([rate for _, rate in marks], [place for place, _ in marks], "|", color=colour, ms=6, label=label)
-    axis.axvline(LEAST_GB_PER_S, color=style.COLOURS[6], linewidth=0.8, zorder=1)
+    axis.axvline(least_gb_per_s, color=style.COLOURS[6], linewidth=0.8, zorder=1)
     axis.set(xscale="log", xlabel="GB/s of float32 input", title=title, ylim=(-0.7, len(rows) - 0.3))
     axis.set_yticks(places, [row["title"] for row in rows.values()])
     axis.grid(False, axis="y")

@@ -238,5 +238,5 @@ def run(chosen: argparse.Namespace) -> dict[str, Any]:
     if chosen.out:
         from benchmarks.errors import figures  # matplotlib takes a second, and only the figure needs it
 
-        figures.draw_methods(rows, source.title, chosen.out)
+        figures.draw_methods(rows, source.title, LEAST_GB_PER_S, chosen.out)
     return {**told, **summary(rows, source), "gpu": gpu}
