@@ -108,8 +108,13 @@ class Cluster(Controller):
             self.over(job, life, 0)
             if isinstance(life, Scripted):
                 life.outlive(self.now - SILENT_S)
+                self.outliving.append(life)
 
     def resume_node(self, node: str) -> None:
+        """The node answers again: what it still has of jobs that were given up is ended, as slurmd is told to."""
+        for life in [life for life in self.outliving if life.node == node]:
+            self.outliving.remove(life)
+            life.kill()
         self.down.discard(node)
         self.drained.discard(node)
         self.poke()

@@ -61,6 +61,7 @@ class Controller:
         self.next_id = 1
         self.down: set[str] = set()
         self.drained: set[str] = set()
+        self.outliving: list[Life] = []  # of jobs whose node fell silent
         self.hold_reason: str | None = None
         self.silence = ""  # what every command but sacct says
         self.slow_s = 0.0  # before a command is answered

@@ -9,7 +9,7 @@ import pytest
 from tests.virtual_slurm import faults, histories
 from tests.virtual_slurm.faults import FAULTS
 
-QUICK, MANY, ENOUGH = 40, 2000, 1000
+QUICK, MANY, ENOUGH = 40, 1200, 1000
 
 
 def test_nothing_is_lost_and_nothing_begun_twice() -> None:

@@ -24,7 +24,7 @@ from nuq.simulation import Workers
 from tests.nuq.small_training import assert_same_bits, backward, hooked, net, parameters
 from tests.tiers import few
 
-QUICKLY_S = 5.0
+QUICKLY_S = 10.0  # where a group waits for 20 s or more
 BROKEN = "broken on purpose"
 VICTIM = 1
 
