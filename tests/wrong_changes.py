@@ -155,7 +155,7 @@ CHANGES: dict[str, Change] = {
     ),
     "highest_value_is_passed": change(
         "a setting above its range is taken, as momentum=1.5",
-        "tests/test_args.py",
+        "tests/errors/test_sentences.py",
         "nuq/settings/__init__.py",
         'if rule.get("high") is not None and not number <= rule["high"]:',
         'if rule.get("high") is not None and number is None:',
