@@ -15,7 +15,7 @@ from pathlib import Path
 
 TESTS = Path(__file__).parent
 ROOT = TESTS.parent
-FIRST = ("compat", "nuq", "test_contract.py", "test_plugins.py")  # the others are about as many seconds
+FIRST = ("compat", "errors", "nuq", "test_contract.py", "test_doc_examples.py", "test_examples.py", "test_plugins.py")
 LEFT_OUT = ("benchmarks", "slurm", "versions")
 NOTHING_CHOSEN = 5  # pytest's exit code
 
